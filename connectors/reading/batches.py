@@ -74,6 +74,7 @@ def match_keys(
     found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(keys), bool)
     found |= pc.is_in(_decode_dictionary(unique_keys), value_set=chosen).to_numpy(zero_copy_only=False)
     hits = pc.is_in(_decode_dictionary(keys.flatten()), value_set=chosen)
+    # A key in several entries of one list sets its row several times, which is harmless.
     found[pc.list_parent_indices(keys).filter(hits).to_numpy(zero_copy_only=False)] = True
     return found
 
@@ -100,6 +101,7 @@ class LastDecoder:
         self, decoder_class: type[Decoder], columns: frozenset[str], split: Split, request: Request
     ) -> Decoder:
         """Return the cached decoder if it fits the store and request, else a new one."""
+        # The request is compared by identity, because the filters, in the form of the kernel, belong to the decoder.
         key = (decoder_class, columns, split.broker)
         if self._decoder is None or self._key != key or self._request is not request:
             self._decoder = decoder_class(columns, split.broker, request.filters, encoded=request.encoded)
@@ -134,6 +136,7 @@ def read_split(
             with OpenSegment(split.path) as file:
                 reader = RowReader(split, request, refused, last_decoder=last_decoder)
                 yield from _read_file(file, split, request, refused, reader, inspect_batch)
+        # Deleted by the broker between plan and read: reported as missing, like a segment that the plan did not find.
         except FileNotFoundError:
             yield from _missing_segment_rows(split, request, refused, "deleted since it was listed")
     refused.log_counts()
@@ -176,6 +179,7 @@ def _read_file(
                 split,
                 request,
             )
+    # The plan cut inside a record. The next split began in the middle of its body, so its rows cannot be right either.
     if end.stop == kernel.STOP_LIMIT and end.position > split.end:
         whole_bytes = split.segment_end - split.base_offset
         raise CommitLogError(
@@ -184,6 +188,7 @@ def _read_file(
             f"{whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: --partition-mib "
             f"{-(-whole_bytes >> 20)})"
         )
+    # Zeros before the range's end, which the snapshot had placed after a record: they are a hole now.
     if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
         hole = BadRange(end.position, split.end, Fault.HOLE)
         yield from bad_range_rows(
@@ -251,6 +256,7 @@ class RowReader:
         first = 0
         while first < parts.shape[1]:
             decoded = self.decoder.decode_batch(window, origin, parts[:, first:])
+            # An empty batch has room for the largest record. If it did not, this loop would never end.
             if not decoded.rows:
                 path, base, offset = self._split.path, self._split.base_offset, origin + int(parts[kernel.START, first])
                 raise no_progress_error(
@@ -275,6 +281,8 @@ class RowReader:
         if wanted.all():
             yield from self._make_batches(decoded)
         elif wanted.any():
+            # The wanted records are decoded again, so that the next steps work on whole batches, whose buffers hold no
+            # other rows.
             for _, some in self._decode_batches(decoded.window, decoded.origin, decoded.parts[:, wanted]):
                 yield from self._make_batches(some)
 
@@ -285,6 +293,8 @@ class RowReader:
             yield from RowBatch(decoded, self._request, self._refused).make_batches()
             return
         notes, replaced = self._repair_texts(decoded, damaged)
+        # The repaired texts may be longer, so they are appended to a copy of the window, and the batch is decoded again
+        # from it.
         window, parts = decoded.replace_texts(replaced)
         for first, mended in self._decode_batches(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}

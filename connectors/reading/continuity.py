@@ -49,6 +49,8 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
             if file.read_into(head, position) < len(head):
                 return None
             size = rules.size_of(head.data)
+            # The head may be anything in a replaced log; a size is compared with the file before memory is taken for
+            # it.
             if not rules.head_bytes <= size <= segment.file_size - position:
                 return None
             record = np.empty(size, np.uint8)
@@ -80,8 +82,10 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
         StoreReplacedError: if the record differs or is missing; the message says what to do.
     """
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
+    # The broker has deleted the record because of its age, so there is nothing to compare.
     if physical_offset < store.segments[0].base_offset:
         return  # expired; a gap is reported elsewhere
+    # A log never becomes shorter than what was archived, except after a loss, and then new messages get old offsets.
     if log_end < archived_end:
         found = f"a log that ends at {log_end}"
     elif record_digest(store, physical_offset) == (size, digest):

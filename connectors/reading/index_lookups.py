@@ -111,6 +111,8 @@ def make_index_splits(
     unknown = [
         (start, end) for start, end in answer.unknown if (low is None or end > low) and (high is None or start < high)
     ]
+    # Before the cost is computed: a BLANK at the segment's end looks like an uncovered range, and would make the index
+    # seem more expensive.
     try:
         with OpenSegment(segment_range.path) as file:
             unknown = list(_ranges_to_scan(file, segment_range, unknown, max_record_bytes))
@@ -126,6 +128,8 @@ def make_index_splits(
             replace(segment_range, start=start, end=end), partition_bytes, max_record_bytes, high
         )
     ]
+    # Cut at the scanned ranges, so that no split of listed records lies on both sides of one, and the order of the log
+    # is kept.
     pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
     listed = [split for piece in pieces for split in _make_listed_splits(answer, piece, segment_range, partition_bytes)]
     return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
@@ -217,6 +221,7 @@ class QueueIndex:
         """Check the cost of the records found so far, before larger queues are read."""
         offsets, sizes = _join_offsets_and_sizes([entries for _, entries in entries_by_queue.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
+        # The queues are read one after the other, but grouping needs the order of the log.
         order = np.argsort(offsets)
         order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (segment_range.end if high is None else high))]
         check_cheaper_than_scan(offsets[order], sizes[order], (), segment_range)
@@ -241,8 +246,11 @@ class QueueIndex:
         try:
             found: dict[int, tuple[Array, Array]] = {}
             self._add_entries(found, np.flatnonzero(self._wanted).tolist(), segment_range)
+            # The wanted queues are read first. If their records already cost more than a scan, the entries of all
+            # others are not read.
             if must_beat_scan:
                 self._check_cheaper_than_scan(segment_range, found)
+            # Needed although unwanted: their entries show which bytes belong to other topics, and so need no scan.
             self._add_entries(found, np.flatnonzero(~self._wanted).tolist(), segment_range)
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
@@ -275,6 +283,8 @@ class QueueIndex:
             queue_numbers: numbers of the queues.
             segment_range: the range.
         """
+        # More entries than records fit in the range are wrong, whatever they say. This limits the memory that a damaged
+        # queue can take.
         most = segment_range.size // self._format.min_record_size
         room = most - sum(len(entries) for _, entries in entries_by_queue.values())
         for number in queue_numbers:
@@ -299,6 +309,7 @@ def _uncovered_ranges(
         raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
     starts = np.append(offsets, segment_range.end)
     ends = np.insert(offsets + sizes, 0, segment_range.start)
+    # Two entries for the same bytes: one of them is wrong, and the index does not tell which.
     if (starts < ends).any():
         place = int(starts[np.flatnonzero(starts < ends)[0]])
         raise IndexUnusable(f"the entries overlap before offset {place}, or one extends past the end of the range")
@@ -353,6 +364,7 @@ class _QueueFile:
     def read_entries_between(self, start: int, end: int, max_entries: int) -> tuple[int, Array]:
         """Return the entries of the records in a range of the log, with the first queue offset."""
         nothing = (0, np.empty(0, _ENTRY))
+        # The first and last entry of a file are kept, so that for other segments it is not opened again.
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing
         descriptor = open_file(self._path, trusted_root=self._path.parents[2])
@@ -364,6 +376,7 @@ class _QueueFile:
                 return self._format.place_of(os.pread(descriptor, unit, entry_number * unit))
 
             if self._edges is None:
+                # Zeros after the last entry sort after all offsets, see `place_of`.
                 written = bisect_left(range(count), AFTER_ALL, key=read_sort_key)
                 if not written:
                     return nothing
@@ -379,6 +392,7 @@ class _QueueFile:
             os.close(descriptor)
         entries = self._parse_entries(data)
         kept = (entries["offset"] >= start) & (entries["offset"] < end) & (entries["size"] > 0)
+        # Entries out of order have misled the bisection. Their ranges count as uncovered and are scanned.
         return (self._first_number + first, entries) if kept.all() else nothing
 
     def _parse_entries(self, data: bytes) -> Array:

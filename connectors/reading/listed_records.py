@@ -86,6 +86,7 @@ def _divide_into_steps(
 
     With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
     """
+    # The first record of a read counts with its own size, each other one with the bytes since the record before it.
     taken = np.where(np.isin(np.arange(len(offsets)), read_together), ends - offsets, np.diff(ends, prepend=offsets[0]))
     read_sizes = np.cumsum(taken)
     first = 0
@@ -93,6 +94,7 @@ def _divide_into_steps(
         before = int(read_sizes[first - 1]) if first else 0
         by_bytes = int(np.searchsorted(read_sizes, before + window_bytes, "right"))
         by_distance = int(np.searchsorted(ends, offsets[first] + max(window_bytes, _WINDOW_SPAN), "right"))
+        # At least one record, even if it alone is larger than a window.
         last = max(first + 1, min(by_bytes, by_distance, first + _STEP_RECORDS))
         yield first, last
         first = last
@@ -133,9 +135,12 @@ class _Reader:
         good: list[Array] = []
         for begin, end in _adjacent_runs(self.offsets, self.ends, first, last):
             before = int(self._state[hop.RECORDS])
+            # Adjacent records are examined in one call of the kernel. Only if that finds anything unexpected is each
+            # examined alone, to find which one it is.
             if self._examine_run(window, origin, begin, end) and self._matches_listing(before, origin, begin, end):
                 good.append(np.arange(begin, end))
                 continue
+            # The run may have added some records before it failed.
             self._state[hop.RECORDS] = before
             for row in range(begin, end):
                 fault = self._examine_record(window, origin, row)
@@ -161,6 +166,8 @@ class _Reader:
             self._max_record_bytes, True, state, self._parts, self._faults,
         )  # fmt: skip
         return bool(
+            # All four: a false size, one record that claims the bytes of two, and damage each leave one of them
+            # different.
             state[hop.STOP] == hop.STOP_LIMIT
             and state[hop.FAULTS] == 0
             and state[hop.RECORDS] - before == end - begin
@@ -184,6 +191,7 @@ class _Reader:
         bounds = self._split.record_size_limits(self._max_record_bytes)
         view = window.data[: start + size - origin]
         finding = self._split.format.records.examine(view, start - origin, start, bounds)
+        # Damage of the log, not of the index: the size agrees with the index, and only the body is wrong.
         if finding.fault is Fault.BODY_CRC and finding.size == size:
             return BadRange(start, start + size, Fault.BODY_CRC)
         if finding.kind is SpanKind.RECORD:
@@ -243,6 +251,7 @@ def _mask_records_with_topic(window: Window, parts: Array, topic: bytes) -> Arra
     """Return a mask of the records with a topic."""
     same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)
+    # All topics of that length as one matrix. A row's bytes lie within the record, because its lengths were checked.
     found = window[parts[hop.TOPIC, rows][:, None] + np.arange(len(topic))]
     same[rows] = (found == np.frombuffer(topic, np.uint8)).all(axis=1)
     return same

@@ -116,6 +116,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
     """
     _, text = read_settings(log.root, log.broker)
     folders = log.format.folders.other_logs(log.root, log.folder, parse_properties(text))
+    # A folder may be named twice: by a setting, and by a link.
     distinct = {os.path.realpath(folder): folder for folder in folders}
     found = (_inspect_log_folder(folder, log, start, end) for folder in distinct.values())
     return [other for other in found if other is not None]
@@ -132,12 +133,14 @@ def describe_other_log(log: ReadLog, other: OtherLog) -> str:
 def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLog | None:
     try:
         names = files_by_start(folder)
+        # A segment is created in advance, full of zeros. Only one with data is part of the log.
         begun = [base for base, name in names.items() if any(_read_bytes(folder / name, 0, _HEAD_BYTES))]
         if not begun:
             return None
         last_end = begun[-1] + written_end(folder / names[begun[-1]])
     except (FileNotFoundError, NotADirectoryError):
         return None
+    # It cannot be told what the folder holds, so it is reported instead of being ignored.
     except OSError:
         return OtherLog(folder)
     ends = dict(zip(begun, [*begun[1:], last_end], strict=True))
@@ -187,6 +190,7 @@ class KnownEnd(NamedTuple):
 
     def newer_data_warning(self, log: ReadLog, end: LogEnd) -> str | None:
         """Return a warning sentence if this end is after the end of the log that is read; else None."""
+        # A copy may lack the first record of the next segment, which `ship` copies once it has not changed any more.
         if self.entry is not None and self.entry[1] >= end.segment_end + log.is_copy:
             name, offset = self.entry
             return (
@@ -254,10 +258,12 @@ def _find_last_written(descriptor: int, entry_size: int) -> int | None:
     """Return the physical offset in a file's last entry, found by bisection because only zeros follow that entry."""
     low, high = 0, os.fstat(descriptor).st_size // entry_size
     found = None
+    # Start at the end, because all files but the newest are full, and one read then gives the answer.
     place = high - 1  # a file that is complete is full
     while low < high:
         head = os.pread(descriptor, _ENTRY_HEAD.size, place * entry_size)
         offset, size = _ENTRY_HEAD.unpack(head) if len(head) == _ENTRY_HEAD.size else (0, 0)
+        # Not by the offset, which is 0 for the first record of a log.
         if size > 0:
             low, found = place + 1, offset
         else:

@@ -39,6 +39,7 @@ def choose_part_size(size: int, cores: int, *, multiple_of: int = 1 << 20, min_s
     """
     most = max(_MAX_PART_BYTES, size // _MAX_PARTS)
     wanted = min(-(-size // (2 * cores)), most)
+    # Two parts for each core, so that a core that is done early takes another.
     return max(-(-wanted // multiple_of) * multiple_of, min_size)
 
 
@@ -61,6 +62,7 @@ def group_by_size(
     groups: list[list[_T]] = []
     room = 0
     for item, size in zip(items, sizes, strict=True):
+        # An item that is larger than a group gets its own, and the next item starts a new one.
         if not groups or size > room or len(groups[-1]) == max_group_items:
             groups.append([])
             room = max_group_size

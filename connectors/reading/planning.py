@@ -66,6 +66,7 @@ class Indexes:
 def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> Indexes:
     """Open those indexes of a store that can serve a read; none if it selects neither topics nor queues."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
+    # The hashes of an IndexFile are of topic and key together, so a key without a topic cannot be looked up.
     by_key = filters.keys is not None and filters.topics is not None
     if not (by_queue or by_key):
         return Indexes()
@@ -273,6 +274,7 @@ def plan_read(options: ReadOptions, filters: Filters) -> ReadPlan:
     """
     stores = find_stores(options.path, options.broker, formats=options.formats)
     if options.snapshot is None:
+        # Only stores that the filter names: the end of each log is searched, which opens its newest segment.
         wanted = [store for store in stores if filters.brokers is None or store.broker in filters.brokers]
         until = filters.end_offset
         snapshot = take_snapshot(wanted, max_record_bytes=options.max_record_bytes, end_offset=until)
@@ -317,10 +319,12 @@ class _Planner:
     def plan_store(self, store: Store, store_range: StoreRange) -> StorePlan:
         """Return the plan for one store."""
         wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+        # Offsets first, which costs nothing; times are read from the files of the segments that are left.
         kept = [whole for whole in wholes if self._filters.may_match(whole)]
         ways = dict.fromkeys(wholes, ReadMethod.SKIPPED_BY_OFFSET)
         ways.update(dict.fromkeys(kept, ReadMethod.SKIPPED_BY_TIME))
         timely = set(self._splits_within_time(kept, store_range))
+        # Opening an index lists folders, so it is left out if no segment is read at all.
         indexes = open_indexes(store, store_range, self._options, self._filters) if timely else Indexes()
         plans = (
             self._plan_segment(whole, indexes) if whole in timely else SegmentPlan(whole, ways[whole])
@@ -345,6 +349,7 @@ class _Planner:
         reasons = list(indexes.reasons)
         max_record_bytes = self._options.max_record_bytes
         if not segment_split.missing:
+            # Best first. An index that cannot serve this segment may serve the next one, so nothing is remembered.
             for index in indexes.usable:
                 try:
                     splits = make_index_splits(
@@ -399,6 +404,8 @@ def plan_entries(
     if queues is None:
         yield from (EntryPlan(None, (whole,)) for whole in wholes)
         return
+    # Entries have no store times. Only records stored after `end_ms` matter here, so segments that cannot have any need
+    # no scan.
     later = (None if end_ms is None else end_ms + 1, None)
     bounds = time_bounds(
         wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, later
@@ -440,6 +447,7 @@ def merge_in_log_order(entry_plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
     for split in entry_plan.splits:
         if entries is not None and not isinstance(split, ListedSplit):
             place = int(np.searchsorted(entries.offsets, split.start))
+            # A scanned range holds records that no entry claims, so it fits between two entries.
             yield entries.restrict_to_rows(slice(None, place))
             entries = entries.restrict_to_rows(slice(place, None))
         yield split

@@ -29,6 +29,7 @@ def use_settings_file(path: str | None) -> Iterator[None]:
     Args:
         path: Path of the file, with `{broker}` for the store's name; None or empty for no file.
     """
+    # Restored at the end, because in a notebook commands follow each other in one process.
     before = _named[:]
     _named[:] = [path] if path else []
     try:

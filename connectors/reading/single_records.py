@@ -34,6 +34,7 @@ def examine_offset(
     bounds, rules = split.record_size_limits(max_record_bytes), split.format.records
     view = _read_bytes_at(file, split, offset, _FIRST_READ_BYTES)
     finding = rules.examine(view, 0, offset, bounds)
+    # Most records fit in the first read. A larger one states its size in its head, so one more read is enough.
     if finding.kind is SpanKind.MORE and len(view) >= rules.head_bytes:
         view = _read_bytes_at(file, split, offset, rules.size_of(view))
         finding = rules.examine(view, 0, offset, bounds)

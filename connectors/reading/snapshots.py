@@ -64,6 +64,7 @@ def has_zero_block(window: Array, begin: int, end: int, offset: int) -> bool:
         offset: position of the record in its file.
     """
     first = max(-(-offset // BLOCK_BYTES), (offset + begin) // BLOCK_BYTES)
+    # Blocks at the edges also hold bytes of the head, the body or the next record, so only whole blocks are evidence.
     stop = (offset + end) // BLOCK_BYTES
     if stop <= first:
         return False
@@ -210,14 +211,17 @@ def _find_newer_data(
     log = read_log(store)
     if log is None:  # `ship` compares the store that it copies
         return ()
+    # Another folder is the more exact answer. Its messages are also the reason for any later entries of queues.
     if others := find_other_logs(log, start, store_range.end):
         return tuple(describe_other_log(log, other) for other in others)
+    # After the range was found. A broker that writes meanwhile makes this end later, hence the second look below.
     known = KnownEnd.read_known_end(log)
     time = _last_store_time(store, store_range) if known.claims else None
     if known.newer_data_warning(log, LogEnd(store_range.end, _segment_end(store, store_range.end), time)) is None:
         return ()
     # A running broker has written meanwhile, also to new segments.
     store = refresh_store(store)
+    # The whole log, up to now: what was written since the first look does not count as missing.
     end = _find_store_range(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_broker_stopped=is_broker_stopped).end
     sentence = known.newer_data_warning(log, LogEnd(end, _segment_end(store, end), _newest_store_time(store, end)))
     return () if sentence is None else (sentence,)
@@ -245,6 +249,7 @@ def _last_store_time(store: Store, store_range: StoreRange) -> int | None:
 def add_last_record(store: Store, store_range: StoreRange) -> StoreRange:
     """Return a range with its `last_record`, which is searched in earlier segments if the newest one has none."""
     found, segments = store_range, store.segments
+    # The newest segment may be created but still empty, or hold nothing but a torn record.
     while found.last_record is None and found.size:
         earlier = tuple(segment for segment in segments if segment.base_offset < found.end)
         segments = earlier if len(earlier) < len(segments) else earlier[:-1]
@@ -283,6 +288,7 @@ def _find_store_range(
         if begin >= segment.base_offset + segment.file_size:
             continue  # created or copied without any data
         with OpenSegment(segment.path) as file:
+            # For a read up to `end_offset`, a later segment is only needed to see that the log reached it.
             if (
                 end_offset is not None
                 and end_offset <= segment.base_offset
@@ -319,6 +325,7 @@ def _find_start_near_end(
     last = find_last_cut(file, whole, END_STEP_BYTES, max_record_bytes)
     if last is None or last - max_record_bytes <= begin:
         return begin
+    # See above: the position must be so far before the last cut that no record can contain both.
     earlier = replace(whole, end=last - max_record_bytes)
     near_end = find_last_cut(file, earlier, END_STEP_BYTES, max_record_bytes)
     return begin if near_end is None else near_end
@@ -364,11 +371,13 @@ def find_segment_end(
     base, segment_end = segment.base_offset, segment.base_offset + size
     split = Split("", segment.path, base, begin, search_end, segment_end, file_end, format=log_format)
     end, records, bad_end = WalkEnd(), _LastRecords(log_format, needs_texts=not is_broker_stopped), begin
+    # Without CRCs: the end of the data is needed, not the state of the bodies, which the read itself verifies.
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verifies_crc=False):
         if step.parts.shape[1]:
             records.replace_records(step.origin, step.parts)
         if step.bad:
             bad_end = step.bad[-1].end
+    # A BLANK directly after a record, not after a bad range, which it may be a part of.
     if end.stop == hop.STOP_BLANK and bad_end <= records.last_record_end(default=begin):
         return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_record_start)
     last_record, last_good = records.find_last_complete_record(file, split, max_record_bytes, default=begin)
@@ -430,6 +439,8 @@ class _LastRecords:
             start, stop = begins[row], ends[row]
             window = np.empty(stop - start, np.uint8)
             length = file.read_into(window, start - split.base_offset)
+            # Read again from the file, with its CRC: the walk did not verify bodies, and the broker may have written on
+            # since.
             finding = self._rules.examine(window.data[:length], 0, start, bounds)
             if finding.kind is not SpanKind.RECORD:
                 continue
@@ -437,6 +448,8 @@ class _LastRecords:
                 window, row, start - split.base_offset, is_last=is_last
             ) or self._is_record_confirmed(split, window):
                 return start, stop
+            # Zeros at the end of a text are suspicious only in the log's last record; the next one was begun after it
+            # was complete.
             is_last = False
         return None, begins[0] if begins else default
 
@@ -454,6 +467,8 @@ class _LastRecords:
         if not self._needs_texts:
             return True
         begin, end = self._text_span(row)
+        # The texts come last, so a zero as the last byte of the log's last record may mean that it is still being
+        # written.
         return (not is_last or end == begin or bool(window[end - 1])) and not has_zero_block(
             window, begin, end, position
         )
@@ -511,6 +526,7 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
 
 
 def _missing_split(store: Store, start: int, end: int, size: int) -> Split:
+    # The name that the segment would have, for messages; it is a guess if the size of segments has changed.
     base_offset = start - start % size
     path = f"{store.root}/{segment_name(base_offset)}"
     return Split(store.broker, path, base_offset, start, end, end, end, missing=True, format=store.format)

@@ -97,6 +97,7 @@ def segment_size(store: Store) -> int:
         return min([*distances, longest])
     if common % longest == 0:
         return longest
+    # The smallest divisor of the distances that is not less than the longest file.
     return common // next(parts for parts in range(min(common // longest, _MAX_PARTS), 0, -1) if common % parts == 0)
 
 
@@ -152,6 +153,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
     names = _parse_names(broker)
     found: dict[str, Store] = {}
     refused: list[UnsupportedStoreError] = []
+    # First as a whole: a folder's name may contain a comma or a wildcard.
     parts = [path] if _is_folder(path) else [part.strip() for part in path.split(",") if part.strip()]
     for pattern in parts:
         for listed in _find_by_pattern(pattern, None if names else broker, formats):
@@ -165,6 +167,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
                     f"use {_PLACEHOLDER} in the path where the names differ"
                 )
             found[store.broker] = store
+    # Nothing else to read, so the first refused store is the error.
     if not found:
         expected = format_folder_names(formats.wanted)
         raise next(
@@ -205,6 +208,7 @@ def _find_by_pattern(pattern: str, broker: str | None, formats: Formats) -> Iter
             return error
 
     places = list(_expand_pattern(filesystem, pattern, inner_path, formats))
+    # In order, whichever thread is done first, so that messages and errors do not change between runs.
     for store in map_concurrently(list_store, places, _thread_count(filesystem)):
         if isinstance(store, Store):
             yield store
@@ -253,6 +257,7 @@ def _expand_pattern(
         wanted = [parts.pop()]
     fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
     matchers = [_compile_pattern([*parts, folder]) for folder in wanted]
+    # Without `**`, a match has a known depth, and deeper folders are not listed, which matters in an object store.
     depth = None if "**" in parts else len(parts) - fixed
     for folders in _walk_folders(filesystem, "/".join(parts[:fixed]) or "/", wanted, depth, formats.known):
         found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
@@ -308,6 +313,7 @@ def _walk_folders(
             partial(_find_logs_in, filesystem, log_folder_names, known_formats), level, _thread_count(filesystem)
         )
         yield from (logs for logs, _ in found)
+        # Level by level, so that the folders of one level are listed at the same time.
         level = [] if done == depth else [path for _, inner in found for path in inner]
         done += 1
 
@@ -334,6 +340,8 @@ def _find_logs_in(
         logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
     if not logs and any(name == shipped.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
+        # An object store has no empty folders: until the first segment is complete, only the manifest tells the log's
+        # name.
         logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in log_folder_names else []
     never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.folders.own for log_format in known_formats))
     return logs, [path for path, name in inner if name not in never_hold_a_store]
@@ -355,6 +363,7 @@ def _find_log_folder(filesystem: pafs.FileSystem, given_path: str, path: str, fo
     path = path.rstrip("/")
     wanted, known = ([log_format.folder for log_format in some] for some in (formats.wanted, formats.known))
     try:
+        # One request for all, because each takes a round trip in an object store.
         info, *inside = filesystem.get_file_info([path, *(f"{path}/{folder}" for folder in known)])
     except PermissionError:
         raise StoreError(f"{given_path} cannot be read by this user: {_PERMISSION_HINT}") from None
@@ -424,6 +433,7 @@ def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Forma
     sizes = {
         entry.base_name: entry.size for entry in _keep_utf8_names(root, entries) if entry.type == pafs.FileType.File
     }
+    # An object that the manifest does not name is no part of the copy: an agent may be writing it.
     if not isinstance(filesystem, pafs.LocalFileSystem):  # in a folder, also an unfinished segment is a file
         manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
         sizes = sizes if manifest is None else shipped_file_sizes(manifest, manifest.folder, sizes)

@@ -91,7 +91,9 @@ def time_bounds(
         for number, whole in enumerate(ranges):
             low = firsts[number]
             if whole.missing:
+                # Records of the missing segment were stored after those before it.
                 low = next((time for time in reversed(firsts[:number]) if time is not None), None)
+            # In the newest segment nothing follows, so the last record is the bound.
             if last_record is not None and whole.start <= last_record < whole.end:
                 high = _read_store_time_at(whole, last_record, max_record_bytes)
             else:
@@ -119,6 +121,7 @@ def _probe_times(split: Split, max_record_bytes: int) -> tuple[int | None, int |
                 for start in range(split.start, split.end, -(-split.size // PROBES)):
                     end = min(start + _PROBE_BYTES, split.end)
                     times += _min_max_times(file, replace(split, start=start, end=end), max_record_bytes)
+                # A clock that was set right just before the segment's end shows nowhere else.
                 times += _probe_end_times(file, split, max_record_bytes)
     except FileNotFoundError:
         pass  # deleted since it was listed; the read will report it
@@ -162,6 +165,7 @@ def _read_store_time_at(split: Split, offset: int, max_record_bytes: int) -> int
 
 def _make_bounds(low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
     if low is not None and high is not None and high < low:
+        # A small step back is within the tolerance, by which both bounds are widened anyway.
         if low - high > tolerance_ms:
             return TimeBounds()
         low, high = high, low

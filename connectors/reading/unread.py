@@ -33,6 +33,7 @@ def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
         known.add(text)
         return not is_known
 
+    # A filter of the logger, because several parts of a run find the same messages independently.
     UNREAD.addFilter(is_new)
     try:
         yield lambda: bool(known)

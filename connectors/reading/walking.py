@@ -123,12 +123,14 @@ def walk(
     state[kernel.STOP] = kernel.STOP_WINDOW
     progress = WalkProgress(split.path, split.base_offset)
     while state[kernel.STOP] == kernel.STOP_WINDOW:
+        # Only within a bad range, which a hole begins as any other zeros do: the kernel has to see their start.
         if state[kernel.BAD_START] >= 0:
             _skip_hole(file, split, limit, state)
         origin = int(state[kernel.POSITION])
         progress.check_window(origin, reach, *windows.max_sizes)
         with _open_window(windows, split, origin, reach, limit) as opened:
             length = opened.length
+            # The file is shorter than planned. Its present end is the truth; the rest becomes a bad range below.
             if opened.is_end_of_file:
                 file_end = reach = origin + length
                 limit = min(limit, file_end)
@@ -137,6 +139,7 @@ def walk(
             )
             state[kernel.STOP] = kernel.STOP_ROOM
             while state[kernel.STOP] == kernel.STOP_ROOM:
+                # To repeat this step, if the file turns out to be truncated while the kernel reads it.
                 before = state.copy()
                 state[kernel.RECORDS] = state[kernel.FAULTS] = 0
                 parts = hop(arguments, state, faults)
@@ -148,11 +151,15 @@ def walk(
                     break
                 if parts.shape[1] or state[kernel.FAULTS]:
                     yield WalkStep(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
+                    # The caller has already used this step's bytes, some of which may have been zeros of the guard, so
+                    # it cannot be repeated.
                     if opened.was_truncated:
                         raise StoreError(
                             f"{split.path} was truncated while it was read: read it again", exit_code=ExitCode.FAILED
                         )
             else:
+                # The window holds no whole record. First extend it past the range, in which a record only has to begin,
+                # then make windows larger.
                 if state[kernel.STOP] == kernel.STOP_WINDOW and int(state[kernel.POSITION]) == origin:
                     if origin + length == reach:
                         reach = file_end  # a record that extends beyond the range
@@ -177,6 +184,7 @@ def _open_window(windows: Windows, split: Split, origin: int, window_end: int, l
     try:
         return windows.open(origin, window_end, limit)
     except FileNotFoundError:
+        # Nothing was read yet, so the caller can report the whole range as missing.
         if origin == split.start:
             raise
         raise StoreError(
@@ -252,6 +260,7 @@ def find_cuts(
     cut: int | None = split.start
     while cut is not None and cut < end_offset:
         following = _next_multiple(cut, max_partition_bytes)
+        # A cut at the range's end would make no split.
         if following >= split.end:
             return
         cut = find_cut(file, replace(split, start=cut), following, max_record_bytes)
@@ -297,6 +306,7 @@ def _find_cut_nearby(file: SegmentFile, split: Split, min_offset: int, max_recor
     """Return the first record start at or after `min_offset` that no other record spans, if one is near."""
     begin = min_offset - LOOK_BACK_BYTES
     end = min(split.end, min_offset + LOOK_BACK_BYTES)
+    # A hole has no record, and reading it would only fill memory with zeros.
     if isinstance(file, LocalFile) and _is_hole(file, begin - split.base_offset, end - split.base_offset):
         return None
     windows = Windows(file, split.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
@@ -309,6 +319,7 @@ def _find_cut_nearby(file: SegmentFile, split: Split, min_offset: int, max_recor
                 max_record_bytes, parts,
             )  # fmt: skip
             is_all = opened.is_end_of_file or opened.length >= end - begin
+            # The bytes were the guard's zeros. Read again without a mapping, so that the true end is seen.
             if opened.was_truncated:
                 windows.disable_mapping()
                 continue
@@ -326,8 +337,10 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
 
 def _find_cut_by_records(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after `min_offset`, found by walking from a known record start."""
+    # Without CRCs: only positions are wanted, and the task that reads the range verifies them.
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         starts = step.origin + step.parts[kernel.START]
         if len(starts) and starts[-1] >= min_offset:
+            # The starts are in order, and the first at or after the wanted position ends the search.
             return int(starts[np.searchsorted(starts, min_offset)])
     return None

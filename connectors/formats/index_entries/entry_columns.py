@@ -34,6 +34,7 @@ def _make_column(field: pa.Field, row_count: int, value: Any) -> pa.Array:
         return pa.repeat(pa.scalar(value, field.type), row_count)
     if isinstance(value, pa.Array):
         return value
+    # Arrow has no big-endian numbers, in which a broker's entries are.
     return pa.array(value.astype(field.type.to_pandas_dtype(), copy=False), field.type)
 
 

@@ -108,6 +108,7 @@ class _Walk:
         while position < end and not self._is_over:
             data_start = self._next_data(position)
             if data_start > position:
+                # A hole has only zeros. It is treated as entries that are not written, without reading it.
                 yield from self._windows_at_hole(position)
                 position = data_start
                 continue
@@ -115,6 +116,7 @@ class _Walk:
                 position, min(self._find_data_end(position), position + WINDOW_ENTRIES * self._size)
             )
             entries = np.frombuffer(data, self._range.dtype, len(data) // self._size)
+            # Less than an entry is left, although the plan had more: the file was truncated.
             if not len(entries):
                 break
             yield self._make_window(position, entries)
@@ -134,6 +136,7 @@ class _Walk:
         found = self._file.next_data(position)
         if found is None:
             return self._range.end
+        # Rounded down to an entry's start, because a file system reports holes in blocks.
         return min(position + (found - position) // self._size * self._size, self._range.end)
 
     def _find_data_end(self, position: int) -> int:
@@ -162,11 +165,13 @@ class _Walk:
         edges = np.flatnonzero(np.diff(is_sound, prepend=True, append=True))
         raw = entries.view(np.uint8)
         if is_sound[0]:
+            # The run of invalid entries from earlier windows ends at this window's first entry, which is sound.
             yield from self._flush_invalid_run(start)
         for first, stop in edges.reshape(-1, 2).tolist():
             if self._is_over:
                 return
             place, rest = start + first * self._size, raw[first * self._size : stop * self._size]
+            # The end of the last entry with data: what follows it may just not be written yet.
             not_zero = np.flatnonzero(rest)
             not_zero_end = place + (int(not_zero[-1]) // self._size + 1) * self._size if len(not_zero) else 0
             self._extend_invalid_run(place, raw[first * self._size :][:FIRST_BYTES].tobytes(), not_zero_end)
@@ -183,6 +188,7 @@ class _Walk:
         unwritten, self._unwritten = self._unwritten, None
         if unwritten is None:
             return
+        # Read again before it is called damage, because a broker may have written the entry since.
         if not self._range.are_zeros_sound and self._is_written_meanwhile(unwritten.start):
             self._is_over, self._over_at = True, unwritten.start
             return
@@ -220,6 +226,7 @@ class _Walk:
         needed = self._range.written_end
         if self._has_data(self._range.end, self._range.file_end):
             needed = self._range.end
+        # One entry alone may be under way; anything after it is damage.
         elif invalid_run.not_zero_end > invalid_run.start + self._size:
             needed = max(needed, invalid_run.not_zero_end)
         if needed > invalid_run.start:

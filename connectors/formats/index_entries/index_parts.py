@@ -141,6 +141,7 @@ def _plan_file_parts(
     if fault is not None:
         bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _format_header(header), head)
         yield IndexPart(file, 0, HEADER.size, bad)
+    # Also with a wrong header: the entries are checked one by one, and do not need it.
     yield from _plan_content_parts(file, size, options.content)
     if size != geometry.file_size:
         yield IndexPart(file, size, geometry.file_size, _find_size_fault(size, geometry))
@@ -189,4 +190,5 @@ def _plan_content_parts(file: IndexFile, size: int, content: IndexContent) -> It
 def written_end(file: IndexFile) -> int:
     """Return the position after a file's last written entry, according to its header."""
     count = file.header.index_count if file.header is not None else 0
+    # The header's count is one more than the entries, and an untrue one must not exceed what a position can be.
     return file.geometry.entry_position(min(max(1, count), INT32_MAX))

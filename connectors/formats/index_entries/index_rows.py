@@ -155,6 +155,7 @@ def _entry_range(part: IndexPart) -> EntryRange:
         previous = entries["previous_entry"]
         sound: Array = (entries["key_hash"] >= 0) & (entries["physical_offset"] >= 0) & (entries["time_diff"] >= 0)
         sound &= (previous >= 0) & (previous < numbers)
+        # An entry of zeros passes the rules above, but no broker writes one.
         sound &= entries.view(np.uint8).reshape(len(entries), ENTRY.size).any(axis=1)
         return sound
 

@@ -82,6 +82,7 @@ def plan_stores(
         StoreError: for a store that cannot be read, or with a link among its files.
     """
     parts: list[_P] = []
+    # A new id for each read, so that workers that live on do not answer from an older manifest.
     read_id = secrets.token_hex(8)
     for store in find_stores(options.path, options.broker, formats=options.formats):
         if filters.brokers is None or store.broker in filters.brokers:

@@ -156,6 +156,7 @@ def _plan_queue_parts(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePa
             data_end = files.data_end(f"{queue.path}/{name}") if queue.store.is_copy else size
         except FileNotFoundError:
             continue  # deleted since it was listed: the broker has expired it
+        # A file may not reach the name of the next one, at which other entries begin.
         room = MAX_FILE_BYTES if following is None else starts[following] - starts[name]
         bad = _find_name_fault(queue, starts[name], size)
         if bad is not None:
@@ -198,6 +199,7 @@ def _find_size_fault(
 
 def _last_written_file(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -> int:
     """Return the index of the last file with an entry; later files may have been created in advance."""
+    # From the end: usually the last file has data, so one is opened.
     for place in range(len(names) - 1, 0, -1):
         try:
             if files.has_data(f"{queue.path}/{names[place]}"):

@@ -135,6 +135,7 @@ class _Reader:
             columns["store_timestamp"] = to_timestamp_column(entries["store_timestamp"])
         else:
             first = self._part.first_number + window.start // self._layout.entry_size
+            # A ConsumeQueue does not store the queue offset. It is the place of the entry in the queue.
             numbers = np.arange(first, first + len(window.entries))
             columns["queue_offset"] = numbers if kept is None else numbers[kept]
         return make_entry_batch(self._schema, len(entries), columns)

@@ -79,6 +79,7 @@ class JournalReader:
             "queue_id": self._kernel.queue_ids(window, parts).astype(np.int32),
             "queue_offset": self._kernel.queue_offsets(window, parts),
             "store_timestamp": store_times,
+            # The broker limits a delay to an int. At the limits the true time is unknown.
             "is_dated": (stored > _INT32.min) & (stored < _INT32.max),
             "receive_timestamp": store_times - stored + received,
         }
@@ -90,6 +91,7 @@ class JournalReader:
     @property
     def is_full(self) -> bool:
         """True if the chunk may have no room for the next records."""
+        # Before the next step is read, there must be room for all of it, because a step is not divided.
         return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
 
     def finish_chunk(self, chunk_end: int | None = None) -> IndexData:

@@ -127,6 +127,8 @@ class CommitLogReader:
         """Return the positions of the next records in a window, and collect their data; see `IndexDataReader`."""
         before = state.copy()
         parts = self._read_records(arguments, state, faults, self._parts)
+        # Each irregular record becomes Python objects. If the step has too many, it is repeated from the same state
+        # with fewer records.
         if parts.shape[1] > _SHORT_STEP_ROWS and self._count_irregular_bytes > _MAX_IRREGULAR_BYTES:
             state[:] = before
             room = np.empty((COMMITLOG_PART_COUNT, _SHORT_STEP_ROWS + 1), np.int64)
@@ -134,6 +136,7 @@ class CommitLogReader:
         return parts
 
     def _read_records(self, arguments: HopArguments, state: Array, faults: Array, parts_buffer: Array) -> Array:
+        # A call whose result was not passed to `add_records`, such as one on a truncated window, leaves no trace.
         self._out.used[:] = self._committed
         k.read_index_data(*arguments, state, parts_buffer, faults, SEED, self._topics, self._out)
         parts: Array = parts_buffer[:, : state[h.RECORDS]]
@@ -160,6 +163,7 @@ class CommitLogReader:
         self._bad += bad_ranges
         if parts.shape[1]:
             self._last_end = origin + int(parts[h.PROPERTIES, -1] + parts[h.PROPERTIES_LENGTH, -1])
+        # A bad range may follow the last record of the step.
         if bad_ranges:
             self._last_end = max(self._last_end, bad_ranges[-1].end)
 
@@ -172,6 +176,7 @@ class CommitLogReader:
         """True if the chunk may have no room for the next record."""
         free = len(self._topics.texts) - int(self._topics.counts[TEXT_END])
         return (
+            # The properties of the next record have at most MAX_SIZE bytes, and every key takes one of them at least.
             int(self._committed[k.ROWS]) >= self._rows
             or self._other_queues > _MAX_OTHER_QUEUES
             or int(self._committed[k.KEYS]) + MAX_SIZE > _KEYS
@@ -212,6 +217,8 @@ class CommitLogReader:
 
     def _add_irregular_records(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
         """Add the data for indexes that Python has computed for irregular records."""
+        # The kernel writes no hashes for irregular rows, so the end of an irregular row's keys is the place where they
+        # are inserted.
         counts = np.diff(ints[k.KEY_END], prepend=0)
         places: list[int] = []
         values: list[int] = []
@@ -231,5 +238,6 @@ class CommitLogReader:
             if dialect.schedule_topic in topics:
                 number = topics.index(dialect.schedule_topic)
                 rows = np.flatnonzero((ints[k.TOPIC] == number) & (ints[k.DELAY_LEVEL] > 0))
+                # As in the broker, a level above the highest one has the delay of the highest.
                 levels = np.minimum(ints[k.DELAY_LEVEL, rows], len(self._levels))
                 longs[k.TAGS_CODE, rows] = longs[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]

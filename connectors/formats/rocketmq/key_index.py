@@ -108,6 +108,7 @@ class IndexFiles:
         self._parts = sorted(parts, key=lambda part: part.start)
         if not self._parts:
             raise IndexUnusable(self.notes[0] if self.notes else f"{store_folder / FOLDER} holds no file with entries")
+        # Files of one broker never overlap. If they do, some are left from another log, and none can be trusted.
         if any(later.start < earlier.end for earlier, later in zip(self._parts, self._parts[1:], strict=False)):
             raise IndexUnusable(f"the index files in {store_folder / FOLDER} overlap or are out of order")
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
@@ -140,6 +141,7 @@ class IndexFiles:
         listed = {
             hit: self._record_size_at(hit)
             for hit in self._hits
+            # Hits in an uncovered range are left out: the range is scanned, and a record must not be read twice.
             if segment_range.start <= hit < segment_range.end and not any(start <= hit < end for start, end in unknown)
         }
         open_ranges = []
@@ -156,6 +158,8 @@ class IndexFiles:
         message = self._message_at(offset)
         if message is None:
             raise IndexUnusable(f"an entry refers to offset {offset}, where there is no valid record")
+        # The hash says little, as many keys share one, but a record without it shows that the index belongs to another
+        # log.
         if self._hashes.isdisjoint(_index_hashes(message)):
             raise IndexUnusable(f"an entry refers to offset {offset}, whose record does not have the key")
         return message.size
@@ -228,6 +232,7 @@ class _IndexFile:
         # Counts may be too low, but never too high.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
             raise _UnusableFileError(f"has {header.index_count} entries and {header.used_slots} slots in its header")
+        # All slots of a file, 20 MB by default, in one read: a lost page cannot be seen in any other way.
         data = os.pread(self._descriptor, SLOT.size * slots, self._geometry.slot_position(0))
         if len(data) < SLOT.size * slots:
             raise _UnusableFileError(f"has {len(data)} bytes of slots, and was truncated just now")
@@ -239,6 +244,7 @@ class _IndexFile:
     def find_covered_range(self, hashes: Iterable[int]) -> _CoveredRange | None:
         """Return the range of the log that the file covers; None if the file has too few entries."""
         count = self._header.index_count
+        # The count begins at 1, so 1 is an empty file.
         if count <= 1:
             return None
         first, last = self._read_entry(1).physical_offset, self._read_entry(count - 1).physical_offset
@@ -267,6 +273,8 @@ class _IndexFile:
         number = int.from_bytes(os.pread(self._descriptor, SLOT.size, position), "big", signed=True)
         before = self._geometry.entries
         while number != 0:
+            # Each link leads to an older entry, with a smaller number. So a damaged chain ends here instead of becoming
+            # a circle.
             if not 0 < number < before:
                 raise _UnusableFileError(f"has a chain that goes from entry {before} to {number}")
             entry = self._read_entry(number)
@@ -296,6 +304,7 @@ class _IndexFile:
                 self._read_entry(last_entry).physical_offset,
             )
         ]
+        # By bisection: a part of the file whose log is short enough is not read, and a complete file needs few reads.
         while todo:
             first, begin, last, end = todo.pop()
             if end < begin:

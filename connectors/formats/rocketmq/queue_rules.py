@@ -32,11 +32,14 @@ def choose_entries(
     for row in range(len(queue_offsets)):
         number = queue_offsets[row]
         is_appended[row] = False
+        # The broker's two reasons to skip an entry: its record is behind the last one entered, or its queue offset is
+        # taken.
         if physical_offsets[row] + record_sizes[row] <= state[PHYSICAL_END] or (number != 0 and number < state[END]):
             state[SKIPPED] += 1
             continue
         is_appended[row] = True
         if number > state[END]:
             state[SHIFTED] += 1
+        # By one, also for a shifted entry: the file has no place for a gap, so the position is what counts from now on.
         state[END] += 1
         state[PHYSICAL_END] = physical_offsets[row] + record_sizes[row]

@@ -68,6 +68,7 @@ def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     # A column of numbers holds those of all columns, which its size does not tell.
     if batch.num_rows >= _FEW_ROWS and batch.get_total_buffer_size() <= _MAX_BUFFERS * batch.nbytes:
         return batch
+    # `take` copies to buffers of the exact size, whereas a slice would share the large ones.
     return batch.take(pa.array(np.arange(batch.num_rows)))
 
 
@@ -77,6 +78,7 @@ class Dictionary:
     def __init__(self, values: list[str]) -> None:
         self.array = to_string_array(values)
         data, self._offsets = string_bytes_and_offsets(self.array)
+        # The kernel reads whole blocks, so the values need its padding.
         self._data = np.zeros(len(data) + PADDING, np.uint8)
         self._data[:-PADDING] = data
 
@@ -84,6 +86,7 @@ class Dictionary:
         """Return rows, given as numbers, as a dictionary array; -1 is null."""
         bitmap = validity_bitmap(codes >= 0)
         indices = pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, pa.py_buffer(codes)])
+        # Unsafe means unchecked: the kernel numbers values itself, and checking all indexes would read them once more.
         return pa.DictionaryArray.from_arrays(indices, self.array, safe=False)
 
     def to_string_array(self, codes: Array) -> pa.Array:
@@ -102,6 +105,7 @@ def constant_array(text: str, row_count: int, *, as_dictionary: bool) -> pa.Arra
         row_count: the number of rows, at most that of a batch.
         as_dictionary: return a dictionary array.
     """
+    # Sizes are rounded up to powers of two, so that the few that exist are shared by batches of all sizes.
     return _make_constant_array(text, 1 << max(0, row_count - 1).bit_length(), as_dictionary=as_dictionary).slice(
         0, row_count
     )

@@ -59,6 +59,7 @@ def decompress_as(
         raise BodyError("body: expected one of zlib, lz4 or zstd, found an unknown codec")
     limit = min(max_bytes, max(FREE_BYTES, max_ratio * len(body)))
     try:
+        # One byte more than allowed, so that a body at the limit is told from a larger one.
         data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _decompress_stream(body, codec, limit + 1)
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
         raise BodyError(f"body: expected {codec}, found {len(body)} bytes that are not: {error}") from None
@@ -71,12 +72,14 @@ def decompress_as(
 def _inflate(body: bytes, limit: int) -> bytes:
     inflater = zlib.decompressobj()
     data = inflater.decompress(body, limit)
+    # At the limit the stream is not at its end either; the caller refuses it for its size.
     if not inflater.eof and len(data) < limit:
         raise zlib.error("the stream is truncated")
     return data
 
 
 def _decompress_stream(body: bytes, codec: BodyCodec, limit: int) -> bytes:
+    # Arrow takes an empty stream for a complete one.
     if not body:
         raise OSError("the stream is empty")
     pieces, size = [], 0

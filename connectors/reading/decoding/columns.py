@@ -66,6 +66,7 @@ class Distinct:
 
     def renew_if_crowded(self) -> Distinct:
         """Return this object, or a new, empty one if this one has become too large for the next batch."""
+        # Replaced as a whole, not cleared: earlier batches, which a caller may still hold, refer to the old object.
         return self._make_empty() if is_crowded(self.interner) else self
 
     def replace_if_large(self) -> Distinct:
@@ -78,6 +79,7 @@ class Distinct:
     @property
     def values(self) -> list[bytes]:
         """Distinct values as bytes, as stored in the log."""
+        # Only the values since the last call are converted, because a batch adds few.
         known, count = len(self._values), int(self.interner.counts[DISTINCT])
         if known < count:
             starts = self.interner.starts[known : count + 1].tolist()
@@ -95,6 +97,7 @@ class Distinct:
     @property
     def invalid_value_numbers(self) -> list[int]:
         """Numbers of the values that are not UTF-8, so that their strings differ from the stored bytes."""
+        # A valid text may contain U+FFFD itself, so the bytes are compared, too.
         return [
             code for code, text in enumerate(self.texts) if "\ufffd" in text and text.encode() != self._values[code]
         ]
@@ -257,10 +260,12 @@ class DecodedBatch:
     def rows_with_invalid_text(self) -> Array:
         """Return the indexes of the rows whose properties are not UTF-8."""
         rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
+        # `first_rows` may have cut this batch, but the list of rows is that of the whole.
         return rows[rows < self.rows]
 
     def replace_texts(self, texts_by_row: dict[int, Texts]) -> tuple[Array, Array]:
         """Return a window and positions in which some texts of the records are replaced, for another decoding."""
+        # After the last record of the batch; the window continues with bytes that no row of it needs.
         end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
         pieces, parts = [self.window[:end]], self.parts.copy()
         for row, texts in texts_by_row.items():
@@ -320,6 +325,8 @@ class DecodedBatch:
     def origin_topics(self) -> pa.Array:
         """Return the original topics: the stored ones, except for records in internal topics."""
         named = self._row_codes(b.ORIGIN)
+        # Properties that name another topic stay after delivery, so they count only in topics where a message waits or
+        # has failed.
         is_moved = np.array([kind_of(name) in _MOVED_KINDS for name in self.topics.texts], bool)
         codes = np.where((named >= 0) & is_moved[self.topic_codes], named, self.topic_codes)
         return self._dictionary_column(self.topics.to_dictionary, codes)
@@ -342,6 +349,7 @@ class DecodedBatch:
 
     def body_codecs(self) -> pa.Array:
         """Return the compression of each body."""
+        # Usually no body is compressed, and a constant column needs no memory per row.
         bits = self.sys_flags & (COMPRESSED | COMPRESSION_MASK)
         if not bits.any():
             return self._make_constant_column(_NO_CODEC)
@@ -376,6 +384,7 @@ class DecodedBatch:
     def priority(self) -> pa.Array:
         """Return the priority property if it is a number, else null."""
         found = self.text.priorities[:, : self.text.used[b.PRIORITIES]]
+        # As for `rows_with_invalid_text`, the list is that of the whole batch.
         found = found[:, found[0] < self.rows]
         if not found.shape[1]:
             return pa.nulls(self.rows, pa.int32())

@@ -38,9 +38,12 @@ def kernel_filters(filters: Filters) -> KernelFilters:
         (END_STORE_TIME, filters.end_store_timestamp),
     ):
         if bound is not None:
+            # Options may state any number, and numpy raises an error for one that does not fit.
             bounds[place] = min(max(bound, _INT64.min), _INT64.max)
+    # A displayed topic may stand for bytes that are not UTF-8, which only the decoded column shows.
     wanted_topics = None if filters.compares_topics_as_text else filters.topics
     topics = [name.encode() for name in sorted(wanted_topics or ())]
+    # A number outside the range of a queue id matches no record.
     queue_ids = [number for number in sorted(filters.queue_ids or ()) if _INT32.min <= number <= _INT32.max]
     if (wanted_topics is not None and not topics) or (filters.queue_ids is not None and not queue_ids):
         bounds[END_OFFSET] = _INT64.min  # an empty set selects nothing
@@ -49,6 +52,7 @@ def kernel_filters(filters: Filters) -> KernelFilters:
         chooses=chooses,
         bounds=bounds,
         queue_ids=np.array(queue_ids, np.int32),
+        # The padding is for loads of whole words past the last topic.
         topics=np.frombuffer(b"".join(topics).ljust(sum(map(len, topics)) + PADDING, b"\0"), np.uint8),
         topic_offsets=np.cumsum([0, *map(len, topics)], dtype=np.int64),
     )

@@ -88,6 +88,7 @@ def find_data(file: IndexedFile, start: int, end: int) -> int | None:
         found = file.next_data(start)
         if found is None or found >= end:
             return None
+        # A file system without holes reports all of the file as data, so the bytes themselves are examined, too.
         count = file.read_into(window[: min(len(window), end - found)], found)
         if count == 0:
             return None

@@ -61,6 +61,7 @@ class ReadAhead:
         """
         while self._ranges and self._ranges[0].end <= position:
             self._ranges.popleft()
+        # Not the continuation of an earlier read: a look-up, most probably, for which nothing should be read ahead.
         if not self._begin < position <= self._end:
             self._ranges.clear()
             self._begin, self._end = position, position + len(window)
@@ -72,6 +73,8 @@ class ReadAhead:
         done = self._file.read_into(window[:gap], position) if gap else 0
         if done < gap:
             return done
+        # At most as much as was read in order so far: a caller that stops early has then fetched twice its need at
+        # most.
         size = min(RANGE_BYTES, max(position - self._begin, len(window)))
         stop = max(read_end, position + len(window))
         self._request_ranges(position + done, size, stop)
@@ -94,6 +97,7 @@ class ReadAhead:
         count = sum(part.end > position for part in self._ranges)
         while self._end < end and count <= MAX_RANGES_AHEAD:
             part = _Range(self._end, min(self._end + size, end), Future())
+            # A thread of its own, not a pool: a pool would wait at exit for answers that nobody needs any more.
             threading.Thread(target=_read_range, args=(self._file, part), name="read-ahead", daemon=True).start()
             self._ranges.append(part)
             self._end, count = part.end, count + 1

@@ -27,6 +27,7 @@ class RemoteFile:
 
     def read_at(self, size: int, position: int) -> Array:
         """Read from a position of the file; see RemoteSegment."""
+        # Arrow's file must not be closed during a read, which would fail in another thread or crash.
         with self._lock:
             self._readers += 1
         try:

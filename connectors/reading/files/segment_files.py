@@ -43,6 +43,8 @@ class LocalFile:
         view = window.data
         done = 0
         while done < len(view):
+            # A single call may return fewer bytes than the file has, for example more than 2 GiB at once, or after a
+            # signal.
             count = os.preadv(self.descriptor, [view[done:]], position + done)
             if count == 0:
                 break
@@ -78,6 +80,7 @@ class LocalFile:
 
 def open_remote(filesystem: pafs.FileSystem, path: str) -> RemoteSegment:
     """Open a segment on another filesystem, also one of a shipped store that is still in parts."""
+    # The complete object first: an agent deletes the parts only after it has made the object, so one of them exists.
     try:
         return RemoteFile(filesystem, path)
     except FileNotFoundError:

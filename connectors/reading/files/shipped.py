@@ -68,9 +68,11 @@ def read_shipped_manifest(
             return parse_manifest(read_file(Path(place), trusted_root=Path(store), limit=MAX_MANIFEST_BYTES), place)
         with filesystem.open_input_file(place) as file:
             is_large = file.size() > _LARGE_MANIFEST_BYTES  # its objects need ten times as much
+            # One large manifest at a time, because many stores are listed at once.
             with _READING_LARGE if is_large else nullcontext():
                 return parse_manifest(file.read(MAX_MANIFEST_BYTES), place)
     except (FileNotFoundError, NotADirectoryError):
+        # In HDFS's form the manifest is a folder, and "missing" would be the wrong message.
         check_no_versions(filesystem, place)
         return None
     except UnsafeFileError:
@@ -114,6 +116,7 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
         StoreError: if Arrow cannot open it.
     """
     if is_uri(path):
+        # Only the part before the pattern is given to the parser of URIs.
         if (special := _SPECIAL.search(path)) is not None:
             fixed = path[: path.rindex("/", 0, special.start())]
             filesystem, inner_path = resolve_filesystem(fixed)
@@ -137,7 +140,9 @@ def _get_bucket_filesystem(bucket: str) -> pafs.FileSystem:
     # Another thread may be removing variables.
     names = sorted(name for name in list(os.environ) if name.startswith("AWS_"))
     settings = tuple((name, os.environ.get(name, "")) for name in names)
+    # Two threads would otherwise both make a client for the same bucket.
     with _MAKING:
+        # The process id is part of the key, because Arrow's client does not survive a fork.
         return _open_bucket_filesystem(bucket, settings, os.getpid())
 
 
@@ -191,6 +196,7 @@ class PartedFile:
 
     def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""
+        # The manifest may be older than the objects: an agent has merged some parts meanwhile.
         for _ in range(_ATTEMPTS):
             entry = self._entry
             with suppress(FileNotFoundError):
@@ -228,10 +234,12 @@ class PartedFile:
         if entry.is_sealed:
             return self._open_object(self._path).read_into(window[:wanted], position)
         end = position + wanted
+        # Parts are in order and without gaps, so each byte comes from exactly one.
         for part in entry.parts:
             begin, stop = max(position, part.offset), min(end, part.end)
             if begin < stop:
                 self._read_part(part, window[begin - position : stop - position], begin)
+        # What is not shipped is zeros in the broker's file, too, as far as a reader can tell.
         window[max(0, entry.shipped_bytes - position) : wanted] = 0
         return wanted
 
@@ -244,8 +252,10 @@ class PartedFile:
         opened = self._open
         if path not in opened:
             file = RemoteFile(self._filesystem, path)
+            # `_open` may be replaced by another thread meanwhile, hence the local name.
             if opened.setdefault(path, file) is not file:
                 file.close()  # another thread was faster
+            # The file was closed while this object was opened, so nobody else would close it.
             elif self._is_closed:
                 file.close()
         return opened[path]
@@ -319,8 +329,10 @@ def _copy_small_file(filesystem: pafs.FileSystem, store: str, file: ShippedFile,
     """Copy a small file, which may be newer than the manifest, because an agent writes the file first."""
     if file.size > MAX_SMALL_FILE_BYTES:
         raise StoreError(f"{store}/{file.name}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found {file.size}")
+    # Listed but deleted: a broker has removed it, as it does with its abort file.
     with suppress(FileNotFoundError), filesystem.open_input_file(f"{store}/{file.name}") as source:
         data = source.read(MAX_SMALL_FILE_BYTES)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+        # The times tell when the broker wrote offsets, which readers compare with the log.
         os.utime(path, ns=(file.modified_ms * 1_000_000, file.modified_ms * 1_000_000))

@@ -157,9 +157,11 @@ class ShippedStoreFiles:
         """Open a file; see StoreFiles."""
         entry = self._get_entry(path)
         if entry.shipped_bytes > MAX_WHOLE_BYTES:
+            # Opened here although nothing is read yet, so that the caller hears of a missing object at this place.
             self.open_entry(entry)  # which raises an error if it is missing
             return _LargeFile(_ShippedObject(self, entry), entry, entry.shipped_bytes if read_end is None else read_end)
         key = self._number, path, -1
+        # Without a lock around the read: two threads may read the same file at once, and one result is kept.
         if (kept := _KEPT.get(key)) is None:
             kept = _FileInMemory(self._read_range(entry, 0, entry.shipped_bytes), entry.size)
             self._keep_in_memory(key, kept, entry.shipped_bytes)
@@ -192,6 +194,7 @@ class ShippedStoreFiles:
             MissingObjectError: if the manifest names the object, and it is missing.
             StoreError: if it has another size.
         """
+        # The lock is not held during the request, so that other files can be opened meanwhile.
         with self._lock:
             if (found := self._objects.get(entry.name)) is not None:
                 self._objects.move_to_end(entry.name)
@@ -206,6 +209,7 @@ class ShippedStoreFiles:
             raise MissingObjectError(
                 f"{place}: expected {entry.shipped_bytes} bytes, found no such object: the copy was changed"
             ) from None
+        # The size was fixed when the file was complete, so any other size means another object.
         if entry.is_sealed and found.size() != entry.size:
             size = found.size()
             found.close()
@@ -222,13 +226,16 @@ class ShippedStoreFiles:
 
     def _read_newer_entry(self, entry: ShippedFile) -> ShippedFile:
         """Return a file's entry in a newer manifest, because one of its parts is missing."""
+        # One thread reads the manifest for all that miss a part; the others then find it renewed.
         with self._reading:
             if self._newest.files.get(entry.name) == entry:
                 manifest = read_shipped_manifest(self._filesystem, self._store, FILES_MANIFEST)
                 self._newest = manifest or replace(self._newest, files={})
             newer = self._newest.files.get(entry.name)
+        # Shipped bytes never become fewer, except if another store was shipped to this place.
         if newer is None or newer.shipped_bytes < entry.shipped_bytes:
             raise self.changed_object_error(entry, 0 if newer is None else newer.shipped_bytes)
+        # The head of a file is compared, too: another broker's file may have the same name and size.
         if entry.head_size and entry.head_size == newer.head_size and entry.head_crc != newer.head_crc:
             raise StoreError(
                 f"{self.location_of(entry.name)}: expected {entry.head_size} first bytes with the CRC-32 "
@@ -420,6 +427,7 @@ class _LargeFile:
         """Fill `window` from a position of the file; see SegmentFile."""
         size = max(0, min(len(window), self._size - position))
         shipped = window[: max(0, min(size, self._shipped - position))]
+        # Large reads come in order and are read ahead. Small ones jump, as in a bisection, and share blocks.
         if len(shipped) >= BLOCK_BYTES:
             self._ahead.read_into(shipped, position, self._end)
         elif len(shipped):

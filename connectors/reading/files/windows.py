@@ -64,17 +64,22 @@ class _MappingGuard:
         self._table: Rows = np.ctypeslib.as_array(memory).reshape(guard.ROWS, guard.ROW_SIZE)
         action = _SignalAction(handler.address, (ctypes.c_byte * 128)(), _WITH_INFO | _ON_ITS_STACK, None)
         library = ctypes.CDLL(None, use_errno=True)
+        # With the C library instead of Python's `signal`: a handler of Python's runs only after the instruction, which
+        # would fail again and again.
         if library.sigaction(int(signal.SIGBUS), ctypes.byref(action), None) != 0:
             raise OSError(ctypes.get_errno(), "sigaction(SIGBUS)")
 
     def protect_region(self, address: int, size: int) -> Rows | None:
         """Protect a region; return its row of the table, or None if the table is full."""
+        # Only the threads that add and remove regions need the lock. The handler may interrupt them, so it reads
+        # without one.
         with self._lock:
             free = np.flatnonzero(self._table[:, self._guard.END] == 0)
             if not len(free):
                 return None
             row: Rows = self._table[free[0]]
             row[self._guard.BEGIN], row[self._guard.PAGE_SIZE], row[self._guard.HITS] = address, mmap.PAGESIZE, 0
+            # The end last: until it is set, the row counts as free, and the handler never sees a half-written region.
             row[self._guard.END] = address + size
             return row
 
@@ -148,6 +153,7 @@ class Mapping:
             self._guard.unprotect_region(self._row)
             self._row = None
         self.window = np.empty(0, np.uint8)
+        # The mapping lives on while arrays of its memory are in use; Python unmaps it with the last of them.
         del self._memory
 
 
@@ -218,15 +224,20 @@ class Windows:
         """
         wanted = max(0, max_end - origin)
         if min(wanted, self._map_bytes) >= _MIN_MAP_BYTES and isinstance(self._file, LocalFile):
+            # No less than the minimum, because a sparse file may have many small holes.
             size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._count_bytes_to_hole(origin)))
+            # The kernel reads up to PADDING bytes past the window, so these are mapped, too.
             mapping = Mapping.map_file(self._file.descriptor, origin - self._base_offset, size + PADDING)
             if mapping is not None:
+                # At the end of the file the padding takes bytes of the file itself; the rest is then read into the
+                # buffer.
                 self._last = length = max(0, min(size, len(mapping.window) - PADDING))
                 return OpenWindow(mapping.window, length, is_end_of_file=False, mapping=mapping)
         size = min(self._size, wanted)
         if len(self._buffer) < size + PADDING:
             self._buffer = np.empty(size + PADDING, np.uint8)
         self._last = length = self._read_window(self._buffer[:size], origin, max_end if read_end is None else read_end)
+        # Fewer bytes than asked for: only the end of the file does that.
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
 
     def _read_window(self, window: Window, origin: int, read_end: int) -> int:

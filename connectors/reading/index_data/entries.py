@@ -28,6 +28,7 @@ def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool
     rows = np.arange(index_data.rows)
     queued = index_data.is_queued
     topic, queue_id, queue_offset = index_data.topic, index_data.queue_id, index_data.queue_offset
+    # Usually all records are queued, and the columns are used without a copy.
     if not queued.all():
         rows = rows[queued]
         topic, queue_id, queue_offset = topic[rows], queue_id[rows], queue_offset[rows]
@@ -40,9 +41,11 @@ def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool
         topic = np.concatenate([topic, np.array([numbers[name] for _, name, _ in extra], np.int32)])
         queue_id = np.concatenate([queue_id, np.full(len(extra), LIGHT_QUEUE_ID, np.int32)])
         queue_offset = np.concatenate([queue_offset, np.array([number for _, _, number in extra], np.int64)])
+        # Entries of a queue must stay in the order of the log, which decides their order in the file.
         by_place = np.argsort(rows, kind="stable")
         rows, topic, queue_id = rows[by_place], topic[by_place], queue_id[by_place]
         queue_offset = queue_offset[by_place]
+    # One number for topic and queue id, so that grouping compares numbers only.
     keys = (topic.astype(np.int64) << _QUEUE_BITS) | (queue_id.astype(np.int64) & 0xFFFFFFFF)
     order, starts, distinct = _group_by_key(keys)
     for number, (begin, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):

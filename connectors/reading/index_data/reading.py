@@ -55,6 +55,7 @@ def read_index_data(
     try:
         with OpenSegment(split.path) as file:
             for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, hop=reader.locate_next_records):
+                # Before the walk goes on: the columns refer to the window, which the next step closes.
                 reader.add_records(step.window, step.parts, step.origin, step.bad)
                 if reader.is_full:
                     yield reader.finish_chunk()

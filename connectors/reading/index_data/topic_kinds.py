@@ -29,6 +29,7 @@ def collect_batch_evidence(entries: QueueEntries, batch_offsets: Array) -> Batch
         batch_offsets: Physical offsets of the chunk's records with the flag INNER_BATCH.
     """
     is_batch = np.isin(entries.physical_offset, batch_offsets)
+    # A batch of one message takes one queue offset in either kind of queue, so it proves nothing.
     several = is_batch[:-1] & (entries.batch_size[:-1] > 1)
     before, after = entries.queue_offset[:-1], entries.queue_offset[1:]
     by_count, by_one = after == before + entries.batch_size[:-1], after == before + 1

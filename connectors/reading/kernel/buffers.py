@@ -82,6 +82,7 @@ def make_interner() -> Interner:
     """Create an empty interner."""
     return Interner(
         counts=np.zeros(2, np.int64),
+        # Twice as many slots as values: the table is never more than half full, so a search ends after few steps.
         table=_allocate_zeros(2 * _DISTINCT, np.int32),
         starts=_allocate_zeros(_DISTINCT + 1, np.int64),
         texts=np.empty(_TEXT_BYTES + PADDING, np.uint8),
@@ -90,6 +91,7 @@ def make_interner() -> Interner:
 
 def is_crowded(interner: Interner) -> bool:
     """Return whether an interner is so full that it should be replaced before the next batch."""
+    # Limits far below the capacity, because a batch adds to it, and an interner can only be replaced between batches.
     return bool(interner.counts[DISTINCT] > _DISTINCT // 4 or interner.counts[TEXT_END] > _TEXT_BYTES // 2)
 
 

@@ -23,6 +23,7 @@ LINKED_OPTIONS: dict[str, Any] = {
     "nogil": True,
     # The kernel never allocates, and counting references would cost more than all other work on a record.
     "_nrt": False,
+    # Without Python's check for a division by zero, which would be a branch at each division.
     "error_model": "numpy",
 }
 """Options of each function that is part of a cached one."""

@@ -72,6 +72,7 @@ def _move_wanted_records_first(layout, window, parts, first, count, record_filte
 @compiled
 def _count_free_text_bytes(interner):
     free = len(interner.texts) - PADDING - interner.counts[TEXT_END]
+    # The number of free values is expressed in bytes, so that one number is the room of an interner.
     return min(free, _ENTRY_SIZE * (len(interner.starts) - 1 - interner.counts[DISTINCT]))
 
 
@@ -100,6 +101,8 @@ def _count_fitting_records(layout, parts, first, count, plan, interners, text):
         _count_free_text_bytes(interners[4]),
         _count_free_text_bytes(interners[5]),
     )
+    # Each record counts with all of its text in every output. The estimate is too high, but takes one subtraction per
+    # record, and nothing is checked while the record is decoded.
     for row in range(first, first + count):
         room -= max_text_size(layout, parts, row, plan)
         if room < 0:
@@ -148,6 +151,7 @@ def locate_and_decode_records(
     state[h.STOP] = h.STOP_ROOM
     while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
         state[h.RECORDS] = 0
+        # One column more than records: see `hop`.
         chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
         h.hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
         found = state[h.RECORDS]
@@ -156,6 +160,8 @@ def locate_and_decode_records(
         fitting = _count_fitting_records(layout, parts, rows, found, plan, interners, text)
         decode_rows(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
         rows += fitting
+        # The hop is ahead of the decoder. Set it back to the first record without room, so that the next batch begins
+        # there.
         if fitting < found:
             h.discard_findings_after(origin + parts[h.START, rows], state, faults)
             break

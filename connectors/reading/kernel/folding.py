@@ -33,6 +33,7 @@ def _power_of_x(exponent: int) -> int:
     remainder = 1 << 31  # x^0, reflected
     for _ in range(exponent):
         remainder = (remainder >> 1) ^ (POLYNOMIAL if remainder & 1 else 0)
+    # In reflected form, the product of two words is one bit too low. The multiplier, shifted by one, corrects this.
     return remainder << 1
 
 
@@ -170,6 +171,8 @@ def _fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_vecto
 def _fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_state: Any) -> Any:
     """Emit the folding of all whole vectors, at least one, into one block."""
     vector = cgutils.alloca_once_value(builder, folder.emit_seeded_vector(cursor.emit_next_vector(folder), crc_state))
+    # One vector is read. Three more fill the lanes, and a shorter rest than one step of all four is not worth the
+    # joining.
     with builder.if_then(cursor.emit_has_bytes((2 * _LANES - 1) * folder.size)):
         builder.store(_fold_lanes(builder, cursor, folder, builder.load(vector)), vector)
     step = folder.constant(_fold_multipliers(folder.size))
@@ -187,6 +190,7 @@ def _fold_rest(builder: Any, cursor: _InputCursor, folder: _Folder, block: Any) 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
     left = cursor.bytes_left()
+    # With no bytes left, a shift would be by 128 bits, whose result is undefined in LLVM.
     with builder.if_then(builder.icmp_signed(">", left, ir.Constant(_WORD, 0))):
         bits = builder.zext(builder.mul(left, ir.Constant(_WORD, 8)), _WIDE)
         opposite = builder.sub(ir.Constant(_WIDE, 8 * BLOCK_SIZE), bits)

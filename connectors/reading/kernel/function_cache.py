@@ -60,6 +60,7 @@ def cache_folder() -> Path | None:
     for root in _candidate_folders():
         try:
             root.mkdir(parents=True, exist_ok=True)
+            # `mkdir` succeeds for a folder that exists, also for one that this user cannot write to.
             if os.access(root, os.W_OK | os.X_OK):
                 folder = root / f"kernel-{_source_digest()}"
                 if not os.environ.get(_FOLDER_VARIABLE):
@@ -96,6 +97,7 @@ def _copy_installed(folder: Path) -> None:
     copy = folder.with_name(f"{folder.name}-{uuid.uuid4()}")
     with contextlib.suppress(OSError):  # no space, or another process was first
         shutil.copytree(installed, copy)
+        # An installation may be writable for a group; the folder of a user must not be.
         for path in (copy, *copy.rglob("*")):
             path.chmod(path.stat().st_mode & _NOT_OF_OTHERS)
         copy.rename(folder)
@@ -226,6 +228,7 @@ class KernelCacheFile(IndexDataCacheFile):
     def save(self, key: object, data: object) -> None:
         """Add a compiled version, unless another process has already added it."""
         with self._lock_folder():
+            # Checked again under the lock: another process may have compiled the same function while this one waited.
             if self.load(key) is not None:
                 return
             try:
@@ -233,10 +236,15 @@ class KernelCacheFile(IndexDataCacheFile):
             except Exception:  # noqa: BLE001 (see above)
                 names = {}
             replaced = names.get(key)
+            # Always a new name: a process that has read the old index may be about to load the old file.
             names[key] = self._data_name_pattern.format(number=uuid.uuid4().int >> 64)
+            # The code first, then the index that names it: a process killed in between leaves a file that nothing
+            # names.
             self._save_data(names[key], data)
             self._save_index(names)
             if replaced is not None:
+                # Only after the index has stopped naming it. If the process is killed before this, the file stays,
+                # unused.
                 with contextlib.suppress(OSError):
                     Path(self._data_path(replaced)).unlink()
 
@@ -285,6 +293,8 @@ class KernelCacheFile(IndexDataCacheFile):
         """Lock a folder for writing, if its file system supports locks."""
         descriptor = os.open(self._cache_path, os.O_RDONLY | os.O_DIRECTORY)
         try:
+            # Some network file systems have no locks. Then two processes may both write an index, and one entry is lost
+            # and compiled again.
             with contextlib.suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

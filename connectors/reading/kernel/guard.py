@@ -29,6 +29,8 @@ TELL_TABLE = 0
 
 _WORD = ir.IntType(64)
 _ADDRESS_IN_INFO = 16  # siginfo_t.si_addr on 64-bit Linux
+# PROT_READ, and MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS as on x86-64 and arm64: compiled code cannot read them from
+# `mmap`.
 _READ, _PRIVATE_FIXED_ANONYMOUS = 1, 0x02 | 0x10 | 0x20
 _DEFAULT = 0
 
@@ -79,9 +81,12 @@ def _handle_bus_error(signal_number, signal_info, context):
         if _load_word(entry + 8 * BEGIN) <= address < _load_word(entry + 8 * END):
             size = _load_word(entry + 8 * PAGE_SIZE)
             page = address & ~(size - 1)
+            # MAP_FIXED replaces the missing page in one step, so the interrupted instruction finds zeros when it is
+            # repeated.
             if _mmap(page, size, np.int32(_READ), np.int32(_PRIVATE_FIXED_ANONYMOUS), np.int32(-1), 0) == page:
                 _store_word(entry + 8 * HITS, _load_word(entry + 8 * HITS) + 1)
                 return 0
+    # After the return the interrupted instruction is executed again, and now ends the process.
     _signal(signal_number, _DEFAULT)
     return 0
 

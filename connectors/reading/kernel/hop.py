@@ -58,6 +58,7 @@ def _has_nonzero_bytes(window, begin, end):
 @compiled
 def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
     """Search for the end of a bad range; return False if the window ends first."""
+    # Zeros contain no landmark, so as long as there are only zeros, nothing is searched in them.
     if state[BAD_ALL_ZEROS] and _has_nonzero_bytes(window, state[POSITION] - origin, length):
         state[BAD_ALL_ZEROS] = 0
     end = -1
@@ -68,10 +69,13 @@ def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file
         if candidate < 0 or origin + candidate >= limit:
             if origin + length >= limit:
                 end = limit
+                # No record lies between the BLANK and the end of the data, so it was a real one, and the log continues
+                # in the next segment.
                 if state[BLANK_AT] >= 0 and limit >= min(segment_end, file_end):
                     end = state[BLANK_AT]
                     state[STOP] = STOP_BLANK
                 break
+            # A landmark may be cut by the window's end. The next window begins where such a one could begin.
             state[POSITION] = max(state[POSITION], origin + length - landmark_size(layout) + 1)
             return False
         state[POSITION] = origin + candidate
@@ -84,6 +88,8 @@ def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file
             segment_end,
             file_end,
             max_record,
+            # The CRC is always verified here, because after damage only an intact body shows that the position is
+            # right.
             True,
             parts,
             state[RECORDS],
@@ -95,10 +101,13 @@ def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file
         else:
             if kind == BLANK and state[BLANK_AT] < 0:  # it may be in a body, so it only counts if no record follows
                 state[BLANK_AT] = origin + candidate
+            # The size of a wrong record is not used to skip ahead: the true record may begin inside it.
             state[POSITION] += 1
     start = state[BAD_START]
     state[BAD_START] = -1
     state[POSITION] = segment_end if state[STOP] == STOP_BLANK else end
+    # Zeros up to the limit are not damage: the log is not written from here on. If anything follows them, they are a
+    # hole.
     if state[BAD_CODE] == UNWRITTEN and state[BAD_ALL_ZEROS]:
         state[UNWRITTEN_START] = start
         state[STOP] = STOP_UNWRITTEN
@@ -139,6 +148,8 @@ def hop(layout, window, length, origin, limit, segment_end, file_end, max_record
         parts: int64[PART_COUNT, room]; its last column is scratch.
         faults: int64[room, 3]: first byte, end, code.
     """
+    # One column is not given out: `classify_span` also fills it for a record that is only examined, as at the end of a
+    # bad range.
     room = parts.shape[1] - 1
     state[STOP] = -1
     while state[STOP] < 0:
@@ -172,6 +183,8 @@ def hop(layout, window, length, origin, limit, segment_end, file_end, max_record
             elif kind == BLANK:
                 state[POSITION] = position + size
                 state[STOP] = STOP_BLANK
+            # The lengths agree, so the bad range is exactly this record, and the walk continues after it without a
+            # search.
             elif kind == _BODY_CRC:
                 row = state[FAULTS]
                 faults[row, 0] = position

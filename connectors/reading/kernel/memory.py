@@ -95,6 +95,7 @@ def mask_equal_and_non_ascii(typing_context, window, position, first, second, th
         loaded = builder.load(address, align=1)
         equal = [builder.icmp_signed("==", loaded, _emit_broadcast(builder, vector, value)) for value in arguments[2:]]
         marks = builder.or_(builder.or_(equal[0], equal[1]), equal[2])
+        # As signed numbers, the bytes from 0x80 on are negative.
         others = builder.icmp_signed("<", loaded, ir.Constant(vector, [0] * 64))
         pair = context.get_value_type(signature.return_type)
         found = builder.insert_value(ir.Constant(pair, ir.Undefined), _emit_bit_mask(builder, marks), 0)
@@ -135,6 +136,7 @@ def lowest_bit(typing_context, mask):
     """Return the index of the lowest set bit of a mask that is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        # The 1 leaves the result for zero undefined, which saves a test.
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), generate

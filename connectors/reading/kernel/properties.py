@@ -89,6 +89,7 @@ class PropertyEntry(NamedTuple):
 @inlined
 def make_cursor(position):
     """Return a cursor before the first entry of properties that begin at a position."""
+    # One block before the first: `next_entry` moves on by a block whenever no marks are left.
     return Cursor(position - _LOOK_BYTES, np.uint64(0), np.uint64(0), position, _NONE)
 
 
@@ -116,6 +117,7 @@ def next_entry(grammar, window, end, cursor):
             marks, not_ascii = mask_equal_and_non_ascii(
                 window, block, grammar.entry_end, grammar.separator, grammar.escape
             )
+            # The bytes after the properties belong to the next record, and may contain marks.
             if end - block < _LOOK_BYTES:
                 inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
                 marks &= inside
@@ -124,10 +126,13 @@ def next_entry(grammar, window, end, cursor):
             continue
         at = block + lowest_bit(marks)
         marks &= marks - np.uint64(1)
+        # An escaped mark is part of a name or value. For a format without escapes, the condition is constant and leaves
+        # no code.
         if grammar.escape != grammar.separator and at == escaped:
             continue
         mark = window[at]
         if mark == grammar.separator:
+            # Further separators are part of the value.
             if separator < 0:
                 separator = at
         elif mark == grammar.escape:
@@ -158,6 +163,7 @@ def intern_name(window, begin, length, seed, entry_index, likely_names, counts, 
         texts: the interner's texts, joined.
     """
     likely = likely_names[entry_index]
+    # The interner may have been replaced by an empty one since that record.
     if likely >= counts[DISTINCT]:
         likely = _NONE
     return intern_span(window, begin, length, seed, likely, counts, table, starts, texts)
@@ -190,6 +196,7 @@ def store_value_span(entry, value_index, spans):
     """Record the position and length of a property's value, for `copy_values`."""
     length = entry.end - entry.separator - 1
     spans[0, value_index] = entry.separator + 1
+    # The complement, not the negative value, because an escaped value may be empty.
     spans[1, value_index] = ~length if entry.has_escapes else length
 
 

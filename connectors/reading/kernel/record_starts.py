@@ -44,23 +44,28 @@ def find_record_start(layout, window, length, origin, search_start, segment_end,
     """
     reach = np.int64(0)
     position = next_landmark(layout, window, 0, length, origin)
+    # A wrong landmark costs nothing but time: it can only extend `reach`, so that too few positions count as certain,
+    # never too many.
     while position >= 0:
         offset = origin + position
         kind, size = classify_span(
             layout, window, length, position, offset, segment_end, file_end, max_record, False, parts, np.int64(0)
         )
+        # Its size leads exactly to the segment's end, so no record follows it, unless it is part of a body.
         if kind == h.BLANK:
             return NONE_AT_ALL
         if kind == h.MORE:
             if length - position < head_size(layout):
                 return NONE_HERE
             own_offset, own_size = read_head(layout, window, position)
+            # Only a head with its own offset is taken for a record that is cut by the window.
             if own_offset == offset:
                 if reach <= offset and offset >= search_start:
                     return NONE_HERE
                 reach = max(reach, offset + own_size)
         elif kind == h.RECORD:
             is_border = reach <= offset and offset >= search_start
+            # The CRC is computed for this one only. For a record that spans others, a wrong claim is harmless.
             if is_border and body_matches_crc(layout, window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
                 return offset
             reach = max(reach, offset + size)

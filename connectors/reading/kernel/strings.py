@@ -50,6 +50,7 @@ def copy_spans(window, positions, lengths, out):
 @inlined
 def _last_bytes(window, position, length):
     """Return the last bytes of a value, at most 8, as a 64-bit word; its other bytes are zero."""
+    # Without a branch. The caller excludes a length of 0, for which the shift would be undefined.
     return load_le_u64(window, position) & (~np.uint64(0) >> np.uint64(8 * (8 - length)))
 
 
@@ -94,6 +95,7 @@ def intern_span(window, position, length, seed, likely_number, counts, table, st
         starts: int64, start of each value in `texts`, and the end of the last; there is room for one more.
         texts: the values; there is room for this one.
     """
+    # Neighbouring records mostly have the same value: a comparison is cheaper than a hash.
     if likely_number >= 0 and starts[likely_number + 1] - starts[likely_number] == length:  # noqa: SIM102
         if equal_spans(window, position, texts, starts[likely_number], length):
             return likely_number
@@ -107,6 +109,7 @@ def intern_span(window, position, length, seed, likely_number, counts, table, st
             return code
         slot = (slot + np.uint64(1)) & mask
     code = counts[DISTINCT]
+    # Numbers are stored plus one, so that untouched memory, which is zero, is an empty slot.
     table[slot] = code + 1
     end = counts[TEXT_END]
     copy_span(window, position, length, texts, end)

@@ -21,6 +21,8 @@ def is_utf8(window, position, length):
         if lead < 0x80:
             position += 1
             continue
+        # The second byte has a narrower range after four leads: no overlong forms, no surrogates, nothing above
+        # U+10FFFF.
         low, high = 0x80, 0xBF
         if 0xC2 <= lead <= 0xDF:
             more = 1

@@ -54,6 +54,8 @@ def max_text_size(parts, row, plan):
     An entry has at least three bytes.
     """
     properties = parts[h.PROPERTIES_LENGTH, row]
+    # Half as much again, because room for entries is counted as four bytes for each (`decode`), and an entry may have
+    # three here.
     texts = parts[h.TOPIC_LENGTH, row] + parts[APP_LENGTH, row] + parts[BUSINESS_ID_LENGTH, row]
     return texts + properties + properties // 2 + len(plan.id_suffix) + _FIXED_NEED
 
@@ -83,6 +85,7 @@ def _intern_fields(window, starts, offset, size, seed, interner, out):
 def _write_ids(window, parts, first, count, suffix, text):
     """Write message ids in the form of `schemas.layouts.jmq.queue`, with topics as they are stored."""
     target = text.used[b.UNIQUE_BYTES]
+    # The suffix is padded so that `copy_span`, which copies whole blocks, may read past its end.
     length = len(suffix) - OVERWRITE
     for row in range(first, first + count):
         start = parts[h.START, row]

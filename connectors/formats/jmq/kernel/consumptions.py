@@ -31,6 +31,7 @@ def _has_texts(window, position, size):
 @inlined
 def _is_intact(window, position, size):
     outcome = load_u8(window, position + _AT_OUTCOME)
+    # The cheap rules come first: the two bytes of the magic occur by chance in many places, and each costs a CRC.
     if outcome < 1 or outcome > _LAST_OUTCOME or not _has_texts(window, position, size):
         return False
     stored = np.uint64(np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF)
@@ -54,6 +55,8 @@ def find_consumptions(window, length, is_last, positions):
     while position + _MIN_SIZE <= length:
         size = unsigned16(window, position)
         if unsigned16(window, position + _AT_MAGIC) == _MAGIC and _MIN_SIZE <= size <= _MAX_SIZE:
+            # In the file's last window, a record that does not end there is cut or not a record at all. Search inside
+            # it, because whole records may follow the false size.
             if position + size > length:
                 if not is_last:
                     break
@@ -62,5 +65,6 @@ def find_consumptions(window, length, is_last, positions):
                 count += 1
                 position += size
                 continue
+        # Nothing here is proven, so its size is not used to skip ahead.
         position += 1
     return count, position

@@ -7,6 +7,7 @@ import numpy as np
 from commitlake.connectors.reading.kernel.compiled import compiled
 
 _MINUS, _ZERO = np.uint8(ord("-")), np.uint8(ord("0"))
+# Unsigned, because numba, like numpy, computes with a uint64 and an int64 in floating point.
 _TEN = np.uint64(10)
 
 
@@ -33,5 +34,6 @@ def write_signed(value, out, target):
     """Write an int64, and return the end of the text in `out`."""
     if value < 0:
         out[target] = _MINUS
+        # Negated as an unsigned number, because the smallest int64 has no positive counterpart.
         return write_unsigned(~np.uint64(value) + np.uint64(1), out, target + 1)
     return write_unsigned(np.uint64(value), out, target)

@@ -75,6 +75,7 @@ def split_properties(window, parts, first_row, count, seed, wanted_bits, names, 
     for row in range(first_row, first_row + count):
         position = parts[h.PROPERTIES, row]
         end = position + parts[h.PROPERTIES_LENGTH, row]
+        # A new serial makes what earlier records left in `seen` invalid, so that it is never cleared.
         serial = serials[0] + 1
         serials[0] = serial
         first = used[b.ENTRIES]
@@ -97,8 +98,11 @@ def split_properties(window, parts, first_row, count, seed, wanted_bits, names, 
                     store_value_span(entry, place, spans)
         key, key_length = parts[BUSINESS_ID, row], parts[BUSINESS_ID_LENGTH, row]
         app, app_length = parts[APP, row], parts[APP_LENGTH, row]
+        # The search for marks has seen all bytes. Only a record with a byte that is not ASCII is worth the check.
         is_text = cursor.others == 0 or is_utf8(window, position, end - position)
         is_text = is_text and is_utf8(window, key, key_length) and is_utf8(window, app, app_length)
+        # Python decodes this record again, with repaired texts. Nothing of it may stay in the outputs, whose offsets
+        # continue with the next record.
         if is_irregular or not is_text:
             not_utf8[used[b.NOT_UTF8]] = row
             used[b.NOT_UTF8] += 1

@@ -90,6 +90,8 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
     if available < _FILLER_SIZE:
         if left > available:
             return MORE, 0
+        # The last bytes of a file are too few for a filler, so the broker leaves zeros there; anything else is the rest
+        # of a lost record.
         for at in range(position, length):
             if window[at] != 0:
                 return _CUT, 0
@@ -112,11 +114,14 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
         return _CUT, 0
     if size > available:
         return MORE, 0
+    # The own offset is compared before any length is used: after the two bytes of magic, it is the first real evidence.
     if load_be_i64(window, position + _AT_OFFSET) != offset:
         return _PHYSICAL_OFFSET, 0
     located = _locate(window, position, size)
     if located[0] < 0:
         return _PART_LENGTHS, 0
+    # Last, because it reads the whole body. The size is returned nevertheless: the lengths agree, so the walk can
+    # continue after the record.
     if verify and not body_matches_crc(window, position, located[0], located[1]):
         return _BODY_CRC, size
     _write_parts(parts, row, position, located)
@@ -213,11 +218,14 @@ def next_landmark(window, begin, length, origin):
         while mask != 0:
             at = block + lowest_bit(mask)
             mask &= mask - np.uint64(1)
+            # The mask covers 64 bytes, and the last block reaches into the padding after the window.
             if at < end:
                 magic = unsigned16(window, at)
                 position = at - _AT_MAGIC
                 if magic == _FILLER:
                     return position
+                # A message too close to the window's end is left for the next window, which begins `landmark_size`
+                # bytes earlier.
                 if magic == _MESSAGE and position + _REACH <= length:  # noqa: SIM102 (the second is the dear one)
                     if load_be_i64(window, position + _AT_OFFSET) == origin + position:
                         return position

@@ -137,6 +137,7 @@ def decode_rows(window, parts, first, count, plan, interners, scratch, out, text
     for column in range(len(plan.fields64)):
         base, offset = plan.fields64[column, FIELD_BASE], plan.fields64[column, FIELD_OFFSET]
         gather_i64(window, parts[base, first:end], offset, out.numbers64[column, first:end])
+    # Always decoded, wanted or not, because the flags tell the sizes of the hosts.
     flags = out.sys_flags[first:end]
     gather_i32(window, parts[h.START, first:end], _SYS_FLAG, ALL_BITS, flags)
     if wanted & b.WANT_TOPIC:

@@ -108,6 +108,8 @@ def hash_text(window: Array, position: Any, length: Any, start_hash: Any) -> Any
     while end - position >= 4:
         first, second = np.uint64(window[position]), np.uint64(window[position + 1])
         third, fourth = np.uint64(window[position + 2]), np.uint64(window[position + 3])
+        # One test for four bytes. Their terms do not depend on each other, so the processor computes them side by side,
+        # which the recurrence of `hashCode` does not allow.
         if (first | second | third | fourth) >= np.uint64(128):
             break
         start_hash = start_hash * _P4 + (first * _P3 + second * _P2 + third * _P1 + fourth)
@@ -129,6 +131,7 @@ def hash_text(window: Array, position: Any, length: Any, start_hash: Any) -> Any
             position += 3
             continue
         point = (point << np.uint64(6)) | (np.uint64(window[position + 3]) & np.uint64(0x3F))
+        # Java hashes UTF-16 units, and a character outside the basic plane has two of them.
         point = (((lead & np.uint64(0x07)) << np.uint64(18)) | point) - np.uint64(0x10000)
         start_hash = start_hash * _P1 + (np.uint64(0xD800) + (point >> np.uint64(10)))
         start_hash = start_hash * _P1 + (np.uint64(0xDC00) + (point & np.uint64(0x3FF)))
@@ -162,6 +165,7 @@ def fnv1_64(window: Array, position: Any, length: Any) -> Any:
 @compiled
 def _parse_digits(window: Array, position: Any, length: int) -> Any:
     """Return the number that a text of one to nine digits states; -1 for a longer text, or one with other bytes."""
+    # Ten digits may exceed an int. Python then decides by the rules of Integer.parseInt.
     if length > 9:
         return np.int64(-1)
     value = np.int64(0)
@@ -177,6 +181,8 @@ def _parse_digits(window: Array, position: Any, length: int) -> Any:
 def _classify_topic(window: Array, position: int, length: int) -> Any:
     if not is_utf8(window, position, length):
         return NOT_TEXT
+    # Eight bytes and the length are enough here: a topic that merely looks like one of the two is left alone later, by
+    # `_set_delivery_times`, which compares whole names.
     if length >= _BOLTMQ_SCHEDULE_LENGTH and load_le_u64(window, position) == _SCHEDULE:
         if length == _SCHEDULE_LENGTH:
             return SCHEDULE
@@ -197,6 +203,8 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
         properties, properties_length = parts[h.PROPERTIES, number], parts[h.PROPERTIES_LENGTH, number]
         end = properties + properties_length
         topic, topic_length = parts[h.TOPIC, number], parts[h.TOPIC_LENGTH, number]
+        # Checked before anything is written. A key takes two bytes with its space, so half the properties' size bounds
+        # the number of hashes.
         if (
             row >= longs.shape[1]
             or key + properties_length // 2 + 2 > len(key_hashes)
@@ -206,6 +214,8 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
         start = parts[h.START, number]
         known = counts[DISTINCT]
         likely = intern_span(window, topic, topic_length, seed, likely, counts, table, starts, texts)
+        # Each topic is examined once. The hash of `topic#`, with which every index key of the topic begins, is kept
+        # with it.
         if likely == known:
             kind = _classify_topic(window, topic, topic_length)
             topic_kinds[likely] = kind
@@ -233,6 +243,8 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
             if not entry.is_there:
                 break
             begin, separator = entry.begin, entry.separator
+            # Unlike the reader's columns, a repeated name takes its last value here, as in the map from which the
+            # broker makes its index.
             if separator > begin and separator < entry.end - 1:
                 value, length = separator + 1, entry.end - separator - 1
                 name_length = separator - begin
@@ -258,6 +270,7 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
         is_irregular |= cursor.others != 0 and not is_utf8(window, properties, properties_length)
         code = np.int64(0)
         tags_hash = np.int64(-1)
+        # Only located here: Python parses the record while its window is still open.
         if is_irregular:
             at = used[ODD]
             irregular[0, at], irregular[1, at], irregular[2, at] = row, topic, topic_length
@@ -270,6 +283,7 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
             topic_hash = topic_hashes[likely]
             if tags_length > 0:
                 code = signed_hash(hash_text(window, tags, tags_length, np.uint64(0)))
+            # A broker enters no keys of a rollback (IndexService.buildIndex).
             if sys_flag & TRANSACTION_MASK != _ROLLBACK:
                 if unique_length > 0:
                     key_hashes[key] = index_hash(hash_text(window, unique, unique_length, topic_hash))
@@ -331,6 +345,7 @@ def read_index_data(
         found = state[h.RECORDS]
         taken = _write_record_data(window, parts, rows, found, seed, topics, out)
         rows += taken
+        # The records after this one are located but not taken. The next call finds them again, with an empty output.
         if taken < found:
             h.discard_findings_after(origin + parts[h.START, rows], state, faults)
             break

@@ -51,6 +51,7 @@ def _find_pop_topic(window, position, length, group, group_length, dead_group, d
     """Return the span of the original topic in a POP consumer's retry topic, or of the whole name of another topic."""
     if length <= 0:
         return position, _NONE
+    # Not a retry topic: the property names the original topic itself.
     if not _is_retry(window, position, length):
         return position, length
     position += _RETRY_LENGTH
@@ -58,6 +59,7 @@ def _find_pop_topic(window, position, length, group, group_length, dead_group, d
     found, found_length = _skip_group(window, position, length, group, group_length)
     if found_length < 0:
         found, found_length = _skip_group(window, position, length, dead_group, dead_group_length)
+    # Without the group, only `+` shows where it ends: it is not valid in names, whereas `_` is common in them.
     if found_length < 0:
         for at in range(length - 1):
             if window[position + at] == _PLUS:
@@ -95,10 +97,12 @@ def find_origin_topic(window, own_topic, own_topic_length, named_values, found_b
         _is_dead_letter(window, own_topic, own_topic_length),
     )
     group, group_length = _property_span(named_values, found_bits, b.NAME_ORIGIN_GROUP)
+    # The name of a dead-letter topic contains the group, which helps to split the name of a POP retry topic.
     consumer, consumer_length = own_topic, _NONE
     if is_dead:
         consumer, consumer_length = own_topic + _DLQ_LENGTH, own_topic_length - _DLQ_LENGTH
     origin, length = own_topic, _NONE
+    # REAL_TOPIC stays from an earlier delay. In a retry or dead-letter topic it is outdated, so it is not considered.
     if not is_retry and not is_dead:
         value, value_length = _property_span(named_values, found_bits, b.NAME_REAL_TOPIC)
         origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)

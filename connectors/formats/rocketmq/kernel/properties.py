@@ -100,6 +100,8 @@ def split_properties(
         entries = np.int64(0)
         unique, keys, tag, priority = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
+        # The spans in `named` are not cleared for each record. Only those whose bit is set in `found` belong to this
+        # one.
         found = np.int64(0)
         cursor = make_cursor(position)
         while True:
@@ -107,12 +109,14 @@ def split_properties(
             if not entry.is_there:
                 break
             begin, separator = entry.begin, entry.separator
+            # An entry without a name or without a value is ignored, as in MessageDecoder.string2messageProperties.
             if separator > begin and separator < entry.end - 1:
                 value, length = separator + 1, entry.end - separator - 1
                 name = intern_name(
                     window, begin, separator - begin, seed, entries, likely_names, name_counts, name_table, name_starts,
                     name_texts,
                 )  # fmt: skip
+                # First, because most names of a log are an application's own.
                 if name >= _KNOWN_NAMES:
                     pass
                 elif name == b.NAME_UNIQ_KEY:
@@ -132,6 +136,7 @@ def split_properties(
                 if wanted_bits & b.WANT_ENTRIES:
                     place, entries = find_name_index(name, entries, first, serial, seen, likely_names, entry_names)
                     store_value_span(entry, place, spans)
+        # Python decodes this record again, with repaired texts, so nothing of it is kept here.
         if cursor.others != 0 and not is_utf8(window, position, end - position):
             not_utf8[used[b.NOT_UTF8]] = row
             used[b.NOT_UTF8] += 1

@@ -43,12 +43,15 @@ def locate_records(window, position, end_position, parts, is_intact):
         magic = load_be_i32(window, position + _AT_MAGIC)
         if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
             return position, row, _MAGIC
+        # The record's own offset is not compared: a broker sends records from anywhere in its log, so the position
+        # proves nothing.
         if size < _MIN_RECORD_SIZE:
             return position, row, _SIZE
         if size > end_position - position:
             return position, row, _CUT
         if not locate_parts(window, position, size, magic, parts, row):
             return position, row, _PART_LENGTHS
+        # A wrong CRC does not end the search: the lengths agree, so the next record begins after this one.
         is_intact[row] = body_matches_crc(window, parts[START, row], parts[BODY, row], parts[BODY_LENGTH, row])
         row += 1
         position += size

@@ -91,6 +91,7 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
         return UNWRITTEN, available
     size = np.int64(load_be_i32(window, position))
     magic = load_be_i32(window, position + _AT_MAGIC)
+    # Trusted, because a record should begin here. In a search after damage, the caller only notes it.
     if magic == _BLANK_MAGIC or magic == _BOLTMQ_BLANK:
         if size == segment_end - offset:
             return BLANK, size
@@ -105,6 +106,7 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
         return _CUT, 0
     if size > available:
         return MORE, 0
+    # The own offset is compared before any length is used. Without it, a body with a copied record would pass.
     if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != offset:
         return _PHYSICAL_OFFSET, 0
     return _examine_parts(window, position, size, magic, verify, parts, row), size
@@ -121,6 +123,7 @@ def _locate(window, position, size, magic):
     sys_flag = load_be_i32(window, position + _AT_SYS_FLAG)
     store_host = position + _HEAD_SIZE + V4_SIZE + _STORED_SIZE
     body = store_host + V4_SIZE + _TAIL_SIZE
+    # Nearly all hosts are IPv4, so the positions for them are computed first, and moved for the others.
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         store_host += V6_SIZE - V4_SIZE if sys_flag & BORN_HOST_V6 else 0
         body = store_host + _TAIL_SIZE + (V6_SIZE if sys_flag & STORE_HOST_V6 else V4_SIZE)
@@ -138,6 +141,7 @@ def _locate(window, position, size, magic):
     properties_length = end - properties
     if properties_length < 0:
         return _NOWHERE, body, body_length, topic, topic_length, _NOWHERE, _NOWHERE
+    # Signed, as in the broker: it refuses properties of more than 32,767 bytes, so a negative length is damage.
     if properties_length != np.int64(load_be_i16(window, properties - _PROPERTIES_LENGTH_SIZE)):
         return _NOWHERE, body, body_length, topic, topic_length, _NOWHERE, _NOWHERE
     return store_host, body, body_length, topic, topic_length, properties, properties_length
@@ -200,6 +204,7 @@ def read_records(window, length, origin, limit, max_record, verify, position, pa
     Returns:
         The start of the first record that was not read, and the number of filled columns of `parts`.
     """
+    # A record belongs to the range in which it begins, even if it ends after it.
     end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
     if position < end and load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ:
         magics = _BOLTMQ, _BOLTMQ, _BOLTMQ_CRC_MASK
@@ -243,6 +248,7 @@ def next_landmark(window, begin, length, origin):
         while mask != 0:
             at = block + lowest_bit(mask)
             mask &= mask - np.uint64(1)
+            # The mask covers 64 bytes, and the last block reaches into the padding after the window.
             if at < end:
                 magic = load_be_i32(window, at)
                 if magic == _V1 or magic == _V2 or magic == _BLANK_MAGIC:
