@@ -110,6 +110,8 @@ class ArchiveCommit:
 
     def rebase_onto(self, last_commit: ArchiveCommit) -> ArchiveCommit:
         """Return this commit, based on another run's: with the next number, and that run's progress of other stores."""
+        # Stores that this run did not read keep the progress of the other run, which is newer than what this one had
+        # read.
         own = {broker: self.stores[broker] for broker in self.ranges}
         return replace(self, sequence=last_commit.sequence + 1, stores={**last_commit.stores, **own})
 
@@ -161,6 +163,8 @@ def read_last_commit(lake: Lake) -> ArchiveCommit | None:
     if sequence is None:
         return None
     found = newest_commit(lake, table)
+    # The number is in Delta's own state, which a checkpoint keeps. The metadata is only in the entry, which may be
+    # lost.
     if found is not None and found[1].sequence == sequence:
         return found[1]
     raise LogDamagedError(
@@ -190,6 +194,7 @@ def read_messages_history(lake: Lake) -> Iterator[CommitNote]:
 
 def commits_after(lake: Lake, sequence: int) -> list[ArchiveCommit]:
     """Return the archive commits with larger numbers, oldest first, as far as the log goes back."""
+    # Newest first, so that reading ends at the first commit that is known.
     return list(takewhile(lambda commit: commit.sequence > sequence, read_commits(lake)))[::-1]
 
 

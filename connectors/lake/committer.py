@@ -66,6 +66,7 @@ def commit_run(
         ConcurrentRunError: if another run has archived some of the same stores meanwhile.
     """
     for _ in range(_MAX_ATTEMPTS):
+        # Opened anew for each attempt, because Delta compares with the version that was opened.
         table = lake.table("messages")
         try:
             commit_messages(table, files, commit)
@@ -74,10 +75,10 @@ def commit_run(
             if last is None:  # the table was deleted and created again
                 raise
             own = [made for made in commits_after(lake, commit.sequence - 1) if made.run_id == commit.run_id]
-            if (
-                own
-            ):  # the commit succeeded, but the object store's answer was lost, and the repeated request was refused
+            # The commit succeeded, but the object store's answer was lost, and the repeated request was refused.
+            if own:
                 return own[0]
+            # Only progress of this run's own stores counts. Runs over different stores do not block each other.
             taken = [broker for broker in commit.ranges if last.stores.get(broker) != progress_at_start.get(broker)]
             if taken:
                 raise ConcurrentRunError(
@@ -86,6 +87,7 @@ def commit_run(
                 ) from None
             commit = commit.rebase_onto(last)
         else:
+            # After the commit, so a killed run leaves an entry without a seal, which the next commit seals.
             lake.seal("messages")
             return commit
     raise ConcurrentRunError(
@@ -108,6 +110,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
     Raises:
         ConcurrentRunError: if another run wrote that sequence number first.
     """
+    # Delta finds conflicts with commits made since the table was opened. This finds one that was made before.
     if (table.transaction_version(APPLICATION_ID) or 0) != commit.sequence - 1:
         raise ConcurrentRunError(f"another run wrote archive commit {commit.sequence} first")
     properties = CommitProperties(
@@ -134,6 +137,7 @@ def append_files(
     table = open_or_create(lake, name, columns)
     properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
     for attempt in range(_MAX_ATTEMPTS):
+        # The number rises in the same commit as the rows appear, so a repeated call cannot add them twice.
         if sequence <= (table.transaction_version(APPLICATION_ID) or 0):
             return
         try:
@@ -155,6 +159,7 @@ def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
         rows: the rows, with columns of the table.
     """
     table = open_or_create(lake, name)
+    # Written once, outside the loop: the attempts commit the same file.
     file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
     for attempt in range(MAX_TRIES):
         try:
@@ -201,6 +206,7 @@ def commit_with_transaction(
     if any((table.transaction_version(other) or 0) != expected for other, (expected, _) in others.items()):
         return False
     sums: Iterable[int | None] = ()
+    # Read before the commit: afterwards a vacuum may delete the files.
     if removed_files:
         from commitlake.connectors.lake.rows.row_sums import read_file_row_sums  # loads compiled code
 
@@ -239,6 +245,7 @@ def _add_files(
         AddAction(file.path, file.size, dict.fromkeys(partitions, file.store_date), now, True, file.statistics)
         for file in files
     ]
+    # Only the log is written. The files are there already, and become part of the table by this one entry.
     table.create_write_transaction(actions, mode, table.schema(), list(partitions), commit_properties=properties)
 
 

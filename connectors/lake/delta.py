@@ -35,6 +35,8 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     """
     options = storage_options(uri, s3)
     try:
+        # Listed without deltalake: opening parses the log, and a huge entry of another program would take minutes and
+        # fill the memory.
         before = LogFolder(uri, options).read_entries()
         if before.newest_version < 0:
             raise TableNotFoundError(f"{uri}: expected a table, found no log")
@@ -43,6 +45,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
         check_log(uri, options)
         raise
+    # After the table is opened, so that damage that happened in between is found, too.
     check_log(uri, options)
     state = (str(table.metadata().id), table.version())
     if _checked_states.get(uri) != state:

@@ -113,6 +113,7 @@ class ErasedMessages:
         """
         if not self.brokers:
             return rows
+        # The codes of brokers below need one dictionary for all chunks.
         rows = rows.unify_dictionaries().combine_chunks()
         ids = self.find_row_erasure_indexes(
             rows.column("broker").combine_chunks(), rows.column("physical_offset").combine_chunks()
@@ -168,6 +169,7 @@ def read_erased_messages(lake: Lake) -> ErasedMessages:
     if table is None:
         return NOTHING_ERASED
     rows = table.to_pyarrow_table(columns=[*_COLUMNS, "event"])
+    # Other events of an erasure repeat the same messages.
     is_first = pc.is_in(rows.column("event"), pa.array(["message", "copy"]))
     return parse_erased_messages(rows.filter(is_first), newest_erasure_number(table))
 
@@ -182,6 +184,7 @@ def parse_erased_messages(rows: pa.Table, number: int) -> ErasedMessages:
     Raises:
         LogDamagedError: if a row does not name its message or its erasure.
     """
+    # By number, so that `unique`, which returns the first of equal offsets, finds the first erasure of a message.
     rows = rows.select(_COLUMNS).sort_by("number").combine_chunks()
     if any(rows.column(name).null_count for name in _COLUMNS):
         raise LogDamagedError(

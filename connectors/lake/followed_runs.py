@@ -39,6 +39,8 @@ def check_finished_runs(lake: Lake, finished_sequence: int, newest_sequence: int
     Raises:
         LogDamagedError: if that is still so after the newest commit is read again.
     """
+    # The usual case needs no look at the log. More finished runs than commits may also mean that a run has finished
+    # since.
     if finished_sequence <= newest_sequence:
         return
     last = read_last_commit(lake)

@@ -64,6 +64,8 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
     """
     commits = commits_after(lake, last_finished_sequence(lake, "archive_runs"))
     for commit in commits:
+        # The other tables come before `archive_runs`, whose number says that a commit is complete. If this process is
+        # killed in between, the next run repeats the commit, and `append_files` skips the tables that have it.
         for table in (*FOLLOWING, "erasures"):
             if files := commit.files.get(table):
                 append_files(lake, table, files, commit.sequence)
@@ -76,6 +78,7 @@ def list_unrecorded_runs(lake: Lake) -> list[ArchiveCommit]:
     table = lake.find("archive_runs")
     if table is None:
         return []
+    # Compared by run id, because a row that was restored has no place in the order of the numbers.
     there = table.to_pyarrow_table(columns=["run_id"]).column("run_id").to_pylist()
     known, finished = set(there), last_finished_sequence(lake, "archive_runs")
     commits = commits_after(lake, 0)

@@ -166,6 +166,7 @@ class Lake:
         if opened is not None:
             return opened
         self.check_readable()
+        # Without `messages` the place is no lake at all, which is the better message.
         if table != "messages":
             self.table("messages")  # raises an error if this is not a lake
             raise NoTableError(f"the lake {self.root} has no table {table!r} yet: nothing has been written to it")
@@ -302,6 +303,7 @@ class Lake:
             raise LakeError(f"{root} is a file: expected the folder of a lake, or a new path")
         if not os.access(root, os.W_OK | os.X_OK):
             raise LakeError(f"{root} cannot be written by this user")
+        # Checkpoints of a stream may be older than the first table, and another run may be making its probe just now.
         others = [path for path in root.iterdir() if path.name != STREAMS and not path.name.startswith(_PROBE)]
         if others and not (Path(self.uri("messages")) / LOG).is_dir():
             raise LakeError(f"{root} is not a lake: it holds other files and no table 'messages'. {_NAME}")
@@ -367,6 +369,7 @@ class PinnedLake(Lake):
         options, known = self.storage_options, self._tables.get(table)
         if known is not None and known.options == options:
             return known.table
+        # The version stays, also when new credentials make it necessary to open the table again.
         opened = Lake.find(self, table) if known is None else Lake.table_at(self, table, known.table.version())
         if opened is not None:
             self._tables[table] = _CachedTable(opened, options)

@@ -75,6 +75,7 @@ def readable_files(lake: Lake, after_version: int, followed_table: str = "messag
         after_version: the version; -1 for none.
         followed_table: name of the table that is followed.
     """
+    # Both looks at the table below must see the same version.
     lake = lake.pin_versions()
     try:
         files, newest = new_files(lake, after_version, followed_table)
@@ -82,6 +83,7 @@ def readable_files(lake: Lake, after_version: int, followed_table: str = "messag
         whole = files_of_table(lake.uri(followed_table), lake.table(followed_table))
         return NewFiles(whole.files, whole.version, from_scratch=True)
     whole = files_of_table(lake.uri(followed_table), lake.table(followed_table)) if files else AddedVersion(newest, ())
+    # A file that is still part of the table exists. Only one that a compaction has replaced may be deleted.
     replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
     found = lake.open_folder(followed_table).get_file_info(replaced) if replaced else []
     if any(info.type == pafs.FileType.NotFound for info in found):

@@ -78,6 +78,7 @@ def find_owned_folder(location: str, s3: S3Options | None = None) -> OwnedFolder
     if spelled is None:
         return _find_owned_prefix(parse_s3_uri(location), s3)
     resolved = Path(os.path.realpath(spelled))
+    # Both spellings: a link in the path may lead out of a store, or into one.
     for folder in dict.fromkeys([spelled, *spelled.parents, resolved, *resolved.parents]):
         owner = _find_folder_owner(folder)
         if owner is not None:
@@ -138,6 +139,7 @@ def _find_owned_prefix(location: S3Uri, s3: S3Options | None) -> OwnedFolder | N
             return []
 
     def has_segment(parts: list[str]) -> bool:
+        # An offset has at most 19 digits, so a segment's name of 20 digits begins with a 0.
         return any(is_segment_name(name) for name in list_first_names(parts, "0"))
 
     def find_owner(parts: list[str]) -> str | None:
@@ -153,6 +155,7 @@ def _find_owned_prefix(location: S3Uri, s3: S3Options | None) -> OwnedFolder | N
         )
 
     parts = location.prefix.split("/") if location.prefix else []
+    # The innermost first, because a lake may itself be beside others in a folder.
     for depth in range(len(parts), 0, -1):
         owner = find_owner(parts[:depth])
         if owner is not None:

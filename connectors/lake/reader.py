@@ -50,12 +50,14 @@ def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool 
         QueryError: if the engine cannot parse or execute it.
     """
     with _convert_engine_errors():
+        # With one partition a sort has the whole limit to itself, and writes what does not fit into files.
         engine = QueryBuilder(_ONE_SORT if sorts_all else None)
         for name, table in tables.items():
             engine = engine.register(name, table)
         if sorts_all:
             engine.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
         answer = pa.RecordBatchReader.from_stream(engine.execute(sql))
+        # Errors come while batches are read, long after this function has returned, and must be converted then, too.
         return pa.RecordBatchReader.from_batches(answer.schema, _read_batches(answer))
 
 

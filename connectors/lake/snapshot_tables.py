@@ -168,10 +168,13 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, expected_versions: M
     Returns:
         True if they were added; False if another process was first, and nothing has changed.
     """
+    # Before the file is written, so that what a killed process leaves is in a table's folder, where `maintain` finds
+    # it.
     open_or_create(lake, name)
     rows = rows.cast(arrow_schema(LAKE_TABLES[name].columns))
     file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
     (first, version), *others = expected_versions.items()
+    # All stores in one commit: Delta refuses it if any of the numbers has risen.
     beside = {snapshot_application_id(broker): (other or 0, (other or 0) + 1) for broker, other in others}
     return commit_with_transaction(
         lake, name, [file], snapshot_application_id(first), (version, (version or 0) + 1), other_transactions=beside

@@ -70,10 +70,13 @@ def run_spark_select(
     """
     if tables:
         named = ", ".join(f"{name} AS (SELECT * FROM {table_name(uri)})" for name, uri in tables.items())
+        # The parenthesis is on a line of its own, because the query may end with a comment.
         sql = f"WITH {named} SELECT * FROM (\n{sql}\n)"
     if limit:
         sql += f" LIMIT {limit}"
     with _convert_spark_errors(), _keep_sql_text(spark):
+        # Spark only analyses the query here. Nothing of it runs before its plan is known to read the allowed tables
+        # only.
         answer = spark.sql(sql)
         refusal = find_refusal_reason(answer, [_absolute_uri(uri) for uri in (*tables.values(), *allowed_tables)])
         if refusal is not None:
@@ -153,6 +156,7 @@ def selection_condition(
         if moment is not None:
             parts.append(compare(column, functions.timestamp_micros(functions.lit(epoch_us(moment)))))
             if has_dates:
+                # The end is exclusive, but its date is not: earlier messages of that day belong to the range.
                 compare_dates = ge if compare is ge else le
                 parts.append(compare_dates(functions.col("store_date"), functions.expr(date_literal(moment))))
     if selection.where:

@@ -83,6 +83,7 @@ def window_start_expression(time_column: str, seconds: int, engine: Engine = Eng
     if engine is Engine.SPARK:
         return f"timestamp_micros(unix_micros({time_column}) - pmod(unix_micros({time_column}), {length}))"
     count = f"arrow_cast({time_column}, 'Int64')"
+    # `%` has the sign of the dividend, and times before 1970 are negative, hence the second one.
     return f"arrow_cast({count} - ({count} % {length} + {length}) % {length}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
@@ -188,6 +189,7 @@ def _check_predicate(predicate: str, engine: Engine) -> None:
         UsageError: if it does.
     """
     depth = 0
+    # Texts, names and comments match as a whole, so a parenthesis in them is not counted.
     for part in (_SPARK_PARTS if engine is Engine.SPARK else _PARTS).findall(predicate):
         depth += {"(": 1, ")": -1}.get(part, 0)
         if depth < 0:
@@ -200,6 +202,7 @@ def _time_conditions(selection: Selection, engine: Engine, *, has_dates: bool) -
     if selection.start is not None:
         found.append(f"{column} >= {timestamp_literal(selection.start, engine)}")
         if has_dates:
+            # Redundant, but `store_date` is the partition: files of other days are not even opened.
             found.append(f"store_date >= {date_literal(selection.start)}")
     if selection.end is not None:
         found.append(f"{column} < {timestamp_literal(selection.end, engine)}")

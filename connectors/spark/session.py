@@ -140,9 +140,8 @@ def _start_session(name: str, s3: S3Options | None) -> SparkSession:
         _silence_pyspark()
         gateway = launch_jvm({**settings, **launch_settings(s3)})
         return SparkSession(_new_context(application, gateway))
-    SparkContext.getSystemProperty(
-        "java.version"
-    )  # joins the JVM that is there: from now on SparkConf knows its command line
+    # Joins the JVM that is there: from now on SparkConf knows its command line.
+    SparkContext.getSystemProperty("java.version")
     given = SparkConf()
     builder = SparkSession.builder.appName(application)
     for key, value in settings.items():

@@ -53,6 +53,7 @@ def _zero_erased_bodies(window: Array, erased_rows: Array, positions: Array, len
     """Return a window of log bytes in which the bodies of erased messages are replaced by zeros."""
     if not len(erased_rows):
         return window
+    # A copy, because the other columns are still read from this window.
     window = np.array(window)
     for row in erased_rows.tolist():
         window[positions[row] : positions[row] + lengths[row]] = 0
@@ -133,6 +134,7 @@ class BodyPacks:
         ends = offsets.astype(np.int64)
         positions, lengths = ends[:-1], np.diff(ends)
         physical = rows.column("physical_offset").to_numpy(zero_copy_only=False)
+        # A row without a time goes to the pack without a date.
         times = rows.column("store_timestamp").cast(pa.int64()).fill_null(-_MILLISECOND_US)
         days = _day_numbers(times.to_numpy(zero_copy_only=False) // _MILLISECOND_US)
         erased = self._erased_rows(physical, rows.column)
@@ -140,6 +142,7 @@ class BodyPacks:
 
     def _append_bodies(self, days: Array, window: Array, positions: Array, lengths: Array) -> None:
         known = np.unique(days)
+        # The dates that came first keep their packs; rows of further ones are never refused, only not expired by date.
         if len(known) + len(self._packs) > _MAX_DAYS:
             kept = [day for day in known.tolist() if self._has_room_for(day)]
             days = np.where(np.isin(days, kept), days, _NO_DAY)

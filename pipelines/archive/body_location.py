@@ -48,6 +48,8 @@ def check_bodies_writable(lake: Lake) -> None:
                 "lake, or "
                 f"{lake.uri(BODIES)}, because maintain deletes files that no table refers to"
             )
+        # Refusing here would stop the archive of a lake that an earlier version allowed, while the broker deletes its
+        # log.
         logger.warning("the bodies of this lake are in %s, a folder of a lake, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
     open_store(lake.packs).check_writable()

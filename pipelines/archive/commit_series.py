@@ -76,9 +76,12 @@ def archive_concurrently(
         try:
             while step is not work:
                 series.add_result(_archive_in_one_commit(runner, series.config, step, step.snapshot, shared, wait))
+                # Planned anew, because other runs may have committed meanwhile; but only up to the end that the log had
+                # at the start, so that a busy broker does not make the run endless.
                 work = plan_work(config, end_snapshot=series.wanted)
                 step = work.first_commit_work(most)
             series.add_result(_archive_in_one_commit(runner, series.config, work, work.snapshot, shared, wait))
+        # Also after Ctrl-C: the commits made so far are complete, and the caller reports them.
         except BaseException:
             if (so_far := series.finish_after_error()) is not None:
                 on_committed(so_far)
@@ -127,6 +130,7 @@ def _archive_in_one_commit(
             return replace(result, bytes_of_others=ranges.size - own.snapshot.size)
         if attempt:  # after the first try, usually little or nothing is left
             wait(backoff_seconds(attempt))
+        # The other run has archived a part of this range. What is left begins at the lake's new end.
         own = plan_work(config, end_snapshot=ranges)
     raise AssertionError  # the last try has returned or raised
 

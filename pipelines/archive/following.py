@@ -81,6 +81,7 @@ def follow_tables(
     if not updates_edges:
         return FollowedTables(keys)
     consumed = follow_consume_logs(lake, stores)
+    # Pinned after the two updates above, which `edges` reads, and before anything is read for it.
     reading = lake.pin_versions()
     if followed_messages_version(reading) < 0 and _count_messages(reading) > MAX_FIRST_ROWS:
         return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])

@@ -122,6 +122,7 @@ def _read_quality_summaries(lake: Lake, since: datetime.datetime | None) -> Mapp
         return {}
     since = since or _day_before_newest(table)
     where = "" if since is None else f" WHERE judged_at >= {timestamp_literal(since)}"
+    # The row of the verdict sums up the others, and is not an expectation itself.
     unmet = "NOT success AND NOT (suite = 'run' AND expectation = 'verdict')"
     sql = (
         f"SELECT run_id, max(judged_at) AS judged_at, sum(CASE WHEN {unmet} THEN 1 ELSE 0 END) AS unmet, "
@@ -140,6 +141,7 @@ def _day_before_newest(table: DeltaTable) -> datetime.datetime | None:
 
 def _to_past_run(row: Mapping[str, Any], quality: _QualitySummary | None) -> PastRun:
     begun, ended = row["started_at"], row["finished_at"]
+    # A recovered run was begun by one process and finished by another, so its length says nothing.
     has_length = begun is not None and not row["recovered"]
     return PastRun(
         row["run_id"],

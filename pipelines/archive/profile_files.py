@@ -64,6 +64,7 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_
         inline_limit_bytes: largest size in bytes of a profile in the manifest.
     """
     if (
+        # A lower bound first: a large profile is not serialized only to be found too large.
         profile.num_rows * _LEAST_ROW_BYTES <= inline_limit_bytes
         and len(data := serialize_profile(profile)) <= inline_limit_bytes
     ):
@@ -112,6 +113,7 @@ def clean_up_staged_profiles(lake: Lake, run_id: str) -> Iterator[list[ManifestR
     try:
         yield manifest
     finally:
+        # Without a manifest nothing is known of what the tasks have staged.
         if not manifest or any(row.profile_path for row in manifest):
             _delete_folder(lake, f"{STAGED}/{run_id}")
 

@@ -95,6 +95,8 @@ def judge_run(
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in split_by_topics(piece):
+                # The ends of earlier runs come first, so that a gap between two commits is judged like one within a
+                # commit.
                 judging.add_profile_part(pa.concat_tables([stretch, queue_ends.previous_end_rows(stretch)]))
                 queue_ends.add_profile(stretch)
                 figures.add_windows(stretch)
@@ -103,6 +105,7 @@ def judge_run(
         verdict = (losses or Losses()).verdict(report)
         results = to_quality_results(report, run_id=run_id, verdict=verdict)
         if not report.has_passed:
+            # In a commit of their own, because the run will not have one that could add them.
             append_rows(lake, "quality_results", results)
             if page is not None:
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))

@@ -76,6 +76,7 @@ class Refusals:
         values["start_offset"], values["end_offset"] = values.pop("start"), values.pop("end")
         for name in ("run_id", "parser_version"):
             values[name] = pa.repeat(getattr(self, name), rows.num_rows)
+        # These columns show bytes of the log, in which the masks have not been applied.
         if self.hides_bytes:
             values |= {name: pa.nulls(rows.num_rows, values[name].type) for name in _BYTES}
         self.first = self.first or _describe_first_range(values)

@@ -58,6 +58,7 @@ class QueueEnds:
         """
         self._new = []
         stores = {name: last_commit.stores[name] for name in brokers if name in last_commit.stores}
+        # The store's end differs from the one in memory if another process has archived it since.
         unknown = [name for name, store in stores.items() if self._until.get(name) != store.end]
         if unknown:
             # A run that pulls may leave out queues that cannot be read.
@@ -134,6 +135,7 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
             runs.update(pc.unique(rows.column(RUN_ID.name)).to_pylist())
             more.append(_ends_in_profiles(rows.filter(_are_of_brokers(rows, brokers))))
             waiting += more[-1].num_rows
+            # Joined only when as many rows are waiting as are known, so that each row is sorted a few times in all.
             if waiting > max(ends.num_rows, _JOINED_ROWS):
                 ends, more, waiting = _newest_ends([ends, *more]), [], 0
         size += file.size
@@ -144,6 +146,7 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
 
 def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last_commit: ArchiveCommit) -> pa.Table:
     """Return the ends after the last run without a known profile, which may have continued any queue."""
+    # The newest commit may have continued any queue, so without its profile no end is known.
     if last_commit.counts is not None and last_commit.counts.messages and last_commit.run_id not in runs:
         return _ENDS.empty_table()
     table = lake.find("archive_runs")

@@ -92,6 +92,7 @@ class RowBuffer:
             A row for each file that was written.
         """
         rows = join_rows(tables)
+        # The caller's list is emptied, so that the parts are freed before the joined rows are used.
         tables.clear()
         rows = rows.append_column(BODY_REF.name, _body_refs(rows.num_rows, packs))
         parts = max(1, -(-rows.nbytes // PART_BYTES))
@@ -117,6 +118,7 @@ class RowBuffer:
             name = f"{self._name}-{self._files:03d}.zstd.parquet"
             text, later = date.isoformat() if date else None, self._close_later
             part = sort_rows(part.select(_FILE_COLUMNS))
+            # Before all else, so that profile, minutes and keys never see data of an erased message.
             if self._erased is not None:
                 part = self._erased.erase(part)
             if self.profile is not None:
@@ -142,6 +144,7 @@ def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _body_refs(row_count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
+    # Every row is in exactly one pack, so each place of these arrays is filled.
     codes = np.empty(row_count, np.int32)
     frame_offsets = np.empty(row_count, np.int64)
     frame_lengths, offsets, lengths = (np.empty(row_count, np.int32) for _ in range(3))

@@ -278,7 +278,10 @@ def run_archive(
     if not config.bodies_moved:
         check_bodies_root_unchanged(work.last, bodies_root(lake))
     parts = work.parts(config.max_partition_bytes, runner.cores)
+    # Before anything is read: a run that may not have gaps ends here without leaving files.
     _check_gaps(parts, config.on_gap)
+    # The table exists before the first file is written, so files of a killed run are always in a lake, where `maintain`
+    # finds them.
     open_for_append(lake)
     if config.quality and config.judge is None:
         start_loading_thread()
@@ -298,10 +301,13 @@ def run_archive(
     with clean_up_staged_profiles(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
             manifest.extend(tasks.run_all(runner, advance))
+        # The commit below names these files for everybody. A task on a machine with another folder at the same path
+        # would make the lake unreadable.
         check_files_written(lake, manifest)
         outcome = work.build_result(manifest, lake, config.parser_version)
         work = replace(work, commit=outcome.commit)
         manifest.extend(outcome.manifest)
+        # The last places at which the run can end with the lake unchanged: this check, and the suites below.
         _check_refused_ranges(manifest, config)
         losses = _losses_in_manifest(manifest, config)
         judged = (
@@ -320,6 +326,7 @@ def run_archive(
         )
     problems = list(config.problems)
     commit = _commit_run(config, work, manifest, judged, _write_config(config, work, started_at, problems), started_at)
+    # The rows are committed. Whatever ends the run from here on, the next one completes from the commit alone.
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _update_following_tables(config, work.stores, runner, problems, manifest, erased.number)
     assert commit.counts is not None
@@ -344,6 +351,7 @@ def run_archive(
         problems=followed.problems,
         newer=work.newer_data_notes,
     )
+    # Last, because HBase may be down: everything in the lake is complete by now.
     try:
         put = _update_hbase(config, runner)
     except HBaseError:
@@ -452,12 +460,14 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
 def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> list[str]:
     """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
     started_at = datetime.datetime.now(datetime.UTC)
+    # A store that was never archived gets its configuration with its first messages.
     stores = [store for store in work.stores if store.broker in work.last.stores]
     file = write_topic_and_group_changes(config.lake, stores, work.commit.run_id, started_at, problems)
     if file is None:
         return []
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
     commit = work.commit.with_results(counts, {"store_config": [file]})
+    # This commit has no files, but readers take the place of bodies and the masks from the newest commit.
     commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
     commit_run(config.lake, [], commit, work.previous_progress)
     finish_runs(config.lake, commit.run_id, config.parser_version)
@@ -544,6 +554,7 @@ def _commit_run(
     commit = replace(work.commit.with_results(counts, files), bodies=bodies_root(config.lake))
     commit = replace(commit, masks=None if config.masks is None else config.masks.serialize_rules())
     commit = commit_run(config.lake, messages, commit, work.previous_progress)
+    # Only after the commit: a refused one must not move the ends.
     if judged_run.report is not None:
         config.queue_ends.finish_commit(commit.ranges, judged_run.incomplete)
     return commit

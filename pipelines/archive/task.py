@@ -138,6 +138,7 @@ class ArchiveTasks:
                     rows, refused = _read_parts(stretch, packs, refusals, masking, last_decoder)
                     yield from refused
                     written = packs.finish()
+                    # The pack appears when it is closed, which another thread does while this one reads the next range.
                     closing.close_later(open_packs.pop_all().close)
                 sizes |= {pack.pack: pack.refs.end for pack in written}
                 if rows:
@@ -153,6 +154,7 @@ class ArchiveTasks:
             profile: TaskProfile | None = None
             if waiting.profile is not None:
                 profile = stage_profile(waiting.profile, self.lake, self.run_id, name, inline_limit_bytes)
+            # The last row of the manifest is sent only when all files exist, because the commit names them.
             closing.finish()
         yield ManifestRow.from_task_results(sizes, refusals.counts, refusals.first, profile, masking.left_out)
 
@@ -162,6 +164,7 @@ class ArchiveTasks:
         groups = group_by_size(self.parts, costs, choose_part_size(sum(costs), cores, min_size=1))
         if cores > _MAX_CORES_WITH_SMALL_ENDS:
             return [*groups]
+        # The last groups are divided, because they decide how long the cores wait for each other.
         return [*groups[:-cores], *chain.from_iterable(map(self._divide_single_range, groups[-cores:]))]
 
     def _divide_single_range(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:

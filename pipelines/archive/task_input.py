@@ -35,6 +35,8 @@ def read_part(
     """
     if isinstance(part, Split):
         yield from read_split(part, request, inspect_batch, last_decoder)
+        # After the last row: a bad range at a file's end may be a file that was cut during this read, and is whole
+        # again later.
         check_not_truncated(part)
     else:
         yield from part.read(request, inspect_batch, on_report)

@@ -168,6 +168,7 @@ def find_archive_work(
         CommitLogError: if a store cannot be read, or is not the one that was archived.
         LakeError: if the folder is no lake, or its tables are damaged.
     """
+    # Once is enough, before the run writes anything. A later plan of the same run repeats only the look at the stores.
     if end_snapshot is None:
         lake.check_writable()
     stores = find_stores(path, broker, formats=all_formats() if formats is None else formats)
@@ -176,6 +177,8 @@ def find_archive_work(
     check_outside_stores(stores, lake.root, "--lake")
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
+    # Called as soon as it is certain that there is work, so that the caller can start an engine while the ends of the
+    # logs are searched.
     if on_new_data is not None and any(
         for_each_store(lambda store: _has_data_after(store, starts.get(store.broker)), stores)
     ):
@@ -205,6 +208,7 @@ def _has_data_after(store: Store, end_offset: int | None) -> bool:
         return True
     if end_offset >= newest.base_offset + newest.file_size:
         return False
+    # The end of the last record is known. If a record was written after it, its head is not all zeros.
     head = np.zeros(store.format.records.head_bytes, np.uint8)
     with suppress(FileNotFoundError), OpenSegment(newest.path) as file:
         file.read_into(head, end_offset - newest.base_offset)
@@ -253,6 +257,7 @@ def _truncate_range(store: Store, store_range: StoreRange, size: int) -> StoreRa
     cut = end_of_share(store, start, end, size, DEFAULT_MAX_RECORD_BYTES)
     if cut is end:
         return store_range
+    # The record before the cut may belong to the part that is archived already.
     is_inside = cut.record is not None and store_range.start <= cut.record.offset < cut.offset
     last_record = cut.record.offset if is_inside and cut.record is not None else None
     return StoreRange(store_range.start, cut.offset, TailKind.CLOSED, last_record=last_record)
@@ -272,6 +277,7 @@ def _progress_after_range(
     found = add_last_record(store, store_range)
     is_taken = found.last_record is not None and found.last_record < store_range.end
     digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None
+    # Nothing to compare with in this range, so the next run compares with the earlier record.
     if digest is None or found.last_record is None:
         return StoreProgress(store_range.end, previous_progress.last_record if previous_progress else None)
     return StoreProgress(store_range.end, LastRecord(found.last_record, *digest))

@@ -35,10 +35,8 @@ def write_key_pair(path: Path) -> str:
     """
     _check_outside_repository(path)
     public_path = path.with_name(path.name + PUBLIC_SUFFIX)
-    for file in (
-        path,
-        public_path,
-    ):  # both before either is written: otherwise a private key without a public key could remain
+    # Both before either is written: otherwise a private key without a public key could remain.
+    for file in (path, public_path):
         if os.path.lexists(file):
             raise EvidenceError(f"{file} {_EXISTS}")
     key = Ed25519PrivateKey.generate()

@@ -248,9 +248,8 @@ def _write_merged_rows(merge: Merge, output: pa.NativeFile, batches: Iterator[pa
 
 
 def _has_statistics(data_type: pa.DataType) -> bool:
-    return not pa.types.is_nested(data_type) and not pa.types.is_binary(
-        data_type
-    )  # Delta's statistics cannot hold bytes
+    # Delta's statistics are JSON, which cannot hold bytes.
+    return not pa.types.is_nested(data_type) and not pa.types.is_binary(data_type)
 
 
 def _collect_row_groups(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -293,9 +293,8 @@ class RowArrays:
 
     def _rows_with_unknown_value(self, name: str, known_values: frozenset[str]) -> Array | None:
         codes, values = self.string_codes(name)
-        strange = np.array(
-            [value not in known_values for value in values.to_pylist()] + [True]
-        )  # the last one is for null
+        # The last one is for null, whose code is -1.
+        strange = np.array([value not in known_values for value in values.to_pylist()] + [True])
         return strange[codes] if strange[:-1].any() or (codes < 0).any() else None
 
 

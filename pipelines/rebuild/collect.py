@@ -140,9 +140,8 @@ class _RangeCollector:
                 self._add_batch_evidence(queue.topic, collect_batch_evidence(columns, batches))
             rows = self._queues.setdefault(queue, _QueueChunks())
             entries = self._settings.queues_of_kind(is_batch=queue.is_batch).to_entries(columns)
-            rows.entries.append(
-                entries.view(np.uint8)
-            )  # as bytes: numpy would change the byte order when it concatenates
+            # As bytes, because numpy would change the byte order when it concatenates.
+            rows.entries.append(entries.view(np.uint8))
             rows.numbers.append(columns.queue_offset)
             # A record can name a light queue twice; a broker enters it once.
             rows.has_twice |= not (np.diff(columns.physical_offset) > 0).all()

@@ -105,10 +105,8 @@ def mask_and_encode(rows: pa.Table, changes: MessageChanges) -> tuple[pa.Table, 
         try:
             message = apply_masks(message, changes.masks, changes.key)
         except MaskError as reason:
-            message, error = (
-                Message(b"", (), None, {}),
-                str(reason),
-            )  # a message that could not be masked must not be kept
+            # A message that could not be masked must not be kept.
+            message, error = Message(b"", (), None, {}), str(reason)
         else:
             error = _reason_not_sendable(message)
         sent, bits = _compress_body(message.body, flag)

@@ -168,9 +168,8 @@ def _write_transformed_files(
 
 def _check_identity_unchanged(lake: Lake, replay_id: str) -> None:
     """Raise an error if the user's function has changed the columns that identify messages, or duplicated messages."""
-    known = ", ".join(
-        name for name in IDENTITY if name != "sys_flag"
-    )  # the codec bits of sys_flag depend on the new body
+    # Without sys_flag, whose codec bits depend on the new body.
+    known = ", ".join(name for name in IDENTITY if name != "sys_flag")
     rows = f"SELECT {known} FROM t WHERE replay_id = {text_literal(replay_id)} AND"
     made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
     twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"

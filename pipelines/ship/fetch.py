@@ -137,9 +137,8 @@ class Fetcher:
                 )
             return
         entry = replace(source_file, parts=() if local_file is None else local_file.parts, is_sealed=False, crc=None)
-        if entry.shipped_bytes > source_file.shipped_bytes or not self._is_prefix_of_source_file(
-            entry, source_file
-        ):  # the broker had changed its log
+        # If the copy is no beginning of the source, the broker had changed its log.
+        if entry.shipped_bytes > source_file.shipped_bytes or not self._is_prefix_of_source_file(entry, source_file):
             self._target.truncate(entry, 0)
             entry = replace(entry, parts=())
         while entry.shipped_bytes < source_file.shipped_bytes:

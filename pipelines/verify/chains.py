@@ -88,9 +88,8 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
         if newest == 0:
             continue
         problem_counts[USED_SLOTS] += 1
-        while (
-            last_entry < newest < entry_limit
-        ):  # added meanwhile: follow them to the entry that the slot pointed to before
+        # Entries that were added meanwhile: follow them to the one that the slot pointed to before.
+        while last_entry < newest < entry_limit:
             older = np.int64(load_be_i32(memory, entries + _ENTRY_SIZE * newest + _AT_PREVIOUS))
             newest = older if older < newest else np.int64(0)
             if newest == 0:

@@ -176,10 +176,8 @@ class QueueFiles:
         first, block = low, None
         while low < high:
             if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):
-                first, block = (
-                    low,
-                    self.read_entries(low, high),
-                )  # One read costs less than opening the file for each step.
+                # One read costs less than opening the file for each step.
+                first, block = low, self.read_entries(low, high)
             middle = (low + high) // 2
             entry = (
                 self.read_entries(middle, middle + 1) if block is None else block[middle - first : middle - first + 1]

@@ -40,9 +40,8 @@ def _make_column(field: pa.Field, row_count: int, value: Any) -> pa.Array:
 
 def is_timestamp(milliseconds: Array) -> Array:
     """Return a mask of the times, in ms since 1970, that a timestamp column can store."""
-    fits: Array = (
-        milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS
-    )  # negative times become large numbers
+    # As unsigned numbers, negative times are large ones.
+    fits: Array = milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS
     return fits
 
 

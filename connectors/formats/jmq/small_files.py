@@ -106,9 +106,8 @@ def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> 
             found=f"at {files.last_record} {found}",
             expected=f"a record up to {files.log_end}",
         )
-    is_counted = (
-        not log.may_lag and "queue_beyond_log" not in problems.codes
-    )  # a broker drops such entries before it counts the others
+    # A broker drops entries beyond its log before it counts the others.
+    is_counted = not log.may_lag and "queue_beyond_log" not in problems.codes
     if is_counted and files.entries != log.entries:
         problems.note(
             "checkpoint_disagrees",

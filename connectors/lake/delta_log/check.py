@@ -102,6 +102,7 @@ def check_log_sizes(table_uri: str, storage_options: StorageOptions, listing: Lo
     Raises:
         LogDamagedError: if the log is damaged.
     """
+    # Only what a reader parses: the newest checkpoint, and the entries after it.
     checkpoint = listing.checkpoints.get(listing.checkpoint_version, ())
     entries = (file for file in listing.entries.values() if file.version > listing.checkpoint_version)
     if any(file.size > MAX_ENTRY_BYTES for file in (*entries, *checkpoint)) or any(
@@ -162,11 +163,14 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
     folder = LogFolder(table_uri, storage_options, s3)
     listing = folder.read_listing()
     seal, _ = read_newest_seal(folder, listing)
+    # The seal is current, so nothing has to be read. Only the note of the version may be missing, if the last writer
+    # was killed between the two.
     if seal is not None and (seal.version, seal.base) == (listing.newest_version, listing.checkpoint_version):
         if listing.noted < listing.newest_version:
             folder.record_newest_version(listing.newest_version)
         if listing.noted <= listing.newest_version:
             return
+    # Damage must not be sealed: a seal would make it the truth.
     damage = next(find_damage(folder, listing, is_own=True), None)
     if damage is not None:
         raise log_damaged_error(table_uri, damage)
@@ -190,10 +194,12 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
             found = [*_find_missing(listing, seal), *_find_changed(folder, listing, seal, is_own=is_own)]
             found += _find_lost_checkpoint(folder, listing)
         except FileNotFoundError:
+            # Still listed but not there: no cleanup, but an error.
             if folder.read_listing() == listing:
                 raise
             listing = None
             continue
+        # Another writer's work looks like damage while it lasts, so a finding counts only if the log stayed as it is.
         if found and attempt < _MAX_LISTINGS and folder.read_listing() != listing:
             listing = None
             continue
@@ -212,6 +218,7 @@ def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]
     for version in islice(missing_versions(listing, newest), MAX_MISSING):
         yield LogDamage(entry_name(version), version, f"expected versions up to {newest}, found no such file")
     if seal is not None and seal.base > listing.checkpoint_version:
+        # With the log back to version 0, a reader does not need the checkpoint.
         for name in seal.files:
             if ".checkpoint." in name and 0 not in listing.entries:
                 yield LogDamage(name, seal.base, "expected a checkpoint, found no such file", is_entry=False)
@@ -236,6 +243,7 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
         if file.name in sealed:
             size, digest = sealed[file.name]
             reason = ""
+            # The size is known from the listing, so only a file of the right size is read.
             if file.size != size:
                 reason = f"expected {size:,} bytes, found {file.size:,}"
             elif compute_file_digest(folder, file) != digest:

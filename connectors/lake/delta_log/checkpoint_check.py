@@ -41,6 +41,7 @@ def find_checkpoint_fault(data: bytes, *, is_own: bool = False) -> str:
         is_own: True if this process has written it; it may then have any size.
     """
     try:
+        # With page checksums: changed bytes can decode to valid but wrong values.
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         if not is_own and (reached := _explain_exceeded_limit(file.metadata)):
             return reached
@@ -67,6 +68,7 @@ def added_paths(data: bytes) -> Iterator[str]:
 
 def _read_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     largest = max(_column_bytes(file.metadata), default=0)
+    # If all of the largest column were in one batch, it would still fit.
     rows = max(1, min(1 << 16, _CHECKED_BYTES // max(1, largest)))
     yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
 

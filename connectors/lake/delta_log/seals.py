@@ -77,6 +77,7 @@ def compute_file_digest(folder: LogFolder, file: LogFile) -> str:
         FileNotFoundError: if it was deleted meanwhile.
     """
     key = (folder.table_uri, file.name, file.size, file.mtime_ns)
+    # Without a time, a replaced file of the same size could not be told from the old one, so nothing is kept.
     if not file.mtime_ns or key not in _known_digests:
         found = sha256_hex(folder.read(file.name))
         if not file.mtime_ns:
@@ -128,6 +129,7 @@ def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) 
         try:
             info = commit_info(folder.read(entry_name(version)))
         except FileNotFoundError:
+            # Unknown from here on, until a commit states the whole sum.
             total = None
             continue
         change = SumChange.parse((info or {}).get(COMMIT_KEY))
@@ -146,6 +148,8 @@ def write_seal(
     """
     name = entry_name(listing.newest_version)
     files = {file.name: (file.size, compute_file_digest(folder, file)) for file in needed_files(listing)}
+    # The new seal is written first, so that a log is never without one. If this process is killed before the next line,
+    # the next seal records the version.
     folder.write(name, Seal(listing.newest_version, listing.checkpoint_version, files, row_sum).to_bytes(), SEALS)
     if replaces_older_seals or listing.noted < listing.newest_version:
         folder.record_newest_version(listing.newest_version)

@@ -51,6 +51,7 @@ class SumChange:
         """Parse the change from a commit's metadata; return None if there is none, as in commits of other programs."""
         if not isinstance(text, str):
             return None
+        # A text of a later version, or a damaged one: the sum is unknown then, not unchanged.
         found = _CHANGE.fullmatch(text)
         return cls(parse_int64(found[2]), bool(found[1])) if found else cls(None)
 

@@ -229,6 +229,7 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
         ) from None
     try:
         actions = [parse_json(line) for line in data.splitlines() if line.strip()]
+        # An OPTIMIZE writes the same rows again and says so: no change of data.
         added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
         removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
         return AddedVersion(

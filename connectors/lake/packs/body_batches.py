@@ -70,6 +70,7 @@ def batches_with_bodies(
     refs = batch.column("body_ref")
     fields = pa.RecordBatch.from_arrays(refs.flatten(), names=[field.name for field in refs.type])
     crcs = _to_int64(batch.column("body_crc"), UNKNOWN_CRC)
+    # Negative lengths are damage, which the reader reports; here they must only not confuse the sizes.
     for start, end in _divide_rows(np.maximum(_to_int64(fields.column("length"), 0), 0)):
         rows = batch.slice(start, end - start)
         runs = [
@@ -91,6 +92,7 @@ def decompress_bodies(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.Reco
         The batch with decompressed bodies, and `body_error`: why a body could not be decompressed, which is null then.
     """
     codecs, stored = batch.column("body_codec").to_pylist(), batch.column("body")
+    # Most bodies are stored as they are, and are never turned into Python objects.
     packed = [row for row, codec in enumerate(codecs) if codec != BodyCodec.NONE and stored[row].is_valid]
     start = size = 0
     bodies: dict[int, bytes | None] = {}

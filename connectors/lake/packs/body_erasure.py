@@ -100,6 +100,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> WipeResult:
         total += sum(size for _, size in overwritten)
     if not replaced:
         return WipeResult()
+    # Only now, when all frames are made: an error before leaves the pack as it is.
     with store.open_write(pack) as output:
         for piece in _read_pack_with_frames(store, pack, size, replaced):
             output.write(memoryview(piece))
@@ -127,6 +128,7 @@ def _read_frame(store: PackStore, pack: str, offset: int, length: int, content_e
     if length >= _SKIPPABLE.size and _SKIPPABLE.unpack_from(data) == (_SKIPPABLE_MAGIC, length - _SKIPPABLE.size):
         return None
     try:
+        # The header of a frame has at most 18 bytes.
         return bytes(decompress_frame(pa.py_buffer(data), max(content_end, content_size(data[:18]))).to_pybytes())
     except FrameError as error:
         raise PackError(pack, offset, error.expected, error.found, _DAMAGED) from None
@@ -144,8 +146,10 @@ def _rebuild_frame(pack: str, offset: int, content: bytes, spans: Spans, length:
     if sum(size for _, size in spans) == len(content):
         return _make_skippable_frame(length), spans
     for changed in _overwrite_bodies(content, spans):
+        # Done by an earlier, interrupted erasure. Rewriting it would change nothing.
         if changed == content:
             return None
+        # The fastest level first; the higher ones are needed only where the old frame was compressed better.
         for level in _LEVELS:
             frame = pa.Codec("zstd", compression_level=level).compress(changed, asbytes=True)
             if len(frame) <= length:
@@ -227,6 +231,7 @@ def _pad_frame(frame: bytes, length: int) -> bytes:
     if not missing:
         return frame
     descriptor = frame[_MAGIC_BYTES]
+    # The descriptor of the window is left out in a frame of a single segment.
     before_id = _MAGIC_BYTES + 1 + (not descriptor & _SINGLE_SEGMENT)
     content_size_bytes = (1 if descriptor & _SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
     header_end = before_id + content_size_bytes  # zstd writes no dictionary id by itself

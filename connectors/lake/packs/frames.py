@@ -30,9 +30,8 @@ from commitlake.connectors.arrays import Array
 from commitlake.schemas.errors import CommitLakeError
 
 FRAME_BYTES = 256 << 10  # a ranged read of this size costs no more than one of 1 KiB on an object store
-MAX_FRAME_BYTES = (
-    64 << 20
-)  # brokers refuse messages above a few MiB by default; if their limit is raised, raise this one
+# Brokers refuse messages above a few MiB by default. If their limit is raised, raise this one.
+MAX_FRAME_BYTES = 64 << 20
 MAX_BODY_BYTES = (1 << 31) - 1  # lengths are int32
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
@@ -107,6 +106,7 @@ class FrameError(CommitLakeError, ValueError):
 
 def max_stored_bytes(content_bytes: int) -> int:
     """Return the largest stored size of a frame with this much content."""
+    # More than ZSTD_compressBound in any version: size, a 256th of it, and a little for small sizes.
     return content_bytes + (content_bytes >> 7) + 512
 
 

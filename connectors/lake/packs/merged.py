@@ -55,6 +55,7 @@ def read_merged_index(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
     if magic != _FOOTER_MAGIC or frame > file.size or max(packed, plain) > _MAX_INDEX_BYTES:
         raise _damaged_error(file, bytes(tail[-_FOOTER.size :]).hex(" ") or "nothing")
     if frame > len(tail):
+        # Most indexes are within the first read; one with many packs needs a second.
         tail = store.read_range(file.name, file.size - frame, frame)
     folder, places, offset = file.name.rpartition("/")[0], {}, 0
     try:
@@ -62,12 +63,15 @@ def read_merged_index(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
         listed = json.loads(zlib.decompressobj().decompress(stored, plain))
         for stem, size in listed:
             name = f"{folder}/{stem}.zst"
+            # The index is data from a file: a name in it is checked like any other, and must not be a merged pack
+            # again.
             if parse_pack_name(name).is_merged or not isinstance(size, int) or size < 0:
                 raise ValueError(name)  # noqa: TRY301 (reported like other damage)
             places[name] = PackPlace(file.name, offset, size)
             offset += size
     except (zlib.error, ValueError, TypeError, PackError) as error:
         raise _damaged_error(file, f"an index that cannot be read: {error}") from None
+    # The sizes must fill the file exactly, or a body would be read from a wrong place.
     if offset + frame != file.size:
         raise _damaged_error(file, f"an index of {offset + frame} bytes, in a file of {file.size}")
     return places
@@ -104,6 +108,7 @@ def write_merged(store: PackStore, name: str, pack_places: Sequence[tuple[str, P
                 wanted = min(_COPY_BYTES, end - offset)
                 data = store.read_range(run.file, offset, wanted)
                 if len(data) != wanted:
+                    # The file was merged again or rewritten since it was looked up.
                     raise PackError(run.file, offset, f"{wanted} bytes", f"{len(data)}", "Run it again")
                 output.write(memoryview(data))
             total += run.size
@@ -177,6 +182,7 @@ def _find_copies_in(
                 covered = [name for name in names if held.is_merged and contains_range(held, parse_pack_name(name))]
                 if covered:
                     found_places.update(_add_places(store, file, covered, found))
+        # Between the listing and the read, `maintain` may have merged this file into another and deleted it.
         except PackError as error:
             if error.found != "none":
                 raise
@@ -229,6 +235,7 @@ def pack_size(store: PackStore, name: str) -> int:
 def _read_from_any_place(store: PackStore, name: str, read_place: Callable[[PackPlace], _Answer]) -> _Answer:
     known = store.merged_places
     for _ in range(_TRIES):
+        # The last known place first, because a merged pack serves many bodies in a row.
         place = known.get(name) or PackPlace(name)
         try:
             return read_place(place)
@@ -236,12 +243,14 @@ def _read_from_any_place(store: PackStore, name: str, read_place: Callable[[Pack
             if error.found != "none":
                 raise
             missing = error
+        # Cleared as a whole: it is only a memory of look-ups, and is filled again in no time.
         if len(known) >= _MAX_KNOWN:
             known.clear()
         known.pop(name, None)
         copies = find_copies(store, [name], known)[name]
         if not copies.places:
             raise copies.error or missing
+        # A pack's own file is what is tried for unknown names, so it needs no entry.
         if copies.places[0].file == name:
             known.pop(name, None)
     raise missing

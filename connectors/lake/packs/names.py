@@ -140,6 +140,7 @@ def parse_pack_name(name: str) -> PackName:
                 found["merged"] is not None,
             )
             date, broker, is_merged = parsed.store_date, parsed.broker, parsed.is_merged
+            # Only the exact spelling is accepted. Two spellings of one pack would be two files in an object store.
             if pack_name(date, broker, parsed.start, parsed.end, parsed.token, is_merged=is_merged) == name:
                 return parsed
         except ValueError:  # invalid date, invalid range, or not UTF-8
@@ -156,6 +157,7 @@ def parse_pack_name(name: str) -> PackName:
 def _escape_broker_name(broker: str) -> str:
     # Broker names may come from folders, and a folder's name that is not UTF-8 contains surrogates.
     escaped = quote(broker, safe="", errors="surrogatepass")
+    # No part of a path may be `..`, also not as part of a longer name.
     return re.sub(r"\.{2,}", lambda dots: "%2E" * len(dots[0]), escaped)
 
 

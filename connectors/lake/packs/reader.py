@@ -184,6 +184,7 @@ def _wanted_frames(refs: PackRefs) -> list[_Frame]:
     rows = np.flatnonzero(refs.lengths)
     if not len(rows):
         return []
+    # In the order of the pack, so that neighbouring frames are read with one request.
     rows = rows[np.lexsort((refs.frame_lengths[rows], refs.frame_offsets[rows]))]
     offsets, lengths = refs.frame_offsets[rows], refs.frame_lengths[rows]
     # A frame that is referenced with two lengths becomes two frames, one of which cannot be decompressed.
@@ -213,12 +214,14 @@ def _read_frames(
         if content is None or content.size < frame.needed:
             missing.append(frame)
         else:
+            # The cached ones first, before reading other frames pushes them out.
             yield frame, content
     for run in _group_adjacent_frames(missing):
         start = run[0].offset
         wanted = max(frame.offset + frame.length for frame in run) - start
         data = pa.py_buffer(read_pack_range(store, pack, start, wanted))
         for frame in run:
+            # The pack may end too early, which `_decompress` reports for the frame concerned.
             content = _decompress(pack, data.slice(min(frame.offset - start, data.size)), frame)
             cache.put(pack, frame.offset, frame.length, content)
             yield frame, content

@@ -92,9 +92,11 @@ def sort_rows(rows: pa.Table) -> pa.Table:
     topics = rows.column("topic").chunk(0)
     names = np.array(topics.dictionary.to_pylist(), object)
     rank = np.empty(len(names), np.int64)
+    # The codes of a dictionary are in the order of appearance, so they are replaced by the ranks of the names.
     rank[np.argsort(names)] = np.arange(len(names))
     queue_ids = rows.column("queue_id").to_numpy().astype(np.int64)
     group = rank[topics.indices.to_numpy()] << 32 | queue_ids & 0xFFFFFFFF
+    # `lexsort` takes the most important key last.
     return rows.take(pa.array(np.lexsort((rows.column("queue_offset").to_numpy(), group))))
 
 
@@ -124,6 +126,8 @@ def write_data_file(
         metadata = _write_parquet(rows, output)
         size = output.tell()
         if close_later is not None:
+            # The file becomes visible when it is closed, which another thread may do while this one writes the next
+            # file.
             close_later(stack.pop_all().close)
     return DataFile(path, store_date, size, rows.num_rows, file_statistics(metadata))
 
@@ -161,6 +165,7 @@ def _write_parquet(rows: pa.Table, output: object) -> pq.FileMetaData:
         store_schema=False,
         metadata_collector=collected,
     ) as writer:
+        # By bytes as well as by rows, because the writer needs several times a row group's size in memory.
         fitting = rows.num_rows * _ROW_GROUP_BYTES // max(rows.nbytes, 1)
         writer.write_table(rows, row_group_size=max(1, min(fitting, _ROW_GROUP_ROWS)))
     return collected[0]

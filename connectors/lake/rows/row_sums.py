@@ -80,6 +80,7 @@ def row_sum(rows: pa.Table) -> int:
     total = 0
     for batch in rows.to_batches(_BATCH_ROWS):
         hashes = _sum_field_hashes(batch.schema.names, batch.columns, batch.num_rows)
+        # Hashed once more as a whole. A plain sum of fields would not change if two rows exchanged a value.
         chained = np.full(batch.num_rows, SEED, np.int64)
         update_row_hashes(hashes, chained)
         total += int(chained.sum())  # wraps around, as it should
@@ -151,6 +152,7 @@ def _sum_element_hashes(lists: pa.Array, elements: pa.Array) -> Array:
     offsets = lists.offsets.to_numpy().astype(np.int64)
     offsets -= offsets[0]
     lengths = np.diff(offsets)
+    # An element's hash begins with its place in the list, so that the order of elements counts.
     hashes = np.arange(len(elements), dtype=np.int64) - np.repeat(offsets[:-1], lengths)
     values = _value_numbers(elements)
     if elements.null_count:

@@ -42,6 +42,7 @@ def file_statistics(metadata: pq.FileMetaData, excluded_columns: Collection[str]
             if "." in name or name in excluded_columns:
                 continue
             if statistics is None or not statistics.has_null_count:
+                # A file is skipped by its statistics, so a column with one unknown row group must have none at all.
                 unknown.add(name)
                 continue
             nulls[name] += statistics.null_count
@@ -91,6 +92,8 @@ def _upper_bound(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         return format_iso_time(value, "milliseconds")  # times in the lake have millisecond precision
     if isinstance(value, str) and len(value) > _PREFIX_CHARACTERS:
+        # A prefix is below the value. With the highest character added it is above, except after the same prefix of
+        # such characters.
         ceiling = value[:_PREFIX_CHARACTERS] + _HIGHEST_CHARACTER
         return ceiling if ceiling > value else None
     return value

@@ -84,12 +84,14 @@ class TableRows:
         ):
             names = set(parquet.schema_arrow.names)
             wanted = [name for name in self.schema.names if name in names]
+            # The first column is always read, because only columns that are read tell the number of rows.
             flat = {name: there[name] for name in wanted[1:] if name in there}
             # One row group at a time, because Arrow cannot return nested texts with dictionaries of two groups in
             # one batch.
             for group in range(parquet.num_row_groups):
                 constants = self._constant_values(parquet.metadata.row_group(group), flat)
                 read = [name for name in wanted if name not in constants]
+                # Without Arrow's threads: the tasks of a run already use all cores.
                 for batch in parquet.iter_batches(_BATCH_ROWS, [group], read, use_threads=False):
                     yield self._complete_columns(batch, file, constants)
 

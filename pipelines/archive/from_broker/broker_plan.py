@@ -113,6 +113,7 @@ def fetch_broker_queues(admin: Admin, broker_name: str, topics: Collection[str] 
                     readable.append(one)
                 elif one.first < one.end:
                     closed.append(one)
+    # A broker may not list the topic of its op records, whose queues have the same ids as those of the half messages.
     if not topics and OP_TOPIC not in configs:
         halves = [one.queue.queue_id for one in readable if one.queue.topic == HALF_TOPIC]
         closed += _fetch_unlisted_queues(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])

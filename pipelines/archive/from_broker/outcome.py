@@ -88,6 +88,8 @@ def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, in
     for (topic, queue_id), parts in groupby(sorted(reports, key=place), attrgetter("topic", "queue_id")):
         end: int | None = None
         last = 0
+        # The records of a queue are in the order of the log. So after the part that reached the log's end, no later
+        # part can have any.
         for part in parts:
             if end is not None and part.rows:
                 raise ProtocolError(
@@ -95,6 +97,8 @@ def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, in
                     f"offsets to be later in the broker's log, found earlier ones after queue offset {end}. Nothing "
                     "of this commit was archived; leave the topic out with --topic, or archive the broker's files"
                 )
+            # The next run pulls from the first message that this one did not take, even if a later part ended as
+            # planned.
             if end is None and part.end < part.planned:
                 end = part.end
             last = part.planned

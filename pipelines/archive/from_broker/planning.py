@@ -164,6 +164,7 @@ def _plan_broker(
     end_snapshot: Snapshot | None,
 ) -> BrokerPlan:
     extent = log_extent(admin, broker_name, source.retry_seconds)
+    # Before any queue is read: the offsets of another log mean nothing here.
     if previous_progress is not None:
         _check_same_log(admin, broker_name, previous_progress, extent)
     if end_snapshot is not None:
@@ -195,10 +196,13 @@ def _plan_queue(
     lost, is_new = 0, False
     if known is None:
         begin = extent.first
+        # All topics were pulled by the last run, so this queue is newer, and its messages before `first` were deleted
+        # since.
         if plan.before is not None and plan.before.pulled is not None and pulled.topics is None:
             lost = extent.first  # the queue was created since the last run
         elif pulled.files_end and extent.first < extent.end:
             begin = _first_offset_after(puller, source, queue, extent.first, extent.end, pulled.files_end)
+    # The topic was deleted and created again, so its queue begins at 0 once more.
     elif known > extent.end:
         begin, is_new = extent.first, True
     else:
@@ -232,6 +236,7 @@ def _first_offset_after(
         middle = (low + high) // 2
         found = _find_physical_offset(puller, source, queue, middle)
         if found is None:
+            # Without the record, its place is unknown. Pulling from here takes too many messages rather than too few.
             return low
         if found < physical_offset:
             low = middle + 1
@@ -248,6 +253,7 @@ def _truncate_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share
     at = max(plan.archived_end, plan.extent.begin) + share_bytes
     if at >= plan.extent.end:
         return None
+    # The largest queues most probably have a record close to the wanted place.
     for one in sorted(plan.ranges, key=lambda one: one.wanted.size, reverse=True)[:_QUEUES_TO_CUT]:
         offset = _first_offset_after(puller, source, one.wanted.queue, one.wanted.begin, one.wanted.end, at)
         record = _find_physical_offset(puller, source, one.wanted.queue, offset) if offset < one.wanted.end else None
@@ -264,6 +270,7 @@ def _truncate_range(puller: Puller, source: BrokerSource, queue_range: QueueRang
     if queue_range.size <= _SMALL_RANGE:
         return queue_range
     end = _first_offset_after(puller, source, queue_range.queue, queue_range.begin, queue_range.end, end_byte)
+    # At least one message, because an empty range would have no report, and so no progress.
     return replace(queue_range, end=max(end, queue_range.begin + 1))
 
 

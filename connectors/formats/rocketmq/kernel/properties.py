@@ -120,9 +120,8 @@ def split_properties(
                 if name >= _KNOWN_NAMES:
                     pass
                 elif name == b.NAME_UNIQ_KEY:
-                    if (
-                        unique_length < 0
-                    ):  # the first one belongs to the message itself, see schemas.layouts.rocketmq.properties
+                    # The first one belongs to the message itself, see `schemas.layouts.rocketmq.properties`.
+                    if unique_length < 0:
                         unique, unique_length = value, length
                 elif name == b.NAME_TAGS:
                     tag, tag_length = value, length
