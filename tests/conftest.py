@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
 
@@ -67,7 +68,10 @@ def pytest_sessionstart() -> None:
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.support.loaded_judge"])
-        start_fork_server()
+        with pytest.MonkeyPatch.context() as environment:
+            # Python 3.11 passes the server this process's path, and does not use it.
+            environment.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+            start_fork_server()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.rocketmq import ClientOptions, Puller
 from tests.servers.broker_lite import QUICK_DELAYS, SMALL_FILES, BrokerLite
 from tests.servers.jars import java_command
 from tests.servers.java_programs import CLIENT, JVM, Row, programs_class_path, run_java
@@ -16,6 +17,8 @@ from tests.support.java_consumers import TOPIC, VOLUME, consume, keys
 from tests.support.waiting import let_pass
 
 TAGS = 7
+GROUP = "by-concurrent"
+"""The group of `consume`."""
 
 
 @pytest.fixture(
@@ -107,7 +110,7 @@ def test_the_others_take_over_when_a_consumer_is_killed(
         broker_lite.name_server_address,
         "forever",
         TOPIC,
-        "by-concurrent",
+        GROUP,
         "*",
         "1",
         str(VOLUME),
@@ -122,5 +125,8 @@ def test_the_others_take_over_when_a_consumer_is_killed(
     let_pass(0.5, "the broker sees that the connection is closed")
     got = {line.split('"unique_key":"')[1][:32] for line in victim.output().splitlines() if '"unique_key":"' in line}
     second = run_java(client_version, "ProduceEveryKind", [broker_lite.name_server_address, "volume"])
-    rest = consume(broker_lite, client_version, "concurrent", messages=VOLUME)
+    with Puller(GROUP, ClientOptions(broker_lite.name_server_address)) as puller:
+        left = sum(puller.max_offset(queue) - (puller.committed_offset(queue) or 0) for queue in puller.queues(TOPIC))
+    assert left >= VOLUME
+    rest = consume(broker_lite, client_version, "concurrent", messages=left)
     assert {key[:32] for key in keys(first) | keys(second)} <= got | {key[:32] for key in keys(rest)}

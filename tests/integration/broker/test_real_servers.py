@@ -61,7 +61,7 @@ def test_the_broker_registers_at_a_real_name_server(
         )
         with broker:
             process: ServerProcess = broker.process
-            process.wait_until(lambda: knows_broker(real.name_server_address, broker.broker_address), 30)
+            process.wait_until(lambda: knows_broker(real.name_server_address, broker.broker_address), 60)
             sent = run_java(rocketmq_version, "ProduceEveryKind", [real.name_server_address, "plain"])
             assert len(sent) == 20
         # It has unregistered.

@@ -69,13 +69,18 @@ def test_a_request_to_a_stopped_broker_times_out(
     rocketmq_version: str, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     servers = start_broker(rocketmq_version, tmp_path / "store")
-    options = ClientOptions(servers.name_server_address, request_seconds=1)
-    with Producer("ClientStill", options, ProducerOptions(send_seconds=1)) as producer:
+    patient = ClientOptions(servers.name_server_address)
+    hasty = ClientOptions(servers.name_server_address, request_seconds=1)
+    with (
+        Producer("ClientStill", patient) as producer,
+        Producer("ClientHasty", hasty, ProducerOptions(send_seconds=1)) as hasty_producer,
+    ):
         producer.send(OutgoingMessage("Still", b"x"))
+        wait_for(lambda: hasty_producer.queues("Still"), bool)
         os.kill(servers.broker.pid, signal.SIGSTOP)
         try:
             with pytest.raises(AnswerTimeoutError):
-                producer.send(OutgoingMessage("Still", b"x"))
+                hasty_producer.send(OutgoingMessage("Still", b"x"))
         finally:
             os.kill(servers.broker.pid, signal.SIGCONT)
         assert producer.send(OutgoingMessage("Still", b"x")).status is SendStatus.SEND_OK

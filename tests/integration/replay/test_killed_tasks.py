@@ -107,7 +107,13 @@ def _has_sent_or_ended(world: ReplayWorld, driver: subprocess.Popen[bytes], befo
 
 
 def _tasks(driver: int) -> list[int]:
-    return [pid for pid in list_descendant_ids(driver) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in list_descendant_ids(driver) if b"spawn_main" in _command_line(pid)]
+
+
+def _command_line(pid: int) -> bytes:
+    with suppress(OSError):  # it has ended
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def _sent(world: ReplayWorld) -> int:

@@ -15,7 +15,7 @@ from commitlake.jobs.dlq.command import main as dlq
 from commitlake.schemas.errors import ExitCode
 from tests.servers.java_programs import Row, fail_every_message, run_java
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
-from tests.support.topic_reading import make_topic
+from tests.support.topic_reading import make_topic, read_all
 
 TOPIC, GROUP = "Payments", "billing"
 KEYS = [f"order-{number}" for number in range(4)]
@@ -100,16 +100,13 @@ def test_each_delivery_names_its_dead_letter(redriven: list[Row]) -> None:
 
 def test_retried_copies_keep_the_properties_of_the_replay(place: Place, redriven: list[Row]) -> None:
     with Puller("Onlooker", ClientOptions(place.servers.name_server_address)) as puller:
-        found = {}
-        for topic in (f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"):
-            (queue,) = puller.queues(topic)
-            found[topic] = list(puller.read(queue, 0, puller.max_offset(queue)))
-    retries = [message for message in found[f"%RETRY%{GROUP}"] if "REPLAY_ID" in message.properties]
+        retries = [message for message in read_all(puller, f"%RETRY%{GROUP}", 2) if "REPLAY_ID" in message.properties]
+        letters = read_all(puller, f"%DLQ%{GROUP}", len(KEYS) + 1)
     assert sorted((message.properties["KEYS"], message.reconsume_times) for message in retries) == [
         (ALWAYS_FAILS, 1),
         (FAILS_ONCE, 1),
     ]
-    (dead,) = [message for message in found[f"%DLQ%{GROUP}"] if "REPLAY_ID" in message.properties]
+    (dead,) = [message for message in letters if "REPLAY_ID" in message.properties]
     assert (dead.properties["KEYS"], dead.reconsume_times) == (ALWAYS_FAILS, 2)
     for message in (*retries, dead):
         assert message.properties["REPLAY_ID"] == replay_id(redriven[0])

@@ -28,6 +28,7 @@ from tests.support.counted_replays import check_each_once_in_order
 from tests.support.kills import kill_count, message_count
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.replays import ReplayWorld, target_client
+from tests.support.topic_reading import wait_for
 from tests.support.waiting import let_pass, wait_until
 
 MESSAGES = message_count(20_000)
@@ -106,7 +107,8 @@ def test_killed_executors_and_drivers_deliver_each_message_once_in_order(
         kills[kind] += 1
         match kind:
             case "executor":
-                executors = cluster.executors()
+                # Those of a driver that was killed end, before the next driver has its own.
+                executors = wait_for(cluster.executors, bool, PATIENCE_SECONDS)
                 with suppress(ProcessLookupError):
                     os.kill(chance.choice(executors), signal.SIGKILL)
             case "driver":

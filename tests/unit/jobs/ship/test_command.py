@@ -183,12 +183,12 @@ def test_agent_follows_until_it_is_stopped(tmp_path: Path) -> None:
             )
 
         try:
-            wait_until(lambda: Path("copy", LOG_MANIFEST).exists() and shipped() > SIZE, 20)
+            wait_until(lambda: Path("copy", LOG_MANIFEST).exists() and shipped() > SIZE)
             longer = open_segment(messages(9), SIZE, SIZE)
             write_store(store, [(SIZE, longer)])
-            wait_until(lambda: shipped() == SIZE + len(longer.rstrip(b"\0")), 20)
+            wait_until(lambda: shipped() == SIZE + len(longer.rstrip(b"\0")))
             agent.send_signal(signal.SIGTERM)
-            assert agent.wait(20) == 0
+            assert agent.wait(60) == 0
         finally:
             agent.kill()
         assert agent.stderr is not None
