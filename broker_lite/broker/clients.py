@@ -99,6 +99,7 @@ class ConsumerGroup:
             del self.subscriptions[topic]
         for topic, subscription in wanted.items():
             known = self.subscriptions.get(topic)
+            # The heartbeats of two members may cross. The subscription that was changed last counts.
             if known is None or subscription.sub_version >= known.sub_version:
                 self.subscriptions[topic] = subscription
         self.size = sum(map(_subscription_size, self.subscriptions.values()))
@@ -196,6 +197,7 @@ class Clients:
     def _put_member(self, members: dict[str, Member], membership: _Membership, member: Member) -> Member | None:
         """Put a client into a group, and return its previous entry there."""
         known = members.get(membership.client_id)
+        # The client has connected again before its old connection was found closed.
         if known is not None and known.channel is not member.channel:
             self._discard_membership(known, membership)
         members[membership.client_id] = member
@@ -243,6 +245,7 @@ class Clients:
         ]:
             members = self._group_members(name, is_consumer=is_consumer)
             for member in list(members.values()):
+                # It may have sent a heartbeat since, in a pause of this generator.
                 if member.heard_ms < oldest and members.get(member.client_id) is member:
                     changed |= self._remove_memberships([_Membership(name, member.client_id, is_consumer=is_consumer)])
                 seen += 1

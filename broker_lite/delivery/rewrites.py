@@ -69,6 +69,7 @@ def to_new_message(message: Message) -> NewMessage:
         born_host=message.born_host,
         queue_id=message.queue_id,
         flag=message.flag,
+        # These bits describe the hosts of the old record; the new one gets its own.
         sys_flag=message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
         reconsume_times=message.reconsume_times,
         properties=tuple(message.properties.items()),
@@ -149,6 +150,8 @@ def to_half_message(message: NewMessage) -> NewMessage:
         message,
         topic=HALF_TOPIC,
         queue_id=0,
+        # A half message is not of the type PREPARED, which would get no entry in the queue of half messages
+        # (parseHalfMessageInner).
         sys_flag=message.sys_flag & ~TRANSACTION_MASK,
         properties=change_properties(message.properties, changes),
     )

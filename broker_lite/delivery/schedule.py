@@ -93,6 +93,7 @@ class Schedule:
                     break
                 if result := self._deliver_message(head):
                     delivered.append(result)
+                # Only after the message is stored: a crash in between delivers it twice, but never not at all.
                 self._store.config.delay_offsets.set(level, head.queue_offset + 1)
                 del heads[level]
                 if following := self._next_message_of_level(level):

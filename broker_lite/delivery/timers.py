@@ -115,6 +115,7 @@ class Timers:
         checkpoint = self._files.checkpoint
         message = self._message_of(last_unit) if last_unit is not None else None
         following = checkpoint.last_timer_queue_offset if message is None else message.queue_offset + 1
+        # The smaller of the two: a message that is entered twice is recognised, one that is passed over is lost.
         offset = min(max(min(following, checkpoint.master_timer_queue_offset), low), high)
         entry = self._store.entry_at(TIMER_TOPIC, 0, offset)
         if entry is None or message is None:
@@ -220,6 +221,7 @@ class Timers:
             if message is not None and message.physical_offset not in self._known:
                 self._add_message(message, number, now_ms)
             self._queue_offset = number + 1
+        # Only after the units are in the timer log.
         self._files.save_checkpoint(now_ms, last_timer_queue_offset=self._queue_offset)
 
     def _add_message(self, message: Message, queue_offset: int, now_ms: int) -> None:
@@ -238,6 +240,8 @@ class Timers:
         window_ms = ROLL_WINDOW_SLOTS * self._files.precision_ms
         if (beyond_ms := slot_ms - write_ms - window_ms) >= 0:
             magic |= MAGIC_ROLL
+            # If little is left after one window, the way is divided in halves, so that the last part is not too short
+            # (TimerMessageStore.doEnqueue).
             slot_ms = write_ms + (window_ms // 2 if beyond_ms < window_ms // 3 else window_ms)
         if CANCELLED_KEY in known:
             magic |= MAGIC_DELETE
@@ -288,6 +292,7 @@ class Timers:
         except IndexDisabledError:
             return False
         due, place = properties.get(props.TIMER_OUT), message.physical_offset
+        # Stored later, and due at the same time: a resent message may have the same UNIQ_KEY.
         return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
     def _deliver_rest_of_slot(self) -> None:

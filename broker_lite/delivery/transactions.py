@@ -104,6 +104,8 @@ class Transactions:
         """
         with self._guard:
             half = self._find_undecided(producer_group, half_offset)
+            # The message before the op record: if the broker is killed in between, the half message is still undecided,
+            # and its producer is asked again.
             result = self._store.put(rewrites.to_committed_message(half, *self._parse_target(half)))
             self._store_op_record(half)
         return result
@@ -134,6 +136,7 @@ class Transactions:
         """
         with self._guard:
             numbers = self._half_queue_offsets()
+        # The lock is held for one half message at a time, so that a long check does not hold up commits.
         for number in numbers:
             with self._guard:
                 half = self._read_undecided_half(number)
@@ -165,6 +168,8 @@ class Transactions:
 
     def _replace_half(self, half_message: Message, check_count: int) -> Message:
         """Replace a half message by a newer record; requests that name the older record apply to the new one."""
+        # The new record first. If the broker is killed before the old one counts as decided, both are pending, and none
+        # is lost.
         result = self._store.put(rewrites.to_checked_half(half_message, check_count))
         older = [*self._older.pop(half_message.queue_offset, ()), half_message.queue_offset]
         self._older[result.queue_offset] = older
@@ -186,6 +191,7 @@ class Transactions:
                 f"the half message at {half_offset}: expected {props.PGROUP} {owner}, found {producer_group}"
             )
         entry = self._store.entry_at(HALF_TOPIC, QUEUE_ID, half.queue_offset)
+        # The queue offset in a record may be forged, and would decide about another half message.
         if entry is None or entry.physical_offset != half_offset:
             raise TransactionError(
                 f"the half message at {half_offset}: expected entry {half.queue_offset} of its queue to point to it, "
@@ -235,6 +241,7 @@ class Transactions:
         while self._half_progress in self._decided:
             self._decided.discard(self._half_progress)
             self._half_progress += 1
+        # An op record may be passed over once all half messages in it are.
         while all(half < self._half_progress for half in self._marks.get(self._op_progress, [self._half_progress])):
             del self._marks[self._op_progress]
             self._op_progress += 1

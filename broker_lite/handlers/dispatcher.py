@@ -127,6 +127,7 @@ class Dispatcher:
 
     def handle(self, channel: Channel, request: Command) -> None:
         """Handle and answer a request; a request that takes long is continued by later calls of `run_long_requests`."""
+        # Whether a request has written is seen by the end of the log.
         before = self.broker.store.log_end
         answer = self._compute_answer(channel, request)
         if answer is None or isinstance(answer, Command):
@@ -153,6 +154,7 @@ class Dispatcher:
         if answer is None or request.is_one_way:
             return
         end = self.broker.store.log_end
+        # If another request wrote meanwhile, this answer waits for the disk without need, which does no harm.
         if end != previous_log_end and self.broker.options.sync_flush:
             self._unsynced.append((end, channel, answer))
         else:

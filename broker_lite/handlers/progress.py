@@ -184,6 +184,7 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answeri
         else:
             targets[queue_id] = broker.store.offset_by_time(topic, queue_id, header.timestamp)
         yield
+    # Before anything is changed: all queues are reset, or none.
     check_limit("offsets of all groups", MAX_OFFSETS, broker.store.config.consumer_offsets.count + len(targets))
     for queue_id, target in targets.items():
         broker.reset_offset(topic, group, queue_id, target)

@@ -58,6 +58,7 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     if isinstance(wanted, Command):
         return wanted
     may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
+    # A pull that may not wait does not commit, as in RocketMQ (brokerAllowSuspend).
     commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
     commits = commits and not is_system_group(header.consumer_group)
     if commits and not broker.is_reset_pending(header.topic, header.consumer_group, header.queue_id):
@@ -199,6 +200,7 @@ def _continue_pull(
     """Continue a pull slice by slice, until it finds a message or has worked for PULL_SECONDS."""
     spent = SLICE_SECONDS
     while result.is_cut and not result.records:
+        # Only after some progress: a pull that does not advance would be repeated forever.
         if spent >= PULL_SECONDS and result.next_offset > header.queue_offset:
             break
         yield
@@ -302,6 +304,7 @@ def _answer_or_hold_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
         if _response_code_of(pull.header, result.status) not in _NOTHING_YET:
             pull.channel.send(_make_pull_response(broker, pull.request, pull.header, result))
         else:
+            # The next search begins here, so that messages that did not match are not examined again.
             pull.next_offset = max(pull.next_offset, result.next_offset)
             if not broker.held.hold(pull):
                 pull.channel.send(_make_pull_response(broker, pull.request, pull.header, result))

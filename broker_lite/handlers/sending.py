@@ -71,6 +71,7 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
         return _send_batch(broker, channel, request, header, config)
     if broker.topics.has(header.topic):
         return _store_one_message(broker, channel, request, header, config, group)
+    # A topic that is created for this message disappears again if the message is refused.
     with broker.topics.create_or_undo(config):
         return _store_one_message(broker, channel, request, header, config, group)
 
@@ -151,10 +152,12 @@ def _store_one_message(
     topic, queue_id = header.topic, header.queue_id
     if props.UNIQ_KEY not in known:
         known[props.UNIQ_KEY] = new_unique_key(broker.options.address, broker.now_ms())
+        # The serialized form lacks the key, so it is made again.
         text = ""
     if group is not None and _is_past_last_retry(broker, request, header, group):
         topic, queue_id, text = f"{DLQ_PREFIX}{group.group_name}", 0, ""
         broker.topics.ensure(topic, 1)
+        # Otherwise the dead letter would be delayed, too.
         known.pop(props.DELAY, None)
     is_plain = bool(text) and props.BROKER_MARKS.isdisjoint(known)
     stored = b""
@@ -219,6 +222,7 @@ def _send_batch(
     if not items or sum(len(item.body) for item in items) > broker.store.options.max_message_size_bytes:
         remark = f"expected a batch of 1 to {broker.store.options.max_message_size_bytes} bytes"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
+    # One record for all messages, as topics with BatchConsumeQueues store a batch.
     if has_batch_queues(config.attributes) and props.UNIQ_KEY in known and len(items) <= MAX_INNER_MESSAGES:
         return _send_inner_batch(broker, channel, request, header, known | {INNER_NUM: str(len(items))})
     messages = []

@@ -107,6 +107,7 @@ class LogCopy:
             return (room, None) if here >= room else None
         if magic in MESSAGE_MAGICS and not MIN_RECORD_SIZE <= size <= room:
             raise LayoutError("total_size", position, f"{MIN_RECORD_SIZE} to {room} bytes", f"{size}")
+        # A record may arrive in several pieces. Anything with another magic is checked at once, and is an error.
         if magic in MESSAGE_MAGICS and here < size:
             return None
         return size, self._log.parse_at(position)

@@ -75,6 +75,7 @@ class Master:
             self._server.close()
         for slave in list(self._slaves):
             slave.close()
+        # Closing takes effect in the next round of the event loop.
         await asyncio.sleep(0)
 
     def add_slave(self, slave: SlaveConnection) -> str | None:

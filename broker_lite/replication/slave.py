@@ -108,6 +108,8 @@ class Slave:
             reader, writer = await asyncio.open_connection(host, port)
         reporting = None
         try:
+            # Each connection begins where the log ends now. Bytes that an earlier one has received but not stored do
+            # not count.
             side = SlaveSide(self._log.segment_size, self._log.end)
             writer.write(side.serialize_report())
             reporting = asyncio.get_running_loop().create_task(self._send_reports(side, writer))
@@ -120,6 +122,7 @@ class Slave:
                 for chunk in chunks:
                     self._log.append(chunk.physical_offset, chunk.data)
                 if chunks:
+                    # After the append: the report tells the master that these bytes are in the log.
                     writer.write(side.serialize_report())
                     self._arrived()
         finally:

@@ -68,6 +68,7 @@ class SyncMasterDispatcher(Dispatcher):
             return
         end, deadline_ms = self.broker.store.log_end, None
         is_send = request.code in _SENDS
+        # In the short form of a request, SEND_MESSAGE_V2, the properties are the field `i`.
         if end != previous_log_end and _WAITS_NOT not in request.ext_fields.get(
             "i", request.ext_fields.get("properties", "")
         ):
@@ -129,6 +130,7 @@ class SyncMasterDispatcher(Dispatcher):
     def _send_ready_answers(self) -> None:
         while self._waiting:
             one = self._waiting[0]
+            # Answers leave in the order of the log, so the first one that must wait holds up the others.
             if self.broker.options.sync_flush and one.log_end > self._synced_end:
                 return
             if one.deadline_ms is not None and one.log_end > self._copied_end:

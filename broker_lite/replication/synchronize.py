@@ -75,6 +75,7 @@ class Synchronizer:
                 topics.put(one._replace(topic_name=name))
         config.mark_changed()
         config.document["dataVersion"] = to_json(master_topics.data_version)
+        # Last, so that an interrupted copy is repeated.
         self._topics_version = master_topics.data_version
 
     def replace_groups(self, master_groups: SubscriptionGroups) -> None:
@@ -90,6 +91,7 @@ class Synchronizer:
                 groups.put(one._replace(group_name=name))
         config.mark_changed()
         config.document["dataVersion"] = to_json(master_groups.data_version)
+        # Last, so that an interrupted copy is repeated.
         self._groups_version = master_groups.data_version
 
     def replace_consumer_offsets(self, master_offsets: ConsumerOffsetTable) -> None:

@@ -76,6 +76,7 @@ class Connections:
         ):
             self.log.warning("refused a connection from %s: too many connections", peer)
             return False
+        # The store must always be able to open its files: a failed flush would make it unusable.
         if is_reserved_descriptor(descriptor):
             self.log.warning("refused a connection from %s: the last file descriptors are for the store", peer)
             return False
@@ -104,6 +105,7 @@ class Connections:
         if is_new or not size:
             self._unfinished.pop(connection, None)
         if size:
+            # A dict keeps the order of insertion, so the first connection has the oldest frame.
             self._unfinished[connection] = size
         while self._unfinished_bytes > self.limits.unfinished_bytes:
             oldest = next(iter(self._unfinished))
@@ -302,6 +304,7 @@ class Connection(asyncio.Protocol):
         return self.kept_bytes - before
 
     def _queue_frame(self, frame: bytes) -> None:
+        # Answers outside of a turn, such as those to held pulls, are joined and written in the next round of the loop.
         if not self._out and not self._is_handling:
             self._connections.loop.call_soon(self._flush_answers)
         self._out.append(frame)

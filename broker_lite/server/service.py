@@ -259,6 +259,7 @@ class Server:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             for _, connections in self._ports:
                 connections.close_idle()
+            # In a thread, because the deletion of large files can take long.
             await loop.run_in_executor(None, self._delete_expired_files)
             try:
                 if self._role.needs_master or loop.time() - registered_at >= Registration.EVERY_SECONDS:
@@ -298,6 +299,7 @@ class Server:
 
     async def _stop_serving(self, log_sync: LogSync) -> None:
         """Stop accepting requests, and send the answers to those already received."""
+        # First, so that clients learn that this broker is gone before it stops to answer.
         for registration in self._registrations:
             await registration.unregister()
         await self._role.leave_master()
@@ -316,6 +318,7 @@ class Server:
             await asyncio.sleep(0.01)
         for _, connections in self._ports:
             connections.close()
+        # Last, so that the slaves get the end of the log.
         await self._role.leave_slaves()
         await asyncio.sleep(0)
 

@@ -135,6 +135,7 @@ class FileQueue:
 
     def truncate(self, offset: int) -> None:
         """Set the end to an offset; later files are deleted, and bytes after the end are not changed."""
+        # The file that contains the offset stays; it may also end there.
         self._delete_files_from(max(0, -(-(offset - self.start) // self.file_size)))
         self.end = max(offset, self.start)
         self.synced = min(self.synced, self.end)
@@ -149,6 +150,7 @@ class FileQueue:
         """Flush the bytes up to `offset` to disk; may run while another thread appends."""
         if offset <= self.synced:
             return
+        # Only the files that were written since the last flush.
         first = (self.synced - self.start) // self.file_size
         last = (offset - 1 - self.start) // self.file_size
         if not self._folder_synced:

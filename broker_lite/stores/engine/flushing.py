@@ -91,6 +91,7 @@ class LogFlusher:
 
     def _flush_log(self) -> None:
         self._writer.check_usable()
+        # Read before the flush: what is appended while it runs may not be on disk after it.
         progress = self._writer.last
         try:
             self._log_files.sync(progress.log_end)

@@ -141,6 +141,7 @@ class MappedFile:
         for at in range(start, end, _CLEARED_AT_ONCE):
             stop = min(at + _CLEARED_AT_ONCE, end)
             zeros = bytes(stop - at)
+            # Zeros over zeros would still make the page dirty, and take space on the disk.
             if self.memory[at:stop] != zeros:
                 self.memory[at:stop] = zeros
 

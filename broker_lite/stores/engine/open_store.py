@@ -60,6 +60,7 @@ class OpenStore(ABC, Generic[M, R]):
         with self._writer.lock:
             if self._writer.is_closed:
                 return
+            # First, so that no message is accepted that the last flush does not have.
             self._writer.is_closed = True
         self._flusher.stop()
         try:
@@ -68,6 +69,7 @@ class OpenStore(ABC, Generic[M, R]):
                 self._save_before_close()
                 self._abort.clear()
         finally:
+            # A reader may still be in the middle of a mapped file.
             with self._writer.lock:
                 self._mappings.unmap_all()
             self._lock.release()
@@ -91,6 +93,7 @@ class OpenStore(ABC, Generic[M, R]):
 
     def delete_expired_files(self, now_seconds: float) -> int:
         """Delete expired files of log, queues and index; return the number of log files deleted. See `Retention`."""
+        # The two locks are always taken in this order, as in `truncate_log`.
         with self._flusher.flush_lock(), self._lock_reader():
             return self._retention.delete_expired_files(now_seconds)
 

@@ -102,8 +102,10 @@ class AbortMark:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        # The file's name must be on disk, too, or a crash of the machine would look like a clean stop.
         sync_folder(self._path.parent)
 
     def clear(self) -> None:
         """Delete the file, because everything is on disk."""
+        # Not synced: if a crash of the machine brings the file back, the next start merely recovers once more.
         self._path.unlink(missing_ok=True)

@@ -100,6 +100,7 @@ class SavedTable(ABC):
     def _write_table(self) -> None:
         with self._guard:
             data = self._serialize()
+            # Before the file is written: a change during the write sets it again, for the next save.
             self.is_changed = False
         try:
             self._file.write(data)
@@ -152,6 +153,7 @@ class FileWithBackup:
             file.write(data)
             file.flush()
             os.fsync(descriptor)
+        # If the process is killed between the two renames, there is only the backup, which is read then.
         if self.exists:
             self.path.replace(self.backup)
         beside.replace(self.path)

@@ -116,6 +116,7 @@ class Consuming:
             failed = [message for message in batch.messages if message.queue_offset in failures]
             records = [self._store.record_at(message.journal_offset, message.size) for message in failed]
             reasons = [failures[message.queue_offset] for message in failed]
+            # In this order, see the module: a crash in between repeats deliveries, and loses none.
             self.retries.add(batch.place.app, list(zip(failed, records, reasons, strict=True)))
             self._store.log_consumption(
                 [self._make_first_consumption(batch, message, failures) for message in batch.messages]

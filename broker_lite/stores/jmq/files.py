@@ -118,6 +118,7 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     known = _confirmed_progress(files)
     if known.log_end:
         queues.recover(known.log_end)
+        # The sum of all queues shows a lost queue or file, of which nothing is left to see otherwise.
         if files.checkpoint.value is None or queues.entry_count != files.checkpoint.value.entries:
             _logger.warning("rebuilding all queues: they do not match the count in the checkpoint")
             known = LogProgress()
@@ -135,6 +136,7 @@ def _confirmed_progress(files: JournalFiles) -> LogProgress:
     checkpoint, journal = files.checkpoint.value, files.journal
     if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
         return LogProgress()
+    # The body is not needed here: offset and size show that it is the record which the checkpoint means.
     last = journal.message_at(checkpoint.last_record, verify_crc=False)
     if last is None or last.journal_offset + last.size != checkpoint.journal_end:
         return LogProgress()

@@ -103,6 +103,7 @@ class JournalQueue(NumberedQueue):
             self.files.set_start(number * ENTRY.size, starts_file_at_offset=True)
         missing = number - self.max_offset
         previous_offset = journal_start if self.is_empty else self.entry(self.max_offset - 1).journal_offset
+        # A lost message had MIN_RECORD_SIZE bytes at least, so no more can be missing than fit between the two records.
         if missing > (most := max(0, offset - previous_offset) // MIN_RECORD_SIZE) or not self._is_free_offset(number):
             expected = f"a missing message of {self.name}, from {self.first_queue_offset} to"
             raise LayoutError("queue_offset", offset, f"{expected} {self.max_offset + most}", f"{number}")

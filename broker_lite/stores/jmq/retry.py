@@ -195,6 +195,8 @@ class RetryStore:
         """Run the block as a database transaction; in SYNC mode, it is on disk afterwards."""
         with self._guard:
             try:
+                # IMMEDIATE takes the lock for writing at once. A lock that is upgraded later could fail, with the block
+                # half done.
                 self._database.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._database
@@ -312,6 +314,7 @@ class RetryStore:
         due = now + retry_delay_ms(failed + 1)
         is_dead = failed >= min(most, self._options.retry_max_attempts) or due > retry.expire_time
         status = RetryStatus.DEAD if is_dead else RetryStatus.RETRYING
+        # Only if nobody has reported another failure of this retry since it was read.
         with self.transaction() as database:
             database.execute(
                 "UPDATE message_retry SET status = ?, retry_count = ?, retry_time = ?, update_time = ?, exception = ?,"

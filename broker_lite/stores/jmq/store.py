@@ -74,6 +74,8 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         self._retention = Retention(path, self._files.journal.files, self._files.delete_expired, options.retention)
         max_record_bytes = self._files.journal.max_record_bytes
         self.preparing = JournalMessagePreparer(options, routing, clock, max_record_bytes)
+        # A crash may have lost the journal's end. A consumer beyond it would miss the messages that are stored there
+        # next.
         self.offsets.clamp_to_queue_ends(self._max_consumer_offset)
 
     def _max_consumer_offset(self, topic: str, queue_id: int) -> int:

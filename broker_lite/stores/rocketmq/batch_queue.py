@@ -109,6 +109,7 @@ class BatchConsumeQueue(CommitLogQueue):
             QueueGapError: if the queue ends before the record's first message, and the missing records may be in the
             part of the log that was not read.
         """
+        # Recovery begins before the end of the queues, so most records are known.
         if dispatch.physical_offset <= self.last_record or dispatch.base_offset < self.max_offset:
             return
         if dispatch.base_offset > MAX_QUEUE_OFFSET:

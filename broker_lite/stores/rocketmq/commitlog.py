@@ -101,6 +101,7 @@ class CommitLog(MessageLog[Message]):
         if self.files.is_empty:
             return
         known = self.message_at(last_record) if self.start <= last_record < self.end else None
+        # 0 is also in a checkpoint that confirms nothing, so more must speak for the first record of a log.
         if last_record == 0 and known is not None:
             is_vouched_for = len(self.files.file_starts) == 1 and 0 < known.store_timestamp <= confirmed_timestamp
             known = known if is_vouched_for else None

@@ -117,6 +117,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             part of the log that was not read.
         """
         position = dispatch.queue_offset * ENTRY.size
+        # Either the queue has the record, or its place is taken by a later one. RocketMQ skips both, too.
         if dispatch.physical_offset + dispatch.size <= self.max_physical_offset or position < self.files.end:
             return
         if position > self.files.end:

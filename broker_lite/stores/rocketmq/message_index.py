@@ -135,6 +135,8 @@ class IndexFile:
             used_slots += newest == 0
             number += 1
             position += ENTRY.size
+        # The header last. If the process is killed before it, the slots name entries that it does not count; see
+        # `_skip_uncounted_entries`.
         self._set_header(Header(begin, store_timestamp, begin_offset, physical_offset, used_slots, number))
         self.is_synced = False
 
@@ -253,6 +255,7 @@ class MessageIndex:
         """
         entries = [(_key_hash(topic, key), offset) for keys, offset in records for key in keys]
         file = self._file_with_room()
+        # The keys of one record may be in two files, as in RocketMQ.
         while len(entries) > (room := file.free_entry_count):
             file.put(entries[:room], store_timestamp)
             del entries[:room]

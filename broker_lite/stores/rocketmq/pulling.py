@@ -65,6 +65,7 @@ def pull_records(
         physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
         if tag_codes is not None and not matches_code(code, tag_codes):
             continue
+        # A first record is returned whatever its size, or a consumer would never get past it.
         if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
             break
         record = _record_at(files, physical_offset, record_size)
@@ -77,6 +78,7 @@ def pull_records(
         records.append(convert_for_client(record))
         size += record_size
     else:
+        # All were examined, so the next pull begins after the last one.
         number += 1
     status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
     return PullResult(status, records, number, low, high, is_cut)

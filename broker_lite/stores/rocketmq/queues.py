@@ -140,6 +140,7 @@ class StoreQueues:
         if not is_valid_topic(dispatch.topic) or dispatch.queue_id < 0:
             self._log_refused_topic(dispatch)
             return
+        # Only the following records can show the type, so the entry goes to a ConsumeQueue for now.
         if not self._is_queue_type_known(dispatch.topic):
             self._unknown.add_record(dispatch)
         self.find_or_create(dispatch.topic, dispatch.queue_id).append_recovered(
@@ -201,6 +202,7 @@ class StoreQueues:
                 wrong.append(topic)
             else:
                 self._simple_topics.add(topic)
+        # Their entries are in ConsumeQueues now. The error makes recovery build all queues again.
         if wrong:
             raise QueueGapError(f"{', '.join(wrong)}: expected ConsumeQueues, found BatchConsumeQueues in the log")
 

@@ -47,6 +47,7 @@ class Recovery:
         """
         if crashed and self._index is not None:
             self._index.drop_newer_than(self._checkpoint.index_msg_timestamp)
+        # Without a log, whatever queues and index contain points to nothing.
         if self._log.files.is_empty:
             self._queues.delete_all()
             if self._index is not None:
@@ -56,6 +57,8 @@ class Recovery:
         self._queues.drop_invalid_tails(self._log)
         report = self._replay_until_consistent(crashed)
         self._queues.truncate_to_log_offset(report.log_end)
+        # Queues first, then the log: a process killed in between leaves queues that are too short, which the next
+        # recovery completes.
         self._log.files.truncate(report.log_end)
         return report
 
@@ -77,6 +80,7 @@ class Recovery:
         known = self._queues.last_record
         if self._index is not None:
             known = min(known, self._index.end_physical_offset)
+        # A clean stop proves nothing if another program has changed the files since, so the record itself is checked.
         if not crashed and self._log.message_at(known) is not None:
             return known
         starts = self._log.files.file_starts
@@ -96,6 +100,7 @@ class Recovery:
                 message = self._log.parse_at(position)
             except LayoutError as error:
                 if (following := self._next_segment(position)) is not None:
+                    # The rest of the segment is filled. Without a next segment, the log ends before the BLANK.
                     last = last._replace(log_end=following)
                     continue
                 self._queues.decide_queue_types()

@@ -77,6 +77,7 @@ class MessageStore(OpenStore[Message, Reader]):
             checkpoint = self._files.checkpoint.value
             self._files.log.truncate_to_confirmed(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
         self.recovery = Recovery(self._files, DispatchBuilder(options)).run(crashed=self._abort.was_found)
+        # A topic without settings, as in a store whose topics.json was lost, would be refused to its consumers.
         for queue in self._files.queues:
             if not queue.topic.startswith(LIGHT_PREFIX):
                 self.config.topics.ensure(queue.topic, queue.queue_id)
@@ -127,6 +128,7 @@ class MessageStore(OpenStore[Message, Reader]):
         root = Path(path)
         with hold_store_lock(root) as lock:
             store = cls(root, options or StoreOptions(), clock, lock, is_copy=is_copy)
+        # Only now: recovery must not be disturbed by flushes of what it is changing.
         store._flusher.start()
         return store
 
@@ -357,10 +359,12 @@ class Flusher(LogFlusher):
             self._checkpoint.update(physic_msg_timestamp=progress.store_timestamp)
 
     def _sync_derived_files(self) -> None:
+        # Read before the files are flushed: the checkpoint may confirm only what is certainly on disk.
         progress = self._writer.last
         self._queues.sync()
         self._timers.sync()
         if self._index is not None:
+            # Only full files, as in RocketMQ: the checkpoint confirms the index up to the last of them.
             self._index.sync_full_files()
             if self._index.synced_timestamp:
                 self._checkpoint.update(index_msg_timestamp=self._index.synced_timestamp)

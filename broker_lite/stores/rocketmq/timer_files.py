@@ -131,6 +131,7 @@ class TimerFiles:
         waiting: list[TimerUnit] = []
         end, last = self._log.start, None
         for position, unit in self._read_units():
+            # The log has lost the record in a crash, and the records of all later units with it.
             if unit.physical_offset + unit.record_size > log_end:
                 break
             end, last = position + UNIT.size, unit
@@ -144,6 +145,7 @@ class TimerFiles:
             self._log.clear_after_end()
             if last is not None and self._wheel is not None:
                 self._find_precision(last)
+            # After a clean stop, the wheel agrees with the log.
             if slots and (crashed or self._wheel is None):
                 self._rebuild_wheel(slots)
         return waiting, last
@@ -213,6 +215,7 @@ class TimerFiles:
         if 0 < room < UNIT.size + BLANK.size:
             if room >= BLANK.size:
                 self._log.append(serialize_timer_blank(room))
+            # Only the head of the blank is written; the file has zeros already.
             self._log.end += self._log.free_bytes
         position = self._log.end
         self._log.append(serialize_timer_unit(unit))
@@ -257,6 +260,7 @@ class TimerFiles:
             if self._wheel is not None:
                 self._wheel.sync()
             self._write_checkpoint(self.checkpoint)
+            # Set by `_write_checkpoint`, whose bytes are flushed just below.
             self._is_dirty = False
             descriptor = open_file(self._root / CHECKPOINT_PATH, os.O_RDWR, trusted_root=self._root)
             try:

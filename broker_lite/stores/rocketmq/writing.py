@@ -180,6 +180,7 @@ class Writer(LogWriter):
             store_timestamp = self._clock()
             queue_offset = queue.max_offset if queued else 0
             message.set_offsets(queue_offset, log.end, store_timestamp)
+            # From here to the append, room is made in all files. If any is missing, nothing was written yet.
             log.check_size(size)
             queue.files.create_files_for(queue.entry_size)
             if index is not None:
@@ -198,8 +199,10 @@ class Writer(LogWriter):
                         self.arrived.add((light.topic, LIGHT_QUEUE_ID))
                 if index is not None:
                     index.put(topic, ((index_keys, offset),), store_timestamp)
+            # Also an interrupt: the message is in the log, and the next one would get the same queue offset.
             except BaseException as error:
                 raise self._fail_after_append(offset, error) from error
+            # Only now is the message part of the progress, which the checkpoint confirms.
             self.last = LogProgress(log.end, store_timestamp, offset)
             self._topics.ensure(topic, queue_id)
             self.arrived.add((topic, queue_id))
@@ -224,6 +227,7 @@ class Writer(LogWriter):
         queue.files.create_files_for(len(messages) * queue.entry_size)
         if self._index is not None:
             self._index.check_free_space(sum(len(message.index_keys) for message in messages))
+        # A batch is in one segment, and may be moved to the next one, so offsets are set once more then.
         offset = self._log.append(records, place)
         try:
             results = self._dispatch_messages(queue, messages, offset, store_timestamp)
