@@ -77,6 +77,7 @@ def follow_messages(
             )
             put = _apply_files(runner, work, version.files, task_rows)
             done = TableProgress(state.followed, version.version)
+            # Last: if the run is killed before this, the next one puts the same cells once more.
             write_progress(client, state, done)
             state, rows, versions = done, rows + put, versions + 1
             if progress is not None:

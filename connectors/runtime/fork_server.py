@@ -35,6 +35,7 @@ def start_fork_server(function: Callable[..., object] | None = None) -> None:
     """
     _choose_temporary_folder()
     module = getattr(function, "__module__", None)
+    # The server imports the module once, and each process begins with a copy of it.
     if isinstance(module, str) and module != "__main__":
         forkserver.set_forkserver_preload([module])
     with _set_safe_path():

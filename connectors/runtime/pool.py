@@ -50,9 +50,11 @@ def run_in_pool(
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 number, result = running.pop(future), future.result()
+                # Before the result is handed over, so that no worker waits for the caller.
                 submit_tasks(1)
                 yield number, result
     except BaseException:
+        # Without waiting: the running tasks are cancelled first.
         pool.shutdown(wait=False, cancel_futures=True)
         while cancel is not None and any(not future.done() for future in running):
             cancel()

@@ -35,6 +35,7 @@ class SideProcess:
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve_calls, args=(theirs, prepare), daemon=True)
         self._process.start()
+        # With a copy of this end here, `recv` would not notice that the process has died.
         theirs.close()
 
     def call(
@@ -76,6 +77,7 @@ def _serve_calls(connection: Connection[Any, Any], prepare: Callable[[], object]
     prepare_child_process()
     gc.disable()  # nothing is garbage while modules load
     prepare()
+    # The loaded modules are never garbage, so later collections need not look at them.
     gc.freeze()
     gc.enable()
     while True:

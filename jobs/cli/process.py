@@ -235,7 +235,10 @@ def _flush_streams() -> None:
 
 def _install_signal_handlers() -> None:
     read_end, write_end = os.pipe()
+    # A full pipe must not block the handler; that a signal has come is then known already.
     os.set_blocking(write_end, False)
+    # Python calls a handler in the main thread, between two bytecodes. The pipe tells the thread below at once, even
+    # while compiled code runs.
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     threading.Thread(target=_watch_for_signals, args=(read_end,), name="signals", daemon=True).start()
     for number in ENDING_SIGNALS:
@@ -285,6 +288,7 @@ def _watch_for_signals(signal_pipe: int) -> None:
         if not numbers:
             continue
         _state.seen += len(numbers)
+        # The signal that asked a service to stop cleanly does not count as the first one.
         if _state.seen - (_state.asked is not None) > 1:
             _start_termination(numbers[0])
             _terminate_with_descendants(numbers[0], at_once=True)
@@ -308,12 +312,14 @@ def exit_immediately(message: str, exit_code: int) -> NoReturn:
 
 def _start_termination(signal_number: int) -> None:
     """Print the line about a signal, and ask all child processes to end; later calls do nothing."""
+    # Both threads may come here. A signal handler must never wait for a lock.
     if not _state.begun.acquire(blocking=False):
         return
     _state.deadline = time.monotonic() + GRACE_SECONDS
     _state.number = signal_number
     what = "interrupted" if signal_number == signal.SIGINT else f"ended by {signal.Signals(signal_number).name}"
     _print_last_line(f"{_state.name}: {what}\n", silences_stderr=True)
+    # Before the processes are listed: a process whose parent ends would otherwise belong to init, and not be found.
     _adopt_orphans()
     for process in list_descendant_ids():
         _send_signal(process, signal.SIGTERM)
@@ -330,6 +336,7 @@ def _print_last_line(line: str, *, silences_stderr: bool) -> None:
                 os.close(nowhere)
             if os.isatty(own):  # show the cursor, which a progress bar hides
                 line = f"\r\x1b[K\x1b[?25h{line}"
+            # Standard error may be a pipe that nobody reads.
             if select.select([], [own], [], _LINE_SECONDS)[1]:
                 os.write(own, line.encode())
         finally:

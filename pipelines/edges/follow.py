@@ -172,6 +172,7 @@ def follow_edges(
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
     if is_done and not _has_changes(lake_view, states):
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
+    # Earlier messages are found by their keys, so the keys must be as new as the rows that are linked.
     if followed_keys(lake_view) < new.version:
         catch_up_keys(lake, runner)
         lake_view = lake.pin_versions()

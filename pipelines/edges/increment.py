@@ -96,6 +96,8 @@ class Increments:
         ]
         members = [*whole, waiting_members(again)]
         steps = self._link_members(members, entries, new_rows.ops, definers, again)
+        # The new rows were linked among themselves first. Only what they lack is read from the lake, and then all is
+        # linked again.
         if has_earlier:
             actions = _entries_linked_by_key(entries)
             more_keys = [*_keys_of_client_copies(new_rows), *actions.column("unique_key").chunks]

@@ -191,6 +191,7 @@ def begin_erasure(
     for _ in range(_MAX_TRIES):
         number = newest_erasure_number(open_erasures(lake)) + 1
         by = make_erasure_writer(parser_version)
+        # Read again for each attempt: the erasure that was first may have made the key of the hashes.
         copies = ensure_hash_key(read_later_copies(lake))
         detail = {"retention_s": retention.total_seconds(), "copies_key": copies.key.hex()}
         table = pa.concat_tables([

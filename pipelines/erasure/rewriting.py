@@ -202,6 +202,7 @@ def erase_from_table(lake: Lake, table: str, erased: ErasedMessages, runner: Run
         opened = lake.table(table)
         try:
             hits = list(_find_unerased_rows(lake, table, opened, erased))
+            # Files that an earlier attempt has rewritten are used again.
             new = [one.file for one in hits if one.file.path not in written]
             for number, file in runner.run(partial(_rewrite_data_file, lake, table, erased), new):
                 written[new[number].path] = file

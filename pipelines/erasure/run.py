@@ -187,6 +187,8 @@ def run_erasure(
         UnsafeFileError: if the lake contains a link.
     """
     target.lake.check_links()
+    # The texts before the erasure begins: they are stored nowhere, so a run that is killed must be able to select them
+    # again.
     works = []
     for table in TABLES:
         on_step(table)
@@ -292,7 +294,7 @@ def _erase_from_tables(target: ErasureTarget, erased: ErasedMessages, on_step: O
 
 
 def update_hbase(target: ErasureTarget) -> int:
-    """Update HBase to the newest version of `message_count`, and delete older cells. Returns the number of messages."""
+    """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages."""
     from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
     from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
     from commitlake.connectors.hbase.follower import follow_messages  # noqa: PLC0415

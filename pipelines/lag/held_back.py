@@ -220,6 +220,7 @@ class _PendingTimers:
         deleted = _property_column(timers, _TIMER_DELETED)
         self._deleted.append(deleted.drop_null())
         due = _property_column(timers, TIMER_OUT)
+        # Up to 18 digits, which always fit in 64 bits.
         due_ms = pc.cast(pc.if_else(pc.match_substring_regex(due, "^[0-9]{1,18}$"), due, "0"), pa.int64()).fill_null(0)
         times = np.asarray(due_ms.to_numpy(zero_copy_only=False))
         is_pending = times >= self._delivered_ms

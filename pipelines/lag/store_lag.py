@@ -163,6 +163,7 @@ def lag_of_lake(
             continue
         measured = _measure_store(moments, store, subscriptions, archived_only, levels, progress.end)
         rows += _apply_store_config(measured, config)
+        # A retry store has its present content only, which says nothing of an earlier time.
         if as_of is None:
             rows += retry_store_lag_rows(
                 moments[OffsetKind.GROUP], read_lake_retry_entries(lake, broker), archived_only
@@ -261,6 +262,7 @@ def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple
         The offsets that are left, and a sentence on the others.
     """
     counts = {topic: _topic_queue_count(settings) for topic, settings in topics.items()}
+    # A broker stores whatever offset a client commits, so a single client can make any number of these.
     impossible = [
         position
         for position in moment.offsets
@@ -369,6 +371,7 @@ def _measure_lags(moment: Moment, messages: Messages, group_lag: GroupLag, measu
     spans = messages.measure_queues(
         _measuring_times(moment), group_lag.topics, [count for part in measured_lags for count in part.counts]
     )
+    # A second pass, only if a group may have lost messages: it reads rows of the lake that the broker no longer has.
     if messages.has_deleted and (lost := group_lag.deleted_message_counter(spans)) is not None:
         messages.measure_queues(Times(moment.at), (), [lost])
     return [row for part in measured_lags for row in part.lag_rows(spans)]
@@ -418,6 +421,7 @@ def lag_of_store(
     try:
         rows = _measure_store(moments, messages, subscriptions, selection, levels)
     except IndexMismatchError as error:
+        # An index that contradicts its log would give wrong counts, and the log is always right.
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
         rows = _measure_store(moments, messages, subscriptions, selection, levels)

@@ -91,6 +91,7 @@ def backfill_lag_minutes(
     todo = find_minutes_to_compute(pinned, before, archived)
     progress = _remove_outdated_rows(lake, before, todo, replace(before, versions=newest_versions(pinned)), archived)
     repeated = sum(max(0, before.stores[broker].until + 1 - minutes.first) for broker, minutes in todo.items())
+    # In the order of time, because the progress of a store is the last minute that is complete.
     ranges = sorted(
         (hour for broker, (first, end) in todo.items() for hour in split_by_hour(broker, first, end)),
         key=lambda hour: hour.first,

@@ -186,6 +186,7 @@ class Replacement:
         """
         link = self.out / self._format.folder
         remove_tree(link)
+        # With the log linked beside them, the new files look like a store, and are verified like any other.
         link.symlink_to(self._root / self._format.folder, target_is_directory=True)
         try:
             stores = find_stores(str(self.out), store.broker, formats=all_formats().select_only(self._format))
@@ -210,6 +211,7 @@ class Replacement:
         started = self.out / _STARTED
         self.check_replaceable()
         check_tree(self.out)
+        # The paths are fixed on disk before the first rename, so that an interrupted run can be resumed.
         if not os.path.lexists(started):
             document = {
                 "stamp": self._unused_suffix(suffix),
@@ -224,11 +226,14 @@ class Replacement:
             place, new = self._root / path, self.out / path
             if not os.path.lexists(new):
                 continue  # renamed before the run was interrupted
+            # The old file first: a killed run leaves a file too few, which a broker makes itself, never two states
+            # mixed.
             if os.path.lexists(place):
                 old.append(self._rename_old_file(path, suffix))
             make_folders(place.parent, trusted_root=self._root)
             rename_file(new, place, trusted_root=self._root)
             sync_folder(place.parent)
+        # Last: until all files are in place, the next broker has to repair the store.
         if Path(CHECKPOINT) in paths and self._is_abort_obsolete():
             old.append(self._rename_old_file(Path(ABORT), suffix))
         remove_folder_file_last(self.out, _STARTED)

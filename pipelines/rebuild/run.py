@@ -214,6 +214,7 @@ def _run_second_pass(
         if settings.format.small_files.has_topic_configs:
             topics = build_topics_file(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
             write_synced(plan.out / TOPICS, topics, trusted_root=plan.out)
+        # Last of all, because it vouches for the other files.
         write_synced(plan.out / CHECKPOINT, checkpoint, trusted_root=plan.out)
     remove_folder_file_last(plan.work_folder, PLAN)
     return Rebuilt(

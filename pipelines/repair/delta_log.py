@@ -150,6 +150,7 @@ class AsideFolder:
         Raises:
             UnsafeFileError: if a part of its path in the lake is a link.
         """
+        # Copied, then deleted: a killed repair leaves the file in both places, but never in none.
         self.copy_file(path)
         if self.lake.s3 is None:
             with suppress(FileNotFoundError):
@@ -259,6 +260,7 @@ def repair_log(
     """
     lake = aside_folder.lake
     folder = lake.open_log(repair.table)
+    # The pointer first, because Delta's readers fail on one without its checkpoint.
     for name in sorted(repair.aside, key=lambda name: name != POINTER):
         aside_folder.move_file(f"{repair.table}/{LOG}/{name}")
     if repair.writes_first:
@@ -277,6 +279,7 @@ def repair_log(
         for name in [POINTER, *late] if late else []:  # Delta's readers fail on a pointer without its checkpoint
             aside_folder.move_file(f"{repair.table}/{LOG}/{name}")
     files = write_added_files() if repair.loses_versions else ()
+    # The newest first, so that the log counts as damaged until the oldest is replaced.
     for version in repair.versions:
         aside_folder.copy_file(f"{repair.table}/{LOG}/{entry_name(version)}")
         replaced = {_UNDONE_KEY: version} if version in repair.undone else {REPAIR_KEY: note}

@@ -212,6 +212,7 @@ def restore_messages(
         read = _RereadMessages(read.files, holes)
     gaps = list(_gap_rows(suspects, read.left, parser_version))
     known = {suspect.name for suspect in recorded}  # by an earlier repair, perhaps one that was killed
+    # Before the files are removed: a repair that is killed in between must not forget the losses.
     if new := [gap for gap in gaps if gap["segment"] not in known]:
         append_rows(lake, "gaps", pa.Table.from_pylist(new, schema=_GAPS))
     if damages or read.files:
@@ -224,6 +225,7 @@ def restore_messages(
             changes_data=bool(read.left) or read.row_count != lost,
             note={**make_repair_note(max(lost - read.row_count, 0)), _REFILLED: len(read.files)},
         )
+    # After the commit, which has removed them from the table.
     for damage in damages:
         aside_folder.move_file(f"messages/{unquote(damage.file.path)}")
     if stores is not None and recorded:

@@ -115,6 +115,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     losses += [
         f"{one.table}: the rows that another program has changed" for one in changed if one.table not in DERIVED_TABLES
     ]
+    # Before the tables that follow: only the commits of `messages` tell what they lack.
     _repair_log_of_messages(aside, plan)
     missing = losses
     # The messages of damaged data files stay counted, because they come back, or are known to be lost.
@@ -310,6 +311,7 @@ def _remove_damaged_files(aside_folder: AsideFolder, table: str, damages: Sequen
         return
     rows = sum(damage.file.rows or 0 for damage in damages)
     removed = [damage.file for damage in damages]
+    # Out of the table first, then moved. The other way round, a table would name a file that is gone.
     replace_table_files(aside_folder.lake, table, removed, [], changes_data=True, note=make_repair_note(rows))
     for damage in damages:
         aside_folder.move_file(f"{table}/{unquote(damage.file.path)}")

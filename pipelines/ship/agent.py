@@ -177,6 +177,7 @@ class ShipAgent:
             if file.name > newest:
                 break
             entry = self._log.files.get(file.name) or ShippedFile(file.name, file.size)
+            # A later segment is shipped only when this one is complete, so a copy of the log has no gap inside.
             if not entry.is_sealed and not self._ship_segment(file, entry, round_result, is_closed=file.name < newest):
                 break
         round_result.end = self._shipped_log_end() if self._log.files else None
@@ -479,6 +480,7 @@ class ShipAgent:
                 self._log = saved
             else:
                 self._other = saved
+        # Only now that both manifests are this agent's: until then, another one may have been adding parts.
         files = (file for manifest in (self._log, self._other) for file in manifest.files.values())
         named = {part_name(file.name, part) for file in files for part in file.parts}
         for name in self._target.part_names():
@@ -508,6 +510,7 @@ class ShipAgent:
         new = replace(manifest, agent=self._agent, generation=manifest.generation + 1, written_at_ms=now)
         self._target.replace_manifest(name, serialize_manifest(new))
         self._saved[name] = new
+        # Only after a manifest without these parts is visible: until then, readers look for them.
         self._files.delete_dropped_parts(*self._saved.values(), self._log, self._other)
         return new
 
