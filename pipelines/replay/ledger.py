@@ -235,6 +235,7 @@ def _parse_state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
         owner=started[-1]["owner"] if started else None,
         rate=_last_number(rows, "rate"),
         speed=_last_number(rows, "speed"),
+        # A request to stop that is older than the last start was meant for the run before.
         wants_stop=bool(stops) and (not started or stops[-1]["at"] >= started[-1]["at"]),
         detail=[row["detail"] for row in rows if row["event"] != ReplayEvent.COPIES_DROPPED][-1],
         last_at=rows[-1]["at"],
@@ -305,6 +306,7 @@ class Ledger:
         before = self._transaction_version(self._application)
         for _ in _tries():
             known = self._sender_versions()
+            # Also the numbers of further senders of earlier runs, whose tasks may still be running.
             following = [version + 1 for version in known] + [1] * (sender_count - len(known))
             beside = {self._sender_application_id(each): (number - 1, number) for each, number in enumerate(following)}
             if self._try_commit([], before, beside):
@@ -344,6 +346,7 @@ class Ledger:
         Raises:
             OtherProcessError: if one has.
         """
+        # Under the lock, because another thread of this process may just be raising the number.
         with self._lock:
             if self._transaction_version(self._application) != self._version:
                 raise self._taken_over_error()
@@ -359,6 +362,7 @@ class Ledger:
         """
         rows = rows.cast(arrow_schema(REPLAY_MESSAGES))
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+        # Written once: each attempt commits the same file.
         file = write_plain_file(rows, self._lake, "replay_messages", name)
         self._commit_with_retries([file], self._version)
 

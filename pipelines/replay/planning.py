@@ -128,6 +128,7 @@ def _sort_ranges_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
     found = []
     for row in rows:
         broker, last_at = row["broker"], row["last_at"] or EPOCH
+        # So a wrong clock never changes the order of messages of one store.
         newest[broker] = max(newest.get(broker, last_at), last_at)
         where = LogRange(broker, row["first"], row["last"] + 1)
         found.append((newest[broker], _Stretch(where, row["messages"], row["bytes"])))

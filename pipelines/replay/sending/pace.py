@@ -142,6 +142,7 @@ class Pace:
             now = self._clock()
             due = now
             if self.rate:
+                # Only a moment is made up for, so that a pause is not followed by a burst.
                 due = max(self._next, now - _BURST_SECONDS)
                 self._next = due + message_count / self.rate
             if self._speed:

@@ -68,6 +68,7 @@ class ReplayRun:
         shares = [] if self._runner is None else divide_queues(self._messages, self._runner.cores)
         claims = self._ledger.claim_replay(len(shares))
         record = partial(add_replay_event, self._lake, self._plan.replay_id)
+        # Only after the claim: the state of a replay is its owner's to change.
         record(ReplayEvent.STARTED, sender_count=len(shares))
         try:
             self._counts = self._ledger.count_sent_and_failed()

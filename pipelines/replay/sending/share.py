@@ -194,6 +194,7 @@ class ShareSender:
             # Each sender has sent its queues' messages part by part; other queues were at other parts.
             last = self._ledger.last_part_by_queue()
             known = [last.get(self._queues[number], -1) for number in self._own]
+            # With a limit, it depends on the messages of all earlier parts which ones of a part are sent.
             first = 0 if self._plan.limit else max(0, min(known))
             return _KnownParts(first, 0, max(known) + 1)
         counts = self._ledger.count_by_part()
@@ -293,6 +294,7 @@ class ShareSender:
                     most = min(most, max(1, int(np.searchsorted(times[in_time], until, side="right"))))
                 is_now = np.zeros(len(rows), np.bool_)
                 is_now[in_time[:most]] = True
+                # Messages of one queue stay in order, whatever their times are.
                 is_now = _extend_to_earlier_rows(is_now, part.lanes[rows])
             yield rows[is_now]
             rows, times = rows[~is_now], times[~is_now]

@@ -113,6 +113,7 @@ class _LagWatch:
         try:
             stats = self._admin.consume_stats(self._group)
         except RocketMQError as error:
+            # An unknown lag counts as too large: a pause does no harm.
             is_behind, trouble = True, str(error)
         else:
             if not stats and not self._is_unknown:
