@@ -60,6 +60,8 @@ def azure_error(error: Exception, uri: CloudUri, message_start: str) -> CloudErr
     text = str(error)
     status, code = _STATUS.search(text), answer_code(error)
     number = int(status[1]) if status else None
+    # What follows "Error performing" repeats a URL and an answer, which may contain any of these words; only a failed
+    # request for a token is named there.
     if _NO_CREDENTIALS.search(text.partition("Error performing")[0]) or "token request" in text:
         found, advice = "no credentials that can be used", _CREDENTIALS
         if number in BUSY if number else "HTTP error" in text:
@@ -105,12 +107,14 @@ def azure_client(uri: CloudUri, attempts: int = MAX_ATTEMPTS) -> Any:
     Raises:
         CloudError: if the settings in the environment are wrong.
     """
+    # Without the prefix: all places in a container share one client and its connections.
     return _client(CloudUri(uri.scheme, uri.authority, ""), attempts)
 
 
 @lru_cache(maxsize=64)
 def _client(uri: CloudUri, attempts: int) -> Any:
     endpoint = find_endpoint(_ENDPOINT_VARIABLES, _ENDPOINT_VARIABLES[0])
+    # obstore itself knows the domain of the public cloud only.
     if endpoint is None and uri.suffix != _PUBLIC_CLOUD:
         endpoint = f"https://{uri.account}.blob.{uri.suffix}"
     config: AzureConfig = {"account_name": uri.account}
@@ -188,6 +192,7 @@ class AzureStorage(CloudStorage):
         key = self.key(name)
         with self.convert_errors(name, "read"), suppress(FileNotFoundError):
             answer = obstore.get(self._client, key)
+            # The body has not been read yet, so an object that is too large costs no memory.
             if answer.meta["size"] > max_bytes:
                 raise self.too_large_error(name, max_bytes)
             return Content(bytes(answer.bytes()), _version_of(answer.meta))

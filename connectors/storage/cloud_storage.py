@@ -89,6 +89,8 @@ class CloudStorage(ReadableStorage):
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
         """Return a range of a file, shortened to the end of the file; None if the file does not exist. See Storage."""
+        # Servers refuse a range behind the end, so the size comes first; the version lets the second request fail if
+        # the object is replaced between the two.
         found = self.head(name)
         if found is None:
             return None
@@ -105,6 +107,7 @@ class CloudStorage(ReadableStorage):
 
     def entry(self, name: str) -> Entry | None:
         """Return a file, or a folder if any object is in it; None if there is neither. See ReadableStorage."""
+        # The folder comes first: some tools, and hierarchical namespaces, also have an object of its name.
         if self.has_objects(name) or not self.key(name):
             return Entry(name)
         found = self.head(name)

@@ -115,12 +115,14 @@ class FolderStorage(LakeStorage):
     def open_write(self, name: str, *, syncs_folders: bool = False) -> Iterator[BinaryIO]:
         """Open a file for writing, which appears when the block ends without an error; see LakeStorage."""
         path = self._path(name)
+        # Found before they are created: only the folders above new ones need to be synced.
         missing = [each for each in (path.parent, *path.parent.parents) if syncs_folders and not each.exists()]
         make_folders(path.parent, trusted_root=self._below)
         for new in reversed(missing):
             sync_folder(new.parent)
         with open_atomic(path) as file:
             yield file
+        # The file's own sync does not keep its name: the rename is durable once the folder is synced.
         if syncs_folders:
             sync_folder(path.parent)
 

@@ -59,6 +59,7 @@ def gcs_error(error: Exception, uri: CloudUri, message_start: str) -> CloudError
     """
     if isinstance(error, CloudError):
         return error
+    # This error only says that the time for retries is over; its cause is what the user has to know.
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
         error = error.cause
     if isinstance(error, auth.GoogleAuthError):
@@ -113,6 +114,7 @@ def _credentials_error(error: auth.GoogleAuthError, message_start: str) -> Cloud
 
 def _explain_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:
     code = _error_reason(error) or str(status)
+    # A request for an object that may be missing handles this status itself, so here the bucket is missing.
     if status == http.HTTPStatus.NOT_FOUND:
         return f"no bucket {uri.container!r}", _BUCKET
     return explain_status(status, code, _ROLE)

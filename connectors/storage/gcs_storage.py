@@ -88,8 +88,11 @@ class GcsStorage(CloudStorage):
                     return None
                 if blob.size > max_bytes:
                     raise self.too_large_error(name, max_bytes)
+                # One generation, so that size, bytes and checksum belong together if the object is replaced meanwhile.
                 wanted = self._bucket.blob(key, generation=blob.generation)
                 with suppress(NotFound):  # replaced a moment ago
+                    # Raw, because the package would decompress an object whose type says gzip, and sizes and checksums
+                    # are those of the stored bytes.
                     data = wanted.download_as_bytes(raw_download=True, checksum="crc32c", **TIMEOUTS)
                     return Content(bytes(data), int(blob.generation))
         raise ReplacedError
@@ -127,6 +130,7 @@ class GcsStorage(CloudStorage):
         key = self.key(name)
         with self.convert_errors(name, "written"):
             try:
+                # 0 means that there must be no object.
                 return self._put(key, data, if_generation_match=version or 0)
             except PreconditionFailed:
                 raise ReplacedError from None
@@ -151,6 +155,7 @@ class GcsStorage(CloudStorage):
             except (NotFound, PreconditionFailed):
                 raise ReplacedError from None
         for part in made:
+            # A last group of one is a part of the caller's.
             if part not in parts:
                 self.delete(part_file_name(part))
 
@@ -169,6 +174,7 @@ class GcsStorage(CloudStorage):
     def _find_parts(self, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> list[tuple[Part, Any]]:
         """Return the objects of a file's parts, if all have the expected sizes and checksums."""
         folder = self.key(part_file_name(parts[0])).rpartition("/")[0]
+        # One listing, because a file may have thousands of parts.
         listed = {blob.name: blob for blob in self._bucket.list_blobs(prefix=f"{folder}/", **TIMEOUTS)}
         found = []
         for part in parts:
@@ -204,6 +210,7 @@ class GcsStorage(CloudStorage):
 
         def attempt() -> int:
             try:
+                # Not retried by the package, which would not look for an upload whose answer was lost.
                 blob.upload_from_string(
                     data, content_type=_TYPE, checksum="crc32c", timeout=TIMEOUTS["timeout"], retry=None, **condition
                 )
@@ -222,6 +229,7 @@ class GcsStorage(CloudStorage):
     def _find_upload(self, key: str, upload_mark: str) -> int | None:
         """Return the generation of an object if it has the mark of our upload; else None."""
         with suppress(*ERRORS):  # of an unreachable server; the next attempt asks again
+            # Briefly, because this runs within each of the attempts.
             found = self._head(key, SHORT_TIMEOUTS)
             if found is not None and (found.metadata or {}).get(_UPLOAD) == upload_mark:
                 return int(found.generation)

@@ -130,6 +130,7 @@ def _remote_error(error_name: str, message: str, message_start: str) -> Exceptio
     elif error_name == "PathComponentTooLongException":
         kind, found, advice = CloudNameError, f"a name that is too long ({shown})", "Use shorter names"
     elif error_name in _QUOTA_ERRORS:
+        # Temporary: an agent continues once somebody has freed space or raised the quota.
         kind, found, advice = CloudUnavailableError, f"a quota that is used up ({shown})", _SPACE
     elif error_name in _BUSY_ERRORS or _NO_DATA_NODE.search(message):
         kind, advice = CloudUnavailableError, LATER
@@ -279,6 +280,7 @@ class HdfsClient:
             client = _client(self._uri.authority)
             return _hanging.run_request(lambda: request(client))
         except BaseException as error:
+            # A panic of the library is no Exception.
             if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, CloudUnavailableError)):
                 raise
             raise hdfs_error(error, self._uri, message_start) from None
@@ -327,6 +329,7 @@ class _HangingRequests:
                 answers.put((False, error))
 
         is_try, begun = self._begin_request(), time.monotonic()
+        # A daemon, because a request that hangs must not keep the process from ending.
         thread = threading.Thread(target=run, name="hdfs", daemon=True)
         thread.start()
         try:
@@ -334,10 +337,13 @@ class _HangingRequests:
         except queue.Empty:
             with self._lock:
                 now = time.monotonic()
+                # Only a request that is counted sets this time: if all did, those of two readers that overlap would
+                # never be counted.
                 if begun >= self._given_up:
                     self._threads.append(thread)
                     self._given_up = now
                 self._next_try = now + _NEXT_TRY_SECONDS
+            # The next request gets a new client, because the connections of this one may be what hangs.
             forget_clients()
             raise TimeoutError from None
         if is_try:
@@ -380,6 +386,7 @@ def _limit_threads() -> Iterator[None]:
     if _WORKER_THREADS in os.environ:
         yield
         return
+    # The library has no setting for it: its runtime reads the variable when a client is created.
     os.environ[_WORKER_THREADS] = _FEW_THREADS
     try:
         yield

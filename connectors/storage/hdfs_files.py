@@ -67,6 +67,7 @@ def find_versions(client: HdfsClient, folder: str) -> list[Version]:
         entries = client.list(folder)
     except FileNotFoundError:
         return []
+    # HDFS lists a file as the only entry of itself.
     if any(found.path == folder and not found.isdir for found in entries):
         raise NotADirectoryError(f"{folder} is a file, expected a folder")
     named = [(found.path.rpartition("/")[2], found) for found in entries if not found.isdir]
@@ -115,6 +116,7 @@ class HdfsFile(VersionedFile):
                 path, found = self._newest_version_in_folder(path, found)
             if found is None:
                 break
+            # Replaced between the two requests.
             with suppress(FileNotFoundError):
                 return _OpenVersion(path, found, self._client.open(path))
         return None
@@ -124,6 +126,7 @@ class HdfsFile(VersionedFile):
         if not numbers:
             return folder, None
         path = version_path(folder, numbers[-1])
+        # If this version was deleted meanwhile, any status will do: opening it fails, and the caller looks again.
         return path, self._client.status(path) or folder_status
 
     def read_version(self, version: _OpenVersion, start: int, end: int) -> bytes | None:
@@ -131,6 +134,7 @@ class HdfsFile(VersionedFile):
         try:
             return self._read_range(version, start, end)
         except CloudUnavailableError:
+            # The blocks of a replaced file fail like those of a DataNode that is down.
             if not self._is_replaced(version):
                 raise
             # A reader of parts looks for the file that has these bytes now.
@@ -140,6 +144,7 @@ class HdfsFile(VersionedFile):
 
     def _read_range(self, version: _OpenVersion, start: int, end: int) -> bytes:
         what = f"{self._uri} cannot be read: "
+        # Without retries first, which take long and are in vain if the file was replaced.
         try:
             return self._client.send_once(lambda _: version.reader.read_range(start, end - start), what)
         except CloudUnavailableError:

@@ -188,10 +188,12 @@ class HdfsStorage(ReadableStorage):
                 self._write_once(version_path(folder, number), [data], replace=False)
         versions, found = self._read_newest(name, self._few, MAX_MANIFEST_BYTES)
         newest = versions[-1] if versions else None
+        # Nothing was written, because the temporary file was deleted: the caller tries again.
         if newest == known_version:
             return None
         if newest is None or found is None or newest.number != number or not was_sent_before(found):
             raise ReplacedError
+        # The copy was deleted between listing and rename, so the files that this version names are gone.
         if known_version is not None and known_version not in versions:
             self._client.delete(version_path(folder, number))
             raise ReplacedError
@@ -250,6 +252,7 @@ class HdfsStorage(ReadableStorage):
     def _read_part(self, name: str, part: Part) -> bytes:
         """Read a part, and check its size and checksum."""
         try:
+            # One byte more, so that a longer file is noticed.
             data = self._read(self._few, self._path(name), 0, part.size + 1)
         except FileNotFoundError:
             data = b""

@@ -35,6 +35,7 @@ class Pace:
         if self._rate is None:
             return
         now = self._clock()
+        # Time that was not used counts for a moment only: otherwise a burst of any size would follow a long pause.
         self._free_at = max(self._free_at, now - _BURST_SECONDS) + byte_count / self._rate
         if self._free_at > now:
             self._sleep(self._free_at - now)

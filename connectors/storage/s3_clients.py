@@ -92,6 +92,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
         profile = session._session.get_scoped_config()  # noqa: SLF001 (boto3 has no other way to its settings)
     except exceptions.BotoCoreError as error:
         raise s3_error(error, "", "the settings for AWS: ") from None
+    # boto3 reads AWS_DEFAULT_REGION alone, but other tools, Delta's client among them, read this one.
     region = region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
     endpoint = endpoint or _configured_endpoint(session, profile, region)
     if endpoint is not None:
@@ -100,6 +101,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
     return S3Options(
         endpoint,
         region,
+        # Servers other than Amazon's seldom have a DNS name for each bucket.
         virtual_hosts=style == "virtual" if style in _STYLES else endpoint is None,
     )
 
@@ -138,6 +140,7 @@ def _check_endpoint(endpoint: str) -> None:
 
 def _find_credentials() -> Credentials:
     key = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    # One search for all threads: it may start a program or ask another server.
     with _lock:
         if key not in _expiring:
             found = boto3.session.Session().get_credentials()

@@ -155,6 +155,7 @@ class S3Storage(Storage, LakeStorage):
         place = self._bucket_and_key(name)
         with self._convert_errors(name, "read"), _suppress_missing():
             answer = self._client.get_object(**place)
+            # One byte more, to notice a larger object without reading all of it.
             data: bytes = answer["Body"].read(max_bytes + 1)
             if len(data) > max_bytes:
                 raise self.too_large_error(name, max_bytes)
@@ -174,6 +175,7 @@ class S3Storage(Storage, LakeStorage):
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
         """Return a range of a file; an answer that breaks off, which boto3 does not retry, is requested again."""
         end = min(start + size, _LAST_OFFSET)
+        # A range without bytes cannot be requested.
         if end <= start:
             return None if self.size(name) is None else b""
         with self._convert_errors(name, "read"):
@@ -235,6 +237,7 @@ class S3Storage(Storage, LakeStorage):
             try:
                 return self._put(name, data, **condition)["ETag"]
             except exceptions.ClientError as error:
+                # The answer to If-Match is 404 if the object was deleted.
                 if error_code(error) in _CONFLICTS | MISSING_OBJECT:
                     raise ReplacedError from None
                 raise
@@ -259,6 +262,7 @@ class S3Storage(Storage, LakeStorage):
             for start in range(0, len(keys), _MAX_DELETED_KEYS):
                 request = {"Objects": keys[start : start + _MAX_DELETED_KEYS], "Quiet": True}
                 answer = self._client.delete_objects(Bucket=self._root.bucket, Delete=request)
+                # A successful answer may list keys that were not deleted.
                 for refused in answer.get("Errors", ()):
                     if refused.get("Code") not in MISSING_OBJECT:
                         raise exceptions.ClientError({"Error": refused}, "DeleteObjects")
@@ -422,6 +426,7 @@ class S3Upload(io.RawIOBase):
             )
             self._upload_id = answer["UploadId"]
             self._thread = ThreadPoolExecutor(1)
+        # At most one part is under way: with the buffer, that is twice the size of a part in memory.
         self._wait_for_part()
         body, self._buffer = bytes(self._buffer), bytearray()
         self._size += len(body)

@@ -185,6 +185,7 @@ class Storage(ABC):
             return Content(data, self.put_if(name, data, version))
         except ReplacedError:
             found = self.get(name, MAX_MANIFEST_BYTES)
+            # Other content of the known version means that the refusal had another reason than a writer.
             if found is None or not was_sent_before(found.data) or (found.data != data and found.version == version):
                 raise
             return found

@@ -322,6 +322,7 @@ def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findin
     first_offset, last_offset = part.first_offset, part.last_offset
     begin, is_known = part.begin_timestamp, True
     first = _read_record_time(store, first_offset)
+    # The entry may be damaged, and the header names the same record.
     if first is None:
         first_offset = header.begin_physical_offset
         first = _read_record_time(store, first_offset)
@@ -334,6 +335,7 @@ def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findin
     if last is None or last_offset < first_offset:
         last_offset = header.end_physical_offset
         last = _read_record_time(store, last_offset)
+    # While the broker adds entries, the header may be older than they are.
     if last is not None and not (view.is_live and header.index_count - 1 != part.last):
         _compare_header_span(
             part, "end", (header.end_timestamp, header.end_physical_offset), (last, last_offset), findings

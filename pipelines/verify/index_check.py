@@ -72,6 +72,7 @@ class IndexChecker:
         self._report_keys_outside_files(index_data, rows, begin)
         if rows.start == rows.stop and index_data.end <= begin:
             return
+        # Entries before the log's begin, in the oldest file, belong to segments that were deleted.
         stretches = [
             (
                 part,
@@ -218,6 +219,8 @@ def check_index_chains(view: StoreView, part: IndexPart) -> Findings:
     """Check every slot and entry of an IndexFile."""
     file = view.files.open(part.name)
     try:
+        # Chains lead to any place of the file, so it is mapped; parts of a remote one would be requested again and
+        # again.
         if isinstance(file, LocalFile):
             return _check_open_file(view, part, file.descriptor)
         with _fetch_to_temporary_file(file, part, view.files.location_of(part.name)) as descriptor:
@@ -264,6 +267,7 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
         if len(mapping.window) < size:
             return _shortened_file_findings(view, part, len(mapping.window))
         findings = _check_mapped_chains(view, part, mapping.window)
+        # What was found in pages that were cut off meanwhile is no damage of their content.
         return _shortened_file_findings(view, part, os.fstat(descriptor).st_size) if mapping.was_truncated else findings
     finally:
         mapping.close()
@@ -282,6 +286,7 @@ def _check_mapped_chains(view: StoreView, part: IndexPart, memory: Array) -> Fin
     counts = np.zeros(chains.CHAIN_COUNTS, np.int64)
     first = np.zeros((len(_CHAIN_CODES), max(1, view.limit)), np.int64)
     references = np.zeros(part.last + 2, np.uint8)
+    # Slots of this file may already lead to entries that were added after `last` was read.
     room = part.entries if view.is_live and part.is_newest else part.last + 1
     chains.check_chains(memory, part.slots, part.last, room, references, counts, first)
     for kind, code in _CHAIN_CODES.items():

@@ -62,6 +62,7 @@ class QueueFolders:
         wanted = files.starts[0]
         if first_number is not None:
             wanted = min(wanted, files.file_start(first_number))
+        # An imagined file before the first wanted one lets the loop find missing files at the begin, too.
         for before, after in pairwise([wanted - files.file_size, *files.starts]):
             start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
             name, number = f"{files.folder}/{segment_name(start)}", start // files.layout.entry_size

@@ -163,6 +163,7 @@ def _plan_splits(admitted: AdmittedStore, options: VerifyOptions) -> list[Split]
 def _make_store_report(store: _StoreInProgress) -> StoreReport:
     """Run the checks that need the whole log of a store, and return its report."""
     admitted, view, findings = store.admitted, store.admitted.view, store.admitted.findings
+    # In log order, whichever task ended first: runs and store times are compared with those before them.
     reports = [store.reports[place] for place in sorted(store.reports)]
     queues = _join_runs(store.splits, reports, findings)
     for place in sorted(store.chains):
@@ -182,6 +183,7 @@ def _make_store_report(store: _StoreInProgress) -> StoreReport:
         of_kind = batch_ends if topic in batch_topics else ends
         bounds[topic, queue_id] = of_kind.check_queue(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
+    # Known only now: the checks of all queues set it.
     awaits_record = ends.awaits_record or batch_ends.awaits_record
     if awaits_record:
         findings.add(
