@@ -99,6 +99,7 @@ class _CursorCounts:
         before = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
         self.messages += len(offsets) - first
         self.bytes += before[-1] - before[first]
+        # Clipped, so that cursors after the last message have a row, too; `is_next` leaves them out.
         row = np.minimum(first, len(offsets) - 1)
         is_next = (first < len(offsets)) & (offsets[row] < self.next_offset)
         self.next_offset[is_next] = offsets[row][is_next]
@@ -196,6 +197,7 @@ class BacklogCounter:
             else {}
         )
         self.starts: dict[Queue, int] = {
+            # One message before the first cursor if its time is asked for.
             queue: max(0, min(int(places.offsets[0]) for places in choices.values()) - (queue in self._last))
             for queue, choices in self._places.items()
         }
@@ -333,6 +335,7 @@ def rows_by_queue(broker: str, batch: pa.RecordBatch) -> Iterable[tuple[Queue, A
         topics = topics.dictionary_encode()
     names = topics.dictionary.to_pylist()
     queue_ids = batch.column("queue_id").to_numpy(zero_copy_only=False).astype(np.int64)
+    # A damaged record may have a negative queue number, whose sign must not reach the topic's code.
     codes = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64) << 32 | queue_ids & 0xFFFFFFFF
     order = np.argsort(codes, kind="stable")
     found, starts = np.unique(codes[order], return_index=True)
@@ -390,6 +393,7 @@ class OffsetRangeCounter:
                     chosen[wanted] = wanted.select_rows(batch)
                 here = rows[chosen[wanted][rows] & (physical[rows] >= self._floors.get(queue, 0))]
                 counts = self._counts[queue, wanted]
+                # A message at a bound belongs to the interval that begins there.
                 places = np.searchsorted(self._offsets[queue, wanted], offsets[here], side="right")
                 counts += np.bincount(places, minlength=len(counts))
 

@@ -331,6 +331,7 @@ class _LagPlan(NamedTuple):
         if counter is None:
             return FigureBounds(0, end - start)
         counted = counter.count_between(self.queue, wanted, start, end)
+        # Messages that cannot be read any more may have been wanted, too.
         return FigureBounds(counted, counted + end - start - counter.count_between(self.queue, ALL, start, end))
 
     def lag_row(
@@ -345,6 +346,7 @@ class _LagPlan(NamedTuple):
         most = backlogs[self._cursor_at(self.offset.low)]
         least = most
         if not self.subscribed.wanted.is_known:
+            # The group may want none of these messages.
             least = Backlog()
         elif not self.offset.is_exact:
             least = Backlog() if self.offset.high is None else backlogs[self._cursor_at(self.offset.high)]

@@ -374,6 +374,7 @@ class _StoreHistory:
             for place, window in enumerate(known_windows)
         )
         starts = sorted({window.log_start for window in known_windows})
+        # The largest first, because a CASE takes the first condition that holds.
         offsets = " ".join(f"WHEN physical_offset >= {start} THEN {start}" for start in reversed(starts))
         last = known_windows[-1].at
         since = " ".join(
@@ -385,6 +386,7 @@ class _StoreHistory:
             f"SELECT topic, queue_id, CASE {times} END AS place, CASE {offsets} ELSE -1 END AS log_start, "
             "min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
             f"WHERE broker = {text_literal(self._broker)} AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
+            # The date adds nothing to the time, but lets the engine skip whole partitions.
             f" AND store_timestamp <= {timestamp_literal(last)} AND store_date <= {date_literal(last)}{made_again} "
             "GROUP BY 1, 2, 3, 4"
         )

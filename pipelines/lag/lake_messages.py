@@ -98,6 +98,7 @@ class LakeMessages:
         floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
         for count in counters:
             if floors and isinstance(count, BacklogCounter):
+                # Before the first batch: messages from before a restart of the offsets must not count.
                 count.reset_counts(floors)
             for batch in self._read_batches(count, spans):
                 count.add(self._broker, batch)
@@ -163,6 +164,8 @@ class LakeMessages:
 
     def _queues_with_messages(self, times: Times, conditions: Sequence[str]) -> Iterator[Queue]:
         """Yield the queues that have a message that the broker still has, and that meets one of the SQL conditions."""
+        # One query for the latest time that will be asked for; the times of first messages then answer for all earlier
+        # ones.
         last = times.until if times.until is None else max(times.until, self._last or times.until)
         where = " AND ".join(self._time_conditions(replace(times, until=last)))
         for first in range(0, len(conditions), _MAX_QUESTIONS):
@@ -208,6 +211,7 @@ class LakeMessages:
             spans |= self._spans_from_all_messages(
                 times, [*live, _topics_condition({queue.topic for queue in young})], young
             )
+        # The broker has deleted all messages of these queues; older rows show where the queues ended.
         silent = sorted(start_offsets.keys() - spans.keys())
         for first in range(0, len(silent), _MAX_QUEUES):
             some = silent[first : first + _MAX_QUEUES]
@@ -320,6 +324,7 @@ class LakeMessages:
             first = None if times.log_start is None else end if row["first"] is None else row["first"]
             compared_end = None if row["compared"] is None else row["compared"] + 1
             spans[queue] = QueueSpan(first, end, compared_end)
+            # More messages than offsets, or a newest one below the largest: the offsets began again.
             if row["messages"] > row["offsets"] or row["newest"] < row["last"]:
                 spans[queue] = self._span_since_recreation(queue, times, where)
         return spans
@@ -395,6 +400,7 @@ def _other_queues_condition(queue_ids: Sequence[int]) -> str:
     """Return an SQL condition that excludes the given queue ids, which are in ascending order."""
     if not queue_ids:
         return "queue_id >= 0"
+    # Statistics of files can exclude rows by this form, but not by NOT IN.
     if len(queue_ids) == queue_ids[-1] + 1:
         return f"queue_id > {queue_ids[-1]}"
     return f"queue_id >= 0 AND queue_id NOT IN ({', '.join(map(str, queue_ids))})"

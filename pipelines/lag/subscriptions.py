@@ -242,6 +242,7 @@ class _SubscriptionHistory:
         if row["source"] == SnapshotSource.BROKER:
             self._newest[key] = row
         if row["expression"] is None and self._sources.get(key) == source:
+            # This row says that the group is gone, so it was last seen in the snapshot before.
             self._gone.setdefault(key, max((each for each in taken if each < time), default=None))
         if row["expression"] is not None:
             self._sources[key] = source

@@ -196,6 +196,7 @@ def _merge_bin(
         try:
             return files, _merge_files(lake, table, files, sort_columns, join_equal_rows), unsorted
         except UnsortedFileError as error:
+            # It stays as it is, and the others are merged without it.
             files.pop(error.number)
             unsorted += 1
     return files, None, unsorted
@@ -221,6 +222,7 @@ def _merge_files(
             f"{lake.uri(table)}: a data file was deleted while it was merged: {error}"
         ) from None
     size = lake.open_folder(table).get_file_info(path).size
+    # The newest one, because the age of a file without a date is that of its newest rows.
     arrived = max(file.modified_ms for file in files)
     return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
 

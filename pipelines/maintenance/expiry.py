@@ -72,6 +72,7 @@ def record_expiry(lake: Lake, what: str, first_kept_date: datetime.date) -> None
     """
     for attempt in range(_MAX_TRIES):
         table = lake.table("messages")
+        # A shorter retention has applied before: what it dropped stays dropped.
         if first_kept_date <= read_expiries(table).get(what, datetime.date.min):
             return
         try:

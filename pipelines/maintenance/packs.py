@@ -289,6 +289,7 @@ def _is_pack_referenced(store: PackStore, pack: PackFile, referenced_packs: Coll
     except PackStoreError:
         raise
     except PackError:  # an audit reports it
+        # Kept, because an index that cannot be read does not show what is in the pack.
         return True
 
 

@@ -35,7 +35,7 @@ from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 METADATA_KEY = "commitlake.maintain"
-# Hooks are off: an expired entry of the log may be the only one with the archive's progress; see log_care.
+# Hooks are off: an expired entry of the log may be the only one with the archive's progress; see log_cleanup.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _MAX_TRIES = 100
 _WAIT_SECONDS = 0.02
@@ -90,6 +90,7 @@ def replace_table_files(
         sum_change = _row_sum_change(lake, table, removed_files, added_files) if changes_data else NOTHING_CHANGED
     properties = CommitProperties(
         custom_metadata={"userMetadata": metadata, COMMIT_KEY: str(sum_change)},
+        # deltalake would try again on a newer version without looking whether the files are still there.
         max_commit_retries=0,
         app_transactions=list(transactions) or None,
     )
@@ -113,6 +114,7 @@ def replace_table_files(
                 "process has changed the table meanwhile; nothing of this step was kept. Run the command again"
             )
         there = {file.path for file in read_table_files(opened)}
+        # Delta itself would accept a second removal of a file, and both additions that replace it: every row twice.
         gone = [file.path for file in removed_files if file.path not in there]
         if gone:
             raise ConcurrentMaintenanceError(

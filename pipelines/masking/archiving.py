@@ -203,11 +203,13 @@ def _is_inner_batch(rows: pa.RecordBatch) -> Array:
     found: Array = flags & INNER_BATCH != 0
     properties = rows.column("properties")
     for row in np.flatnonzero(found).tolist():
+        # The bit alone proves nothing: a client can set it in any message.
         found[row] = INNER_NUM in dict(properties[row].as_py() or ())
     return found
 
 
 @lru_cache(maxsize=8)
+# Cached, because scrypt is slow on purpose and every commit needs the number.
 def _hash_key_id(key: bytes) -> str | None:
     """Return a number that identifies a key; guessing the key from it costs at least as much as from the hashes."""
     return hashlib.scrypt(key, salt=_SALT, n=1 << 14, r=8, p=1, dklen=16).hex() if key else None
@@ -258,6 +260,7 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
     key = environment.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape")
     check_hash_key(masks, key)
     needs_key = any(mask.rule == "hash" for mask in masks)
+    # A key that no rule uses must not become part of the lake's rules.
     return ArchiveMasks(masks, key if needs_key else b"")
 
 
@@ -355,6 +358,7 @@ def _shorten_texts(values: pa.Array, mask: Mask) -> pa.Array:
     hidden = pc.max_element_wise(pc.subtract(pc.utf8_length(values), shown), 0)
     hidden = pc.if_else(pc.is_valid(values), hidden, None)  # the maximum of null and 0 would be 0
     stars = pc.binary_repeat(pa.scalar("*", values.type), hidden)
+    # An end of -0 characters would be the whole text.
     last = pc.utf8_slice_codeunits(values, -shown, None) if shown else pc.utf8_slice_codeunits(values, 0, 0)
     return pc.binary_join_element_wise(stars, last, pa.scalar("", values.type))
 

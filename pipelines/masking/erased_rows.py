@@ -57,6 +57,7 @@ def erase_rows(rows: pa.Table, erased_messages: ErasedMessages) -> tuple[pa.Tabl
     hits = np.flatnonzero(ids >= 0)
     if not len(hits):
         return rows, hits
+    # A row that is erased already keeps the id of its first erasure.
     hits = hits[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(hits)))]
     if not len(hits):
         return rows, hits

@@ -85,6 +85,7 @@ def make_erasure_rows(
 
 def _sum_changes_json(rows_before: pa.Table, rows_after: pa.Table) -> list[str]:
     """Return, as JSON text, by how much each message's erasure changes the sums `checksum` and `body_bytes`."""
+    # Unsigned, because the profile adds hashes modulo 2^64.
     hashes = (message_hashes(rows_after).view(np.uint64) - message_hashes(rows_before).view(np.uint64)).view(np.int64)
     sizes = [
         pc.fill_null(rows.column("body_size"), 0).to_numpy().astype(np.int64) for rows in (rows_before, rows_after)
@@ -118,6 +119,7 @@ def newest_row_by_message(rows: pa.Table) -> pa.Table:
     numbered = rows.select(["broker", "physical_offset"]).append_column(
         "row", pa.array(np.arange(rows.num_rows, dtype=np.int64))
     )
+    # One thread, because several would not keep the order of the rows.
     first = numbered.group_by(["broker", "physical_offset"], use_threads=False).aggregate([("row", "min")])
     return rows.take(first.column("row_min")).combine_chunks()
 

@@ -172,9 +172,11 @@ def _read_copies(lake: Lake, table_id: str, version: int) -> LaterCopies:
             detail = json.loads(row["detail"])
             ids[int(row["number"])] = str(row["erasure_id"])
             if row["event"] == ErasureEvent.BEGUN:
+                # All erasures of a lake share the key of the first one.
                 key = key or bytes.fromhex(detail.get("copies_key", ""))
                 continue
             digest = bytes.fromhex(detail["hash"])
+            # Rows are in the order of erasures: a later one replaces what an earlier one said about a text.
             known[TextKind(detail["kind"])].pop(digest, None)
             if not detail["kept"]:
                 known[TextKind(detail["kind"])][digest] = int(row["number"])

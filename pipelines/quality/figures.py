@@ -104,6 +104,7 @@ class PageFigures:
         if self._windows is None or not self._windows.num_rows:
             return None
         times = pc.min_max(self._windows.column("window_start")).as_py()
+        # The end of a window in the year 9999 would be no datetime.
         latest = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _SECONDS
         return ChartSpan(times["min"], min(times["max"], latest) + _SECONDS)
 

@@ -69,6 +69,7 @@ def _to_judgement(
         outside = _rows_outside(expectation, frame)
         unexpected = len(outside)
         if expectation.severity is Severity.DAMAGE:
+            # One example for each queue, because what follows from damage is decided queue by queue.
             outside = outside.drop_duplicates([key for key in key_columns if key in QUEUE_KEYS])
         shown = outside[[*key_columns, *expectation.columns]].head(MAX_DAMAGED_QUEUES)
         examples = [_to_json_types(row) for row in shown.to_dict("records")]

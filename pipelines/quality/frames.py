@@ -111,6 +111,7 @@ def _gaps_between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]
     same = (queues[of_run][1:] == queues[of_run][:-1]) & ~blind[of_run][1:]
     jumps = np.where(same, runs[2, 1:] - runs[3, :-1] - 1, 0)
     lost, restarts = (np.zeros(len(queues), np.int64) for _ in range(2))
+    # `+=` would count an index that occurs several times only once.
     np.add.at(lost, of_run[1:], np.clip(jumps, 0, kernel.MAX_MISSING))
     np.add.at(restarts, of_run[1:], jumps < 0)
     own = parts.values["missing_offsets"], parts.values["restarts"]

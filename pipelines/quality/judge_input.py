@@ -109,6 +109,7 @@ def join_judgements(judgements: Sequence[Judgement]) -> Judgement:
     if len(judgements) == 1:
         return first
     success, observed = all(part.success for part in judgements), _combine_observed_values(judgements)
+    # The limits are for the whole sum, so whether the parts meet them says nothing.
     if first.expectation.type in _SUMS and isinstance(observed, int | float):
         least, most = (first.expectation.kwargs.get(name) for name in ("min_value", "max_value"))
         low = least if isinstance(least, int | float) else observed

@@ -179,6 +179,7 @@ def profile_parts(
             checksum += _row_hash(p, q, sizes[row], crcs[row], stored, bits)
             bytes_ += size
             body_bytes += body_size
+            # One comparison for all values: the OR is negative if any of them is.
             negative += (p | q | size | body_size | queues[row] | np.int64(reconsume_times[row])) < 0
             if not bits & NULL_SIZE:
                 sized += size < min_size or size > max_size

@@ -118,6 +118,7 @@ def select_group_rows(profile: pa.Table, group: PartitionGroup) -> pa.Table:
     partitions = hashes % PARTITIONS
     chosen = (partitions >= group.first) & (partitions < group.end)
     if group.shares > 1:
+        # Other digits of the hash than those that have chosen the partition, which its topics have in common.
         chosen &= hashes // PARTITIONS % group.shares == group.share
     return profile if chosen.all() else profile.filter(pa.array(chosen))
 
@@ -204,6 +205,7 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) 
             )
         begin += size
     try:
+        # The bytes are a part of a file, without the schema at its begin, so a file reader cannot read them.
         messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
         batches = [pa.ipc.read_record_batch(message, SCHEMA) for message in messages]
     except (pa.ArrowInvalid, OSError) as error:

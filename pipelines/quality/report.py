@@ -136,6 +136,7 @@ def _join_examples(first: Judgement, second: Judgement) -> list[Mapping[str, obj
     examples = [*first.examples, *second.examples]
     if not first.is_damage:
         return examples
+    # Reversed twice, because a dict keeps the last value: of a queue's examples, the first one stays.
     by_queue = {tuple(example.get(name) for name in _PLACES): example for example in reversed(examples)}
     return [*by_queue.values()][::-1]
 

@@ -85,6 +85,7 @@ def copy_bodies(
             for found in pool.map(copy_bodies_of_group, groups):
                 lost |= found
         except BaseException:
+            # The restore has failed, so the packs that are not begun need not be read.
             pool.shutdown(cancel_futures=True)
             raise
     return lost
@@ -110,6 +111,7 @@ def _copy_bodies_of_pack_or_skip(
         except PackError as error:
             if not bodies.skip:
                 raise UsageError(_missing_body_text(records, int(some[0]), str(error))) from None
+            # One damaged frame makes the whole batch fail; one by one, only the bodies in it are lost.
             lost |= _copy_bodies_singly(bodies.store, records, some, pack, segment_bytes, base_offset)
     return lost
 

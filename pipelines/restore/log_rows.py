@@ -177,6 +177,7 @@ def first_undelivered_offsets(
     found: dict[int, int] = dict(
         _query_groups(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log_range, [topic])
     )
+    # Where messages are not due yet, the first of them replaces the queue's end.
     found |= dict(
         _query_groups(table, "queue_id, min(queue_offset)", "queue_id", broker, log_range, [topic, f"({due})"])
     )
@@ -245,6 +246,8 @@ def derive_segment_size(starts: Array, ends: Array) -> int:
     """
     after_holes = starts[1:][starts[1:] > ends[:-1]][:_MAX_HOLES].tolist()
     marks = [int(starts[0]), *after_holes]  # a log that was archived from its beginning begins with a segment, too
+    # Begins of segments are multiples of the size. Pairs are compared, because one hole of missing records would spoil
+    # the divisor of all.
     found = {math.gcd(*pair) for distance in (1, 2) for pair in zip(marks, marks[distance:], strict=False)}
     for size in sorted(found):  # sizes that fit also fit as their multiples: the smallest one comes first
         borders = _segment_borders(starts, size)

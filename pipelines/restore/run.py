@@ -178,6 +178,7 @@ def restore_store(
         data = serialize_light_offsets(fitting or GroupOffsets({}), plan.log.last_time)
         write_synced(plan.out / "config" / "lmqConsumerOffset.json", data, trusted_root=plan.out)
     lacking = _write_difference_notes(plan, done)
+    # The plan goes last: as long as it exists, an interrupted run is resumed.
     remove_folder_file_last(plan.work_folder, PLAN)
     sync_folder(out)
     return Restored(
@@ -228,6 +229,7 @@ def _restore_log(
         base = tasks[number].base
         known[base] = restored
         if restored.records:  # otherwise it is written a second time below
+            # The segment's name must be on disk before the note that says that it is complete.
             sync_folder(plan.commitlog_folder)
             plan.write_segment_result(base, restored)
         if advance is not None:
@@ -237,6 +239,8 @@ def _restore_log(
         raise UsageError(
             f"none of {format_count(plan.log.records, 'record')} could be restored: a log needs at least one"
         )
+    # The log gets its name once all segments are there, so that no broker starts from a part of it. An interrupted run
+    # may have done this already.
     if plan.commitlog_folder.exists():
         plan.commitlog_folder.rename(plan.out / plan.format.folder)
         sync_folder(plan.out)

@@ -141,6 +141,7 @@ def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task:
         writer.write_rows(batch)
     records = writer.finish()
     restored = _add_bodies_and_fillers(out, records, writer.packs, bodies, task)
+    # A memory map cannot be closed while arrays refer to it.
     del out, writer
     memory.close()
     return restored

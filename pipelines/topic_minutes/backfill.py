@@ -113,6 +113,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     if not written and not from_scratch:
         return Backfilled()
     files = [row.data_file for row in written]
+    # Always larger than the number before: an equal one would not show that another backfill has committed.
     step = (before, max(snapshot.version, (before or 0) + 1))
     # A repair may count rows as they were before an erasure, which it then repeats.
     erasures = _read_newest_erasure(lake), newest_erasure_number(table)

@@ -115,6 +115,7 @@ def _join_column_by_group(column: pa.ChunkedArray, name: str, order: Array, star
         return _merge_group_sketches(column, order, starts)
     nulls = column.is_null().combine_chunks().to_numpy(zero_copy_only=False)[order]
     if name in LEAST:
+        # The largest int64, so that a null is never the least.
         values = column.fill_null(-_NOTHING - 1).to_numpy()[order]
         found = np.minimum.reduceat(values, starts)
     elif name in GREATEST:

@@ -160,6 +160,7 @@ def _number_tags(topics: Array, tags: Array, tag_names: pa.Array) -> Array:
     """Return each row's tag number; len(names) stands for no tag, and len(names) + 1 for tags counted together."""
     none, other = len(tag_names), len(tag_names) + 1
     tags = np.where(tags < 0, none, tags).astype(np.int32)
+    # No topic has more tags than all rows together, so nothing needs to be ranked.
     if none <= MAX_TAGS:
         return tags
     pairs, places, counts = np.unique(
@@ -167,6 +168,7 @@ def _number_tags(topics: Array, tags: Array, tag_names: pa.Array) -> Array:
     )
     pair_topics, pair_tags = pairs // (other + 1), pairs % (other + 1)
     ranks = np.empty(none + 1, np.int64)
+    # By name where counts are equal, so that the same rows always name the same tags.
     ranks[np.argsort(np.array([*tag_names.to_pylist(), ""], object))] = np.arange(none + 1)
     counts[pair_tags == none] = np.iinfo(np.int64).max  # rows without a tag are never among the other tags
     order = np.lexsort((ranks[pair_tags], -counts, pair_topics))
@@ -183,6 +185,7 @@ def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tu
     """Give groups with equal keys the same number, as when a minute occurs again in a queue."""
     if not len(first_rows):
         return groups, first_rows
+    # Of the nulls, only the absence of a store time is part of a group's key.
     keys[-1] = _are_without_store_time(keys[-1])
     order = np.lexsort(keys)
     differs = np.zeros(len(order), bool)
