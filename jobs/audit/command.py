@@ -34,14 +34,16 @@ from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.arguments.times import parse_time
-from commitlake.jobs.audit.page import TITLE, make_audit_page
+from commitlake.jobs.audit.report import TITLE, audit_report
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, only_with, option, overrides
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.terminal import print_line, print_text
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.report.history import with_run_history
 from commitlake.jobs.report.output import PageFile, check_page_file, write_page_on_failure
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write_varying_rows
+from commitlake.jobs.report.text import print_sections
 from commitlake.pipelines.audit.compared_sides import Sides, open_sides
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
@@ -61,10 +63,9 @@ from commitlake.pipelines.audit.tables import (
     compare_message_keys,
     find_damaged_table_files,
     find_lost_messages,
-    format_findings,
     prevents_comparison,
 )
-from commitlake.pipelines.audit.verdicts import AuditVerdict, collect_audit_evidence, format_verdicts, to_json_objects
+from commitlake.pipelines.audit.verdicts import AuditResult, AuditVerdict, collect_audit_evidence, to_json_objects
 from commitlake.pipelines.audit.window_counts import Profile
 from commitlake.schemas.errors import ExitCode
 
@@ -167,12 +168,7 @@ def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     findings = find_damaged_table_files(reading, is_deep=command.deep, runner=runner)
     if prevents_comparison(findings):
         notes = ["nothing else was compared, because the tables cannot be read"]
-        if file is not None:
-            file.write(make_audit_page(lake, span, moment, [], findings, notes))
-        _print_comparisons(command, [], findings, notes, lake)
-        return _sign_findings(
-            command, lake, key, collect_audit_evidence(moment, span, [], findings, notes), ExitCode.DAMAGE
-        )
+        return _publish_result(command, lake, AuditResult(moment, span, [], findings, notes), file, key)
     findings += compare_archive_runs(reading, moment, {finding.table for finding in findings})
     if not reads_much:
         runner = make_runner(command, "audit")
@@ -204,29 +200,36 @@ def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     of_contents, content_notes = compare_contents(lake, damaged, runner)
     findings += [*of_contents, *of_keys, *of_minutes, *of_edges, *find_lost_messages(reading, span)]
     notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
+    return _publish_result(command, lake, AuditResult(moment, span, verdicts, findings, notes), file, key)
+
+
+def _publish_result(
+    command: Audit, lake: Lake, result: AuditResult, file: PageFile | None, key: Ed25519PrivateKey | None
+) -> ExitCode:
+    """Write the page, print the result, sign it, and return the exit code.
+
+    Raises:
+        JobError: There was nothing to compare.
+    """
+    report = audit_report(result, lake)
     if file is not None:
-        file.write(make_audit_page(lake, span, moment, verdicts, findings, notes))
-    _print_comparisons(command, verdicts, findings, notes, lake)
-    if not findings and not any(verdict.compared for verdict in verdicts):
-        is_empty = any(not verdict.windows for verdict in verdicts)
+        file.write(with_run_history(report, lake))
+    if command.output == "table":
+        print_sections(report, "compared", "findings", "notes")
+    else:
+        write_varying_rows(command.output, to_json_objects([*result.verdicts, *result.findings]))
+    if not result.findings and not any(verdict.compared for verdict in result.verdicts):
+        is_empty = any(not verdict.windows for verdict in result.verdicts)
+        why = f": no message was stored in this time, {result.span}" if is_empty else ""
         raise JobError(
-            "there was nothing to compare" + (f": no message was stored in this time, {span}" if is_empty else ""),
+            f"there was nothing to compare{why}",
             "Name another time" if is_empty else "Name a store with --store, or leave out --no-bodies",
         )
-    code = ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
-    return _sign_findings(command, lake, key, collect_audit_evidence(moment, span, verdicts, findings, notes), code)
-
-
-def _sign_findings(
-    command: Audit,
-    lake: Lake,
-    key: Ed25519PrivateKey | None,
-    facts: dict[str, Any],
-    code: ExitCode,
-) -> ExitCode:
-    """Sign the findings of an audit, and return the exit code."""
+    is_damage = bool(result.findings) or any(verdict.differing for verdict in result.verdicts)
+    code = ExitCode.DAMAGE if is_damage else ExitCode.OK
     if key is not None:
-        line = write_evidence(lake, key, "audit", [facts | {"exit_code": int(code), "store": command.store}])
+        facts = collect_audit_evidence(result) | {"exit_code": int(code), "store": command.store}
+        line = write_evidence(lake, key, "audit", [facts])
         if line is not None and not command.quiet:
             print_line(line)
     return code
@@ -234,25 +237,6 @@ def _sign_findings(
 
 def _is_table_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
     return any(finding.table == table for finding in findings)
-
-
-def _print_comparisons(
-    command: Audit,
-    verdicts: Sequence[AuditVerdict],
-    findings: Sequence[TableFinding],
-    notes: Sequence[str],
-    lake: Lake,
-) -> None:
-    """Print the comparisons; in formats for programs, each damaged table is a row."""
-    if command.output != "table":
-        write_varying_rows(command.output, to_json_objects([*verdicts, *findings]))
-        return
-    whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
-    print_text(
-        "\n".join(
-            [*whole, *([format_verdicts(verdicts)] if verdicts else []), *format_findings(findings, lake), *notes]
-        )
-    )
 
 
 def _find_compared_stores(command: Audit, moment: Moment) -> ComparedStores | None:

@@ -116,9 +116,7 @@ def _finding_group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
         yield _finding_group_notice(group, new, shown, folded)
     if rest := groups[MAX_GROUPS:]:
         count = sum(group.count for group in rest)
-        yield Paragraph(
-            f"Left out of this page: {format_count(len(rest), 'more group')}, with {format_count(count, 'finding')}."
-        )
+        yield Paragraph(f"Not shown: {format_count(len(rest), 'more group')}, with {format_count(count, 'finding')}.")
 
 
 def _split_examples(group: FindingGroup, remaining_bytes: int) -> tuple[list[Fields], list[Fields]]:
@@ -157,20 +155,16 @@ def _finding_group_notice(
         blocks.append(Examples(shown_examples))
     more = group.count - len(shown_examples)
     if group.examples and more > 0:
-        blocks.append(
-            _folded_examples_block(
-                f"{more:,} more like this", folded_examples, is_complete=len(folded_examples) == more
-            )
-        )
+        blocks.append(_folded_examples_block(f"{more:,} more like this", folded_examples))
     counted = group.counted or (f"{group.count:,} found" if group.count > 1 else "")
     title = (escape_and_shorten(group.title), *((MutedText(escape_and_shorten(f" · {counted}")),) if counted else ()))
     return Notice(group.kind, title, *blocks, word=group.word)
 
 
-def _folded_examples_block(summary: str, folded_examples: Sequence[Fields], *, is_complete: bool) -> Block:
+def _folded_examples_block(summary: str, folded_examples: Sequence[Fields]) -> Block:
     """Return a note on the findings that are not shown at once, with some of them folded under it."""
     if not folded_examples:
         return Paragraph(summary, is_quiet=True)
     rows = [[Cell(fields[key]) for key in ("place", "found", "expected")] for fields in folded_examples]
     listed = Table(f"The next {len(rows):,}", [Column("place"), Column("found"), Column("expected")], rows)
-    return CollapsedContent(summary if is_complete else f"{summary}, the next {len(rows):,} listed", listed)
+    return CollapsedContent(summary, listed)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 
+from commitlake.jobs.cli.terminal import print_text
+from commitlake.jobs.report.rows_output import write_table_block
 from commitlake.schemas.report import (
     NO_FIGURE,
     AdviceBlock,
@@ -16,10 +19,29 @@ from commitlake.schemas.report import (
     LineChart,
     Notice,
     Paragraph,
+    Report,
     Table,
     to_plain_text,
 )
 from commitlake.schemas.report_columns import Column
+
+
+def print_sections(report: Report, *anchors: str) -> None:
+    """Print sections of a report on standard output, with a blank line between them, and then its verdict.
+
+    Figures are left out, because tables of the same section have them in each row; so are charts and HTML.
+    """
+    for anchor in anchors:
+        blocks = report.find_section(anchor).blocks
+        for block in blocks:
+            if isinstance(block, Table):
+                write_table_block(block, sys.stdout)
+            elif not isinstance(block, Figures):
+                for line in block_lines([block]):
+                    print_text(line)
+        if blocks:
+            print()
+    print_text(report.verdict.sentence)
 
 
 def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
@@ -37,7 +59,8 @@ def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
                 yield f"{Badge(block.kind, block.word)}: {to_plain_text(block.title)}"
                 yield from (f"  {line}" for line in block_lines(block.blocks))
             case CollapsedContent():
-                yield from block_lines(block.blocks)
+                yield block.summary
+                yield from (f"  {line}" for line in block_lines(block.blocks))
             case Examples():
                 for example in block.examples:
                     yield "; ".join(f"{name}: {value}" for name, value in example.items() if value)

@@ -288,12 +288,3 @@ def compare_contents(
                 "version of CommitLake has written some: 'commitlake maintain' seals them"
             )
     return found, notes
-
-
-def format_findings(findings: Sequence[TableFinding], lake: Lake) -> Iterator[str]:
-    """Yield the findings of a lake as lines of text."""
-    for finding in findings:
-        yield f"DAMAGED     {finding.table}: {finding.counted_text}"
-        yield from (f"  {note}" for note in finding.notes)
-    if findings:
-        yield f"  {REPAIR.fill_placeholders({'lake': lake.root}).sentence}"

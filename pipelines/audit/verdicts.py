@@ -1,4 +1,4 @@
-"""Results of comparing two sides of an audit, as text and as JSON."""
+"""Results of an audit: verdicts on the comparisons of two sides, also as JSON and as evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from commitlake.pipelines.audit.window_counts import SHOWN, Profile, sort_by_key
-from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.profile import FIGURES
 
 if TYPE_CHECKING:
@@ -47,6 +46,25 @@ class AuditVerdict:
     compared: bool = True
 
 
+@dataclass(frozen=True)
+class AuditResult:
+    """Result of an audit.
+
+    Attributes:
+        moment: state of the lake that was compared.
+        span: range of compared messages.
+        verdicts: verdicts on the comparisons of two sides each.
+        findings: damage found in single tables.
+        notes: further notes, as sentences.
+    """
+
+    moment: Moment
+    span: AuditSpan
+    verdicts: Sequence[AuditVerdict]
+    findings: Sequence[TableFinding]
+    notes: Sequence[str] = ()
+
+
 def compare_profiles(
     side_names: tuple[str, str],
     expected: Profile,
@@ -72,19 +90,14 @@ def compare_profiles(
     return AuditVerdict(*side_names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
 
 
-def collect_audit_evidence(
-    moment: Moment,
-    span: AuditSpan,
-    verdicts: Sequence[AuditVerdict],
-    findings: Sequence[TableFinding],
-    notes: Sequence[str],
-) -> dict[str, Any]:
+def collect_audit_evidence(result: AuditResult) -> dict[str, Any]:
     """Return the data on an audit to be signed as evidence: the comparisons and their results."""
+    moment = result.moment
     return {
         "messages_version": moment.version,
         "sequence": moment.commit.sequence,
         "erasure": moment.erasure,
-        "span": str(span),
+        "span": str(result.span),
         "comparisons": [
             {
                 "expected": verdict.expected,
@@ -95,10 +108,10 @@ def collect_audit_evidence(
                 "differing": verdict.differing,
                 "notes": list(verdict.notes),
             }
-            for verdict in verdicts
+            for verdict in result.verdicts
         ],
-        "findings": [{"table": one.table, "count": one.count, "what": one.what} for one in findings],
-        "notes": list(notes),
+        "findings": [{"table": one.table, "count": one.count, "what": one.what} for one in result.findings],
+        "notes": list(result.notes),
     }
 
 
@@ -106,31 +119,3 @@ def to_json_objects(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any
     """Return verdicts and findings as JSON objects; values of other types become text."""
     rows: list[dict[str, Any]] = json.loads(json.dumps([asdict(verdict) for verdict in verdicts], default=str))
     return rows
-
-
-def format_verdicts(verdicts: Sequence[AuditVerdict]) -> str:
-    """Return verdicts as text: a line for each, and the differences."""
-    return "\n".join(line for verdict in verdicts for line in _verdict_lines(verdict))
-
-
-def _verdict_lines(verdict: AuditVerdict) -> list[str]:
-    what = f"{verdict.expected} and {verdict.found}"
-    counted = f"{format_count(verdict.messages, 'message')} in {format_count(verdict.windows, 'window')}"
-    notes = [f"  {note}" for note in verdict.notes]
-    if not verdict.compared:
-        return [f"not done    {what}: nothing to compare", *notes]
-    if not verdict.differing:
-        return [f"the same    {what}: {counted}", *notes]
-    first = f"DIFFERENT   {what}: {format_count(verdict.differing, 'window')} of {counted}"
-    return [first, *(f"  {_difference_text(row)}" for row in verdict.differences), *notes]
-
-
-def _difference_text(row: Mapping[str, Any]) -> str:
-    place = f"{row['broker']}, {row['topic']}, queue {row['queue_id']}, window {row['window_start'] or 'without time'}"
-    if row["difference"] != "different":
-        side = "expected_messages" if row["difference"] == "missing" else "found_messages"
-        return f"{place}: {row['difference']}, {format_count(row[side], 'message')}"
-    figures = ", ".join(
-        f"{name} expected {row[f'expected_{name}']}, found {row[f'found_{name}']}" for name in row["different_columns"]
-    )
-    return f"{place}: {figures}"

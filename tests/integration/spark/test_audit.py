@@ -185,9 +185,8 @@ def test_a_difference_is_printed_in_words(folder: Path, capsys: pytest.CaptureFi
     DeltaTable(str(folder / "lake" / "messages")).delete("topic = 'topic-1' and queue_id = 1")
     assert audit.main(["--lake", str(folder / "lake"), "--quiet", "--no-bodies", "--local"]) == 3
     out = capsys.readouterr().out
-    assert "DIFFERENT   runs and messages" in out
-    assert "broker-a, topic-1, queue 1, window" in out
-    assert "missing" in out
+    assert "Missing: the runs' counts and the table messages" in out
+    assert "broker-a, topic topic-1, queue 1, ten minutes from" in out
 
 
 @pytest.mark.long("two audits; each of them is made alone in other tests")

@@ -25,7 +25,6 @@ from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
-from commitlake.pipelines.audit.verdicts import AuditVerdict, format_verdicts
 from commitlake.pipelines.maintenance.expiry import record_expiry
 from commitlake.schemas.errors import ExitCode, UnavailableError
 from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
@@ -186,17 +185,6 @@ def test_a_missing_folder_of_bodies_is_refused(
     missing = form.format(tmp_path / "missing")
     assert job.main(["--lake", growing.lake.root, "--bodies", missing, *more]) == ExitCode.USAGE
     assert f"--bodies {missing}: expected the folder of the lake's packs, found none" in capsys.readouterr().err
-
-
-def test_notes_are_printed_with_every_verdict() -> None:
-    same = AuditVerdict("store", "messages", 2, 1000, notes=["broker-c: gone"])
-    nothing = AuditVerdict("runs", "messages", notes=["no run has a profile"], compared=False)
-    assert format_verdicts([same, nothing]).splitlines() == [
-        "the same    store and messages: 1,000 messages in 2 windows",
-        "  broker-c: gone",
-        "not done    runs and messages: nothing to compare",
-        "  no run has a profile",
-    ]
 
 
 def test_a_moment_can_be_without_expiries(growing: GrowingLake) -> None:

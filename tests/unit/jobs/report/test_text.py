@@ -47,7 +47,8 @@ def test_blocks_are_lines_and_those_of_a_notice_are_indented() -> None:
         "  3 messages behind.",
         "  What to do: 'commitlake rebuild /a' makes it.",
         "    commitlake rebuild /b",
-        "  its filter is not known",
+        "  Notes",
+        "    its filter is not known",
         "place: byte 7; expected: a magic code",
     ]
 

@@ -11,18 +11,24 @@ import pytest
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
-from commitlake.jobs.audit.page import make_audit_page
+from commitlake.jobs.audit.report import audit_report
 from commitlake.jobs.report.page import render_page
+from commitlake.jobs.report.text import print_sections
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import TableFinding
-from commitlake.pipelines.audit.verdicts import AuditVerdict
+from commitlake.pipelines.audit.verdicts import AuditResult, AuditVerdict
+from commitlake.schemas.report import Report
 from tests.support.audited_lakes import audit_json, change_messages, write_lake
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import rows_of
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 MOMENT = Moment(7, 6, ArchiveCommit(5, "id", {"broker-a": StoreProgress(1)}), None)
+COMPARE = (
+    "compare with --store while the broker still has the messages; "
+    "'commitlake maintain --lake /nowhere/lake --repair --dry-run' shows what can be recovered"
+)
 HOSTILE = "<script>alert('x')</script>\u202e"
 SAME = AuditVerdict("runs", "messages", 12, 3400)
 
@@ -39,8 +45,12 @@ def difference(kind: str, number: int = 0, topic: str = "orders") -> dict[str, A
     return row
 
 
+def report_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> Report:
+    return audit_report(AuditResult(MOMENT, AuditSpan(), verdicts, damages, notes), Lake("/nowhere/lake"))
+
+
 def text_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> str:
-    return render_page(make_audit_page(Lake("/nowhere/lake"), AuditSpan(), MOMENT, verdicts, damages, notes))
+    return render_page(report_of(*verdicts, damages=damages, notes=notes))
 
 
 def page_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> Element:
@@ -69,8 +79,8 @@ def test_differences_are_grouped_by_kind() -> None:
     rows = [difference("different", number) for number in range(5)] + [difference("missing")]
     root = page_of(SAME, AuditVerdict("store", "messages", 500, 3400, 144, {"different": 143, "missing": 1}, rows))
     different, missing = root.by_id("findings").all("article")
-    assert "Different: the stores and the table messages · 143 windows" in different.text
-    assert "140 more like this, the next 2 listed" in different.text
+    assert "Different the stores and the table messages · 143 windows" in different.text
+    assert "140 more like this" in different.text
     example = different.all("li")[0]
     assert "broker-a, topic orders, queue 3, ten minutes from 2026-11-20 12:00 UTC" in example.text
     assert "messages: 99; bytes: 1023.8 KiB (1,048,376 bytes); checksum: 0000000000000005" in example.text
@@ -85,7 +95,7 @@ def test_damaged_tables_are_shown_first() -> None:
     damage = TableFinding("messages", 7, "data files", ["part-1: cut", "part-2: gone"])
     root = page_of(damages=(damage,), notes=("nothing else was compared",))
     (article,) = root.by_id("findings").all("article")
-    assert "Damaged: messages · 7 data files" in article.text
+    assert "Damaged messages · 7 data files" in article.text
     assert "5 more like this" in article.text
     assert root.all("h1")[0].text == "Differences found: 1 table is damaged (messages)"
     assert "nothing else was compared" in root.by_id("notes").text
@@ -103,6 +113,29 @@ def test_hostile_names_are_escaped_and_many_differences_are_bounded() -> None:
     assert [one.name for one in plain.inner] == [one.name for one in hostile.inner]
     assert len(shown(HOSTILE * 200).encode()) < 2_000_000
     assert "more notes are left out of this page" in plain.text
+
+
+def test_the_text_has_the_comparisons_differences_and_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = AuditVerdict("store", "messages", 500, 3400, 144, {"missing": 144}, [difference("missing")], ["why"])
+    print_sections(report_of(SAME, found), "compared", "findings", "notes")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines[:4]] == [
+        "comparison", "─" * len(lines[1]), "the runs' counts and the table messages",
+        "the stores and the table messages",
+    ]  # fmt: skip
+    differing = "1 of 2 comparisons differ, in 144 windows of ten minutes"
+    assert lines[5:8] == [
+        "Missing: the stores and the table messages · 144 windows",
+        "  These windows are in the stores and not in the table messages.",
+        f"  What to do: {COMPARE}.",
+    ]
+    assert lines[8].startswith(
+        "  place: broker-a, topic orders, queue 3, ten minutes from 2026-11-20 12:00 UTC; found: "
+    )
+    assert lines[9:] == [
+        "  143 more like this", "", "the stores and the table messages: why", "",
+        f"Differences found: {differing}: the stores and the table messages",
+    ]  # fmt: skip
 
 
 # --- the command ---
@@ -136,9 +169,9 @@ def test_the_page_has_the_numbers_of_the_audit(root: Path, capsys: pytest.Captur
     ]  # fmt: skip
     articles = page.by_id("findings").all("article")
     assert [article.all("h3")[0].text for article in articles] == [
-        "✕Damaged Damaged: message_keys · 1 key",
-        "✕Missing Missing: the runs' counts and the table messages · 1 window",
-        "✕Missing Missing: the stores and the table messages · 1 window",
+        "✕Damaged message_keys · 1 key",
+        "✕Missing the runs' counts and the table messages · 1 window",
+        "✕Missing the stores and the table messages · 1 window",
     ]
 
 

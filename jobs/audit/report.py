@@ -1,4 +1,4 @@
-"""The page of an audit: which places hold the same messages, where they differ, and which tables are damaged."""
+"""Report of `commitlake audit`: which places hold the same messages, where they differ, and what is damaged."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_run_history
 from commitlake.jobs.report.output import join_names, left_out_text, period_text
-from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import REPAIR, TableFinding
+from commitlake.pipelines.audit.verdicts import AuditResult
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Badge, Block, Figures, Kind, Name, Paragraph, Report, Section, Table, Verdict
@@ -35,32 +34,20 @@ _DIFFERENCES = {
         "These windows differ between {expected} and {found}; the checksum covers every value",
     ),
 }
+_SAME = "Every message is in every place, and the same. "
+_WHOLE = "The tables' data files are whole, and so is what the runs have written."
 _COMPARE = REPAIR.with_prefix("compare with --store while the broker still has the messages; ")
 _BYTE_FIGURES = ("bytes", "body_bytes")
 
 
-def make_audit_page(
-    lake: Lake,
-    span: AuditSpan,
-    moment: Moment,
-    comparisons: Sequence[Comparison],
-    damages: Sequence[TableFinding],
-    notes: Sequence[str] = (),
-) -> Report:
-    """Return the page of an audit.
-
-    Args:
-        span: The range of compared messages.
-        moment: The state of the lake that was compared.
-        comparisons: Comparisons of two sides each.
-        damages: Damage found in single tables.
-        notes: Further notes, as sentences.
-    """
+def audit_report(result: AuditResult, lake: Lake) -> Report:
+    """Return the report of an audit."""
+    comparisons, moment, span = result.verdicts, result.moment, result.span
     groups = [
-        *(_damage_finding(damage, lake) for damage in damages),
+        *(_damage_finding(damage, lake) for damage in result.findings),
         *(group for each in comparisons for group in _difference_findings(each, lake)),
     ]
-    text = audit_verdict_text(comparisons, damages)
+    text = _verdict_text(comparisons, result.findings)
     kind = Kind.CRITICAL if groups else Kind.GOOD
     brokers = sorted(moment.commit.stores)
     facts = [
@@ -69,19 +56,16 @@ def make_audit_page(
         ("Messages stored", "any time" if span == AuditSpan() else period_text(span.first, span.last)),
         ("Compared", f"version {moment.version} of messages, archived up to run {moment.commit.sequence}"),
     ]
+    notes = [*(f"{_comparison_title(each)}: {note}" for each in comparisons for note in each.notes), *result.notes]
     sections = [
         Section("compared", "What was compared", _comparison_blocks(comparisons)),
-        findings_section(groups, "Every message is in every place, and the same."),
-        *_notes_section(
-            [*(f"{_comparison_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]
-        ),
-        history_section(read_run_history(lake)),
+        findings_section(groups, (_SAME if any(each.compared for each in comparisons) else "") + _WHOLE),
+        *_notes_section(notes),
     ]
     return Report(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, "audit")
 
 
-def audit_verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
-    """Return the verdict as one sentence."""
+def _verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
     compared = [each for each in comparisons if each.compared]
     differing = [each for each in compared if each.differing]
     said = []
@@ -143,7 +127,7 @@ def _comparison_row(comparison: Comparison) -> dict[str, object]:
 def _damage_finding(damage: TableFinding, lake: Lake) -> FindingGroup:
     return FindingGroup(
         Kind.CRITICAL,
-        f"Damaged: {damage.table}",
+        damage.table,
         damage.count,
         advice=REPAIR.fill_placeholders({"lake": lake.root}),
         examples=[Example(damage.table, note, "") for note in damage.notes],
@@ -160,7 +144,7 @@ def _difference_findings(comparison: Comparison, lake: Lake) -> Iterator[Finding
         rows = [row for row in comparison.differences if row["difference"] == difference]
         yield FindingGroup(
             Kind.CRITICAL,
-            f"{title}: {sides['expected']} and {sides['found']}",
+            f"{sides['expected']} and {sides['found']}",
             count,
             why.format(**sides),
             _COMPARE.fill_placeholders({"lake": lake.root}),
