@@ -139,6 +139,7 @@ class Client:
                 yield page
             if len(page) < rows:
                 return
+            # The smallest key after the last row.
             start_key, rows = page[-1].key + b"\0", page_rows
 
     def tables(self) -> list[str]:
@@ -160,6 +161,7 @@ class Client:
 
     def delete_table(self) -> None:
         """Delete the table with all its rows."""
+        # An earlier attempt may have been killed between the two calls.
         if self._call_with_retries("check", lambda thrift: thrift.isTableEnabled(self._table)):
             self._call_with_retries("disable", lambda thrift: thrift.disableTable(self._table))
         self._call_with_retries("drop", lambda thrift: thrift.deleteTable(self._table))
@@ -185,6 +187,7 @@ class Client:
                 return call(self._thrift_client())
             except HBaseIOError as error:
                 said = _first_line(error.message)
+                # The exception's class may be anywhere in Java's stack trace, which the message has.
                 if any(name in _to_text(error.message) for name in _FINAL):
                     raise self._refused_error(operation, said) from None
             except IllegalArgument as error:
@@ -194,6 +197,7 @@ class Client:
             except (TException, OSError, EOFError) as error:
                 said = _first_line(getattr(error, "message", None) or str(error)) or type(error).__name__
                 self.close()
+            # Before the first connection, a wrong address is more likely than a restart.
             allowed = self.options.retry_seconds if self._was_connected else self.options.connect_seconds
             if time.monotonic() - began + pause > allowed:
                 raise HBaseError(

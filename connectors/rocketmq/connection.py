@@ -124,6 +124,8 @@ class PeerConnection:
         """
         answer: Future[Command] = Future()
         answer.set_running_or_notify_cancel()  # a sent request cannot be cancelled
+        # Frames are written in the order in which they are numbered and encrypted, so nothing may come between. `_lock`
+        # is free during the write, because the reading thread needs it.
         with self._writing:
             with self._lock:
                 self._check_open()
@@ -217,6 +219,7 @@ class PeerConnection:
             self._last_use = time.monotonic()
             plain = self._decrypt(buffer[:size])
             answers, requests = self._exchange.receive(plain)
+        # Without the lock: callbacks of a future run here, and may send another request.
         for answer, command in answers:
             answer.set_result(command)
         for request in requests:

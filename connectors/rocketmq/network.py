@@ -237,6 +237,7 @@ class Network:
         """
         allowed = self.options.request_seconds if timeout_seconds is None else timeout_seconds
         deadline = time.monotonic() + allowed
+        # A caller's own connection is not replaced here, so a repetition over it would be in vain.
         repeats = _READ_REPEATS if connection is None and RequestCode(code).is_read_only else 0
         while True:
             try:
@@ -270,6 +271,7 @@ class Network:
         try:
             self._further.submit(_run_and_log_errors, function)
         except RuntimeError:
+            # The pool was shut down, because the client was closed.
             if on_closed is not None:
                 on_closed()
 
@@ -294,6 +296,7 @@ class Network:
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection
+        # A lock for each address: one thread connects, others wait for it, and those with other addresses do not.
         with self._lock:
             opening = self._opening.setdefault(address, threading.Lock())
         with opening:
@@ -302,6 +305,7 @@ class Network:
                 return connection
             connection = self.open(address)
             with self._lock:
+                # `close` has not seen this connection.
                 if self._is_closed:
                     connection.close()
                 self._connections[address] = connection
@@ -344,6 +348,7 @@ def wait_for_answer(address: str, answer_future: Future[Command], timeout_second
         UnreachableError: if there is no answer in time.
     """
     try:
+        # The reading thread, which looks at each tick, is to report a late answer first.
         return PeerAnswer(address, answer_future.result(timeout_seconds + 2 * TICK_SECONDS))
     except FutureTimeoutError:
         raise AnswerTimeoutError(f"{address}: expected an answer within {timeout_seconds} s, found none") from None

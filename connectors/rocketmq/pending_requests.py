@@ -88,6 +88,7 @@ class Exchange(Generic[T]):
                 requests.append(command)
             elif (waiting := self._waiting.pop(command.opaque, None)) is not None:
                 answers.append((waiting.ticket, command))
+        # Once for all commands: each deletion moves the rest of the buffer.
         if position:
             del buffer[:position]
         return answers, requests

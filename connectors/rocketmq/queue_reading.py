@@ -212,6 +212,7 @@ class _PullSender:
                 raise problem
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            # The broker may have been restarted at another address.
             self._puller.routing.refresh_brokers()
 
     def _receive_answer(self, position: int) -> PullAnswer:

@@ -274,6 +274,7 @@ class Routing:
                 raise
             _log.warning("no name server answers; the route of %s stays as it was", topic)
             is_model, route = cached_route.is_model, cached_route.route
+        # The time begins anew also for an old route, so that not every message waits for servers that do not answer.
         found = _CachedRoute(route, publish_queues(topic, route), time.monotonic(), is_model)
         self._known[topic] = found
         return found

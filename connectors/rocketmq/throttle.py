@@ -54,6 +54,7 @@ class Throttle:
         if not seconds:
             return
         now = self._clock()
+        # Time that was not used counts for a moment only: otherwise a burst would follow a pause.
         self._next = max(self._next, now - _BURST_SECONDS) + seconds
         if self._next > now:
             self._sleep(self._next - now)

@@ -40,6 +40,7 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
         if not late:
             break
         found = min(late)
+        # A message before it is too early, so all messages further back are, too.
         if found > begin:
             break
     for _ in range(MAX_STEPS):

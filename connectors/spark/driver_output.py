@@ -62,6 +62,7 @@ def copy_output(folder: Folder, write_output: Callable[[int, bytes], None]) -> i
         part = _PART.fullmatch(name)
         if part is not None:
             write_output(int(part["stream"]), folder.read(name))
+            # Deleted last: a crash before that repeats a part, and does not lose it.
             folder.delete(name)
     ends = [int(end["code"]) for name in names if (end := _END.fullmatch(name))]
     return ends[0] if ends else None

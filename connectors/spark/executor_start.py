@@ -72,6 +72,7 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
         with _lock_exclusively(cache):
             if not _is_complete(kept):
                 _move_to_cache(own, kept)
+            # The folder's time shows other runs that it is used, see KEPT_DAYS.
             with suppress(OSError):  # a file system without locks
                 os.utime(kept)
                 _lock_shared(kept)
@@ -133,6 +134,7 @@ def _lock_shared(folder: Path) -> None:
     """Lock a folder, together with other processes, until this process and its children end."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
+    # The lock must outlive the `exec` that starts Python with the packages.
     os.set_inheritable(descriptor, True)
 
 

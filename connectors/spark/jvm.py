@@ -218,6 +218,7 @@ def _connect_to_gateway(process: subprocess.Popen[bytes], connection_file: Path)
     with connection_file.open("rb") as file:
         port = read_int(file)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+    # With these variables, pyspark connects to the JVM instead of starting one.
     with _set_variables({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
     gateway.proc = process  # as in pyspark; this also keeps the pipe open
@@ -262,10 +263,12 @@ def _add_environment(
             "commitlake on every executor, and nothing is packed"
         ) from None
     found = submit_arguments.make_paths_absolute(arguments)
+    # Of several such options the last one counts, so ours repeats the user's archives.
     archives = [word for option, word in pairwise(found) if option == "--archives"]
     if not archives:
         configured = {**defaults, **submit_arguments.parse_settings(found)}.get("spark.archives")
         archives = [configured] if configured else []
+    # Before the last word, which is the application: what follows that is for the application.
     found[-1:-1] = ["--archives", ",".join([*archives, f"{archive}#{worker_environment.NAME}"])]
     return found, worker_environment.PYTHON
 

@@ -52,6 +52,7 @@ def find_refusal_reason(query: DataFrame, allowed_uris: Collection[str]) -> str 
 
 
 def _plan_nodes(root: Any) -> Iterator[Any]:
+    # Subqueries are in expressions, and no children of the node that has them.
     left = [root, *_sequence_items(root.subqueriesAll())]
     while left:
         node = left.pop()

@@ -118,6 +118,7 @@ class SparkRunner(Runner):
         compute = inheritable_thread_target(self.session)(partial(self._call_tagged, tag, results.count))
         try:
             with ThreadPoolExecutor(1) as pool, raise_worker_errors():
+                # Computed under a tag, so that it can be cancelled; the iterator below only reads the stored results.
                 list(run_in_pool(pool, 1, _call_function, [compute], cancel=partial(self._control.cancel, tag)))
                 for row in results.coalesce(min(part_count, _RETURNED_PARTS)).toLocalIterator():
                     yield pickle.loads(bytes(row[_RESULT]))  # noqa: S301 (data of our own workers)

@@ -161,5 +161,6 @@ def _new_context(application_name: str, gateway: JavaGateway) -> SparkContext:
 
     if signal.getsignal(signal.SIGINT) in (None, signal.default_int_handler):
         return SparkContext(appName=application_name, gateway=gateway)
+    # pyspark sets its handler only in a program's main thread.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(SparkContext, appName=application_name, gateway=gateway).result()

@@ -221,6 +221,7 @@ def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
     if (counts > 1).any():
         lists = pc.split_pattern(keys, ",")
         entries = entries.take(pa.array(to_numpy_numbers(pc.list_parent_indices(lists))))
+        # Message ids that are not as many as the keys cannot be assigned to them.
         same = to_numpy_numbers(pc.count_substring(pc.fill_null(ids, ""), ",").cast(pa.int64())) + 1 == counts
         none = pc.binary_repeat(",", pa.array(counts - 1))
         ids = pc.list_flatten(pc.split_pattern(pc.coalesce(pc.if_else(to_boolean_array(same), ids, none), none), ","))

@@ -231,6 +231,7 @@ def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: Proper
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
     by_level = properties.numbers(DELAY) > 0
     by_timer = properties.have_any([TIMER_OUT]) & ~by_level
+    # Copies that a broker makes after a failure keep the flag.
     is_commit = (_number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT) & (
         _number_column(rows, "reconsume_times") == 0
     )
@@ -253,6 +254,7 @@ def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: Proper
         (kinds == Kind.NORMAL, Role.SENT),
     ]
     roles = np.full(len(kinds), "", object)
+    # The first condition that holds decides, so it is assigned last.
     for chosen, role in reversed(choices):
         roles[chosen] = str(role or "")
     return roles, np.where(roles == Role.DELIVERED, by_timer, is_timer)

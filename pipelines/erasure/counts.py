@@ -76,6 +76,7 @@ def recount_minutes(lake: Lake, erasure_number: int) -> TableWork | None:
         keys = _keys_to_recount(lake, done)
         runs, files = _runs_of_keys(lake, table, keys)
         counted = _count_messages(lake, runs)
+        # A minute of which messages are missing would be counted too low, so it stays as it is.
         whole = {key for key, parts in runs.items() if all(part["left"] == 0 for part in parts)}
         try:
             removed = [file for file in read_table_files(table) if files.get(file.path, set()) & whole]
@@ -160,6 +161,7 @@ def _read_messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]
     brokers, topics, _, minutes = (set(values) for values in zip(*runs, strict=True))
     wanted = ds.field("broker").isin(sorted(map(str, brokers))) & ds.field("topic").isin(sorted(map(str, topics)))
     known = [minute for minute in minutes if minute is not None]
+    # A minute without a time may be in any file.
     if len(known) == len(minutes):
         first, last = (EPOCH + datetime.timedelta(microseconds=at) for at in (min(known), max(known) + _MINUTE_US))
         wanted &= (ds.field("store_timestamp") >= pa.scalar(first)) & (ds.field("store_timestamp") < pa.scalar(last))
@@ -232,6 +234,7 @@ def _changes_by_window(lake: Lake, done_number: int) -> dict[Window, list[tuple[
     places = [rows.column(name).to_pylist() for name in ("broker", "topic", "queue_id", "physical_offset")]
     found: dict[Window, list[tuple[int, dict[str, int]]]] = defaultdict(list)
     for row, (broker, topic, queue, offset) in enumerate(zip(*places, strict=True)):
+        # Hashes of this row were lost, and audits do not compare its window.
         if changes["unknown"][row]:
             continue
         start = None if times[row] is None else times[row] // _WINDOW_US * _WINDOW_US
@@ -273,6 +276,7 @@ def _correct_rows(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.
                 continue
             amounts: Array = np.zeros(batch.num_rows, np.uint64)
             for row in rows:
+                # Modulo 2^64, as the sums of a profile are.
                 amounts[row - first] = changes[row][name] % (1 << 64)
             column = batch.column(name).combine_chunks()
             sums = column.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64) + amounts
@@ -292,6 +296,7 @@ def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
     Returns:
         The work; None if there is nothing to delete.
     """
+    # Profiles that still count the rows as they were need these hashes.
     erasure_number = min(erasure_number, _newest_erasure_in_profiles(lake))
     for _ in range(_MAX_TRIES):
         table = open_erasures(lake)

@@ -164,6 +164,7 @@ def _strip_log_entry(folder: LogFolder, version: int) -> bool:
     if stripped == data or lines == data.splitlines():
         return False
     folder.write(name, stripped)
+    # Hadoop would refuse an entry that does not fit the checksum beside it.
     folder.delete(f".{name}.crc")
     return True
 

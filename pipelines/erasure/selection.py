@@ -105,6 +105,7 @@ def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
         places.append(found if found.num_rows else _find_key_places(lake, [message_id], UNIQUE_KEY))
     rows = read_message_rows(lake, _to_erased_places(_distinct_places(places)))
     known = set(keys_to_erase.unique_keys)
+    # A copy may have another unique key, and copies of its own: the search ends when it finds nothing new.
     while new := _unique_keys(rows) - known:
         known |= new
         more = _distinct_places(

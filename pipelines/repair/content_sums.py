@@ -155,6 +155,7 @@ def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
             if one is None or one.error:
                 return False
             total += sign * one.found
+    # Nothing is undone unless the result has exactly the rows that CommitLake has written.
     if wrap_int64(total) != contents.expected:
         return False
     replace_table_files(
@@ -165,6 +166,7 @@ def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
         changes_data=True,
         note={"action": "repair"},
         expected_version=contents.version,
+        # The recorded sum does not include the foreign changes, so it stays.
         sum_change=NOTHING_CHANGED,
     )
     return True

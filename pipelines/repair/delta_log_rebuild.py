@@ -255,6 +255,7 @@ def _adoption_commit(lake: Lake, adoption: FileAdoption, sequence: int) -> Archi
     known = _newest_readable_commit(lake)
     stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
     for broker, progress in known.stores.items() if known else ():
+        # What else an old entry says of a store holds only if the store ends where the adopted rows end.
         if broker not in stores or stores[broker].end == progress.end:
             stores[broker] = progress
     return ArchiveCommit(

@@ -82,6 +82,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
     )
     plain = members.indexes_where(is_plain)
     left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], plain))
+    # Plus one, because a record that was stored in the same moment counts.
     until = to_numpy_numbers(entries.column("store_timestamp")) + 1
     then, others = newest_member_at_time(left, until, right, plain, members)
     has_place = ~is_null(placed)
@@ -243,6 +244,7 @@ def join_consumptions(start_entries: pa.Table, end_entries: pa.Table) -> pa.Tabl
     left, right = encode_key_columns(
         [start_entries.column(name) for name in same], [end_entries.column(name) for name in same]
     )
+    # A request may have several entries if its trace was sent twice: the first start belongs to the first end.
     ranks = [rank_within_key(codes, np.arange(len(codes))) for codes in (left, right)]
     left, right = encode_key_columns(
         [_nullable_codes(left), pa.array(ranks[0])], [_nullable_codes(right), pa.array(ranks[1])]

@@ -76,6 +76,7 @@ def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     left = np.setdiff1d(waiting, rolled_from[rolled_from >= 0])
     found = _pair_in_order(members, delivered, left)
     due = members.numbers("due")
+    # A copy so long after the due time is one of another record with the same key.
     found[(found >= 0) & (members.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
     pending = np.setdiff1d(left, np.concatenate([found[found >= 0], gone]))
     nothing = np.full(len(pending), NONE)
@@ -145,6 +146,7 @@ def _pair_in_order(members: LinkableRecords, delivered: Array, waiting: Array) -
     starts, ends = np.searchsorted(ordered, left, side="left"), np.searchsorted(ordered, left, side="right")
     ranks = rank_within_key(left, members.offsets[delivered])
     is_known = (left >= 0) & (ends > starts)
+    # A broker that was killed delivers some records twice: all further copies are of the last record.
     at = np.where(is_known, starts + np.minimum(ranks, ends - starts - 1), 0)
     found = np.where(is_known, waiting[order[at]], NONE)
     late = (found >= 0) & (members.offsets[found] >= members.offsets[delivered])
@@ -215,6 +217,7 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     found = replace_unmatched(
         found, members.match_before(copies, retried, ["broker", *of_group], shifted_columns={"attempt"})
     )
+    # Only a client may send its copy to another broker.
     across = members.match_before(copies, retried, of_group, shifted_columns={"attempt"}, by_time=True)
     found = replace_unmatched(found, np.where(by_client, across, NONE))
     may_be_first = (found < 0) & ((attempts <= 1) | by_client)
@@ -325,6 +328,7 @@ def link_replays(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     left, right = encode_key_columns(
         members.columns([one for one, _ in places], sent), members.columns([one for _, one in places], everything)
     )
+    # A place has one record, so the order in time does not matter.
     zeros = np.zeros(len(left), np.int64)
     found = match_latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
     topics = members.column("replay_topic", sent)
