@@ -160,6 +160,7 @@ class NameServer:
         check_registration_names(header)
         self._check_is_not_local_broker(broker_key(header))
         crc = 0
+        # 0 stands for no checksum: the sum of no bytes is then equal to it.
         for start in range(0, len(request.body) if header.body_crc32 else 0, _CRC_BYTES):
             crc = zlib.crc32(request.body[start : start + _CRC_BYTES], crc)
             yield
@@ -167,6 +168,7 @@ class NameServer:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         reader = RegistrationReader(request.body, compressed=header.compressed)
         topics: dict[str, QueueData] = {}
+        # Most topics have the same numbers of queues, so few objects serve all of them.
         shared: dict[QueueData, QueueData] = {}
         for topic in reader.read_topics():
             if topic is not None:

@@ -164,6 +164,7 @@ class RouteTable:
         """
         self._local = broker_key(request)
         self._local_topics = frozenset(topics.topic_config_table)
+        # This is called every half minute: topics that have not changed need no objects.
         is_known = self._data_version(self._local) == topics.data_version
         table = {} if is_known else topics.topic_config_table
         queues = {name: topic_queues(request.broker_name, config) for name, config in table.items()}
@@ -300,6 +301,7 @@ class RouteTable:
         broker = self._brokers.get(key.name)
         if broker is None:
             return
+        # Another process may have registered with this id meanwhile.
         if broker.addresses.get(key.broker_id) == key.address:
             del broker.addresses[key.broker_id]
         if not broker.addresses:

@@ -98,6 +98,7 @@ class Channel:
         if len(self._pending) >= MAX_PENDING_REQUESTS:
             self._pending.pop(next(iter(self._pending)))(None)
         opaque = self._next_opaque()
+        # The peer reads nothing, so the request would only take memory.
         if self.is_congested:
             on_answer(None)
             return opaque
@@ -151,6 +152,7 @@ class FrameReader:
             LayoutError: if the bytes are not a valid frame; the connection must be closed.
         """
         buffer: bytes | bytearray = data
+        # Most reads end with a whole frame, and are parsed without a copy.
         if self._rest:
             self._rest += data
             buffer = self._rest

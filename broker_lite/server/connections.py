@@ -228,6 +228,7 @@ class Connection(asyncio.Protocol):
             commands = self._reader.feed(plain)
         except WireError as error:
             self._connections.log.warning("closed the connection to %s: %s", self._channel.peer, error)
+            # Not aborted, because an alert with the reason, which TLS has just written, is still to be sent.
             self._transport.close()
             return
         except LayoutError as error:

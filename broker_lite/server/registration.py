@@ -101,6 +101,7 @@ class RemoteRegistration(Registration):
     async def _keep_registered(self) -> None:
         while True:
             await self._changed.wait()
+            # Before the registration, so that a change during it starts another one.
             self._changed.clear()
             try:
                 await self._register()
@@ -110,6 +111,7 @@ class RemoteRegistration(Registration):
                 self._changed.set()
 
     async def _register(self) -> None:
+        # In a thread, because serializing many topics would keep the event loop for too long.
         command = await asyncio.to_thread(registration_command, self._options, self._topics)
         answer = await self._client.ask(command)
         if answer.code != ResponseCode.SUCCESS:

@@ -110,6 +110,7 @@ class QueueTable(Generic[Q]):
                 try:
                     os.rmdir(folder.name, dir_fd=parent)
                 except OSError as error:
+                    # The topic's folder may have other queues.
                     if error.errno != errno.ENOTEMPTY:
                         raise
 

@@ -76,8 +76,10 @@ class RecordLog(ABC):
         """
         if not self._rest_is_clear:
             self._clear_after_end()
+        # With 0, the record begins a new file in any case.
         if 0 < self.files.free_bytes < sum(map(len, records)) + self._end_reserve:
             self._fill_file()
+            # The records go to the next file, so they get other offsets than they have now.
             if set_record_offsets is not None:
                 set_record_offsets(self.end)
         offset = self.end
@@ -141,6 +143,7 @@ class MessageLog(RecordLog, Generic[M]):
         memory, position = self.files.locate(offset)
         head_size = self.filler.size
         size = self.filler.unpack(memory, position)[0] if len(memory) - position >= head_size else 0
+        # A damaged size may be smaller than the head, or negative.
         return memory[position : position + max(size, head_size)]
 
     def parse_at(self, offset: int, *, verify_crc: bool = True) -> M:

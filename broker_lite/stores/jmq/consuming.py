@@ -157,6 +157,7 @@ class Consuming:
         now = self._store.clock()
         with self._guard:
             self._retries_out = {number: end for number, end in self._retries_out.items() if now < end}
+            # As many more as are taken already, which are due, too.
             due = self.retries.due_retries(topic, app, max_messages + len(self._retries_out))
             free = [retry for retry in due if retry.id not in self._retries_out][:max_messages]
             self._retries_out.update({retry.id: now + self._store.options.lock_timeout_ms for retry in free})

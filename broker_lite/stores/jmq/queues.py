@@ -112,6 +112,7 @@ class JournalQueue(NumberedQueue):
             return
         if missing:
             _logger.warning("%s: %d messages from %d on are not in the journal", self.name, missing, self.max_offset)
+        # With the place of the next record, so that the places in a queue keep rising, as searches in it expect.
         for _ in range(missing):
             self.append(offset, 0)
         self.append(offset, message.size)

@@ -68,6 +68,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         number = queue_offset
         is_cut = False
         for number in range(queue_offset, min(where.max_offset, queue_offset + max(MAX_EXAMINED, limits.messages))):
+            # At least one entry is examined, so that each pull advances.
             if number > queue_offset and limits.is_deadline_passed:
                 is_cut = True
                 break
@@ -89,6 +90,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
                 records.append(record)
                 size += len(record)
         else:
+            # The loop has ended by itself, so its last entry is done, too.
             number += 1
         status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
         return PullResult(status, records, number, where.min_offset, where.max_offset, is_cut)

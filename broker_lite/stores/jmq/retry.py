@@ -169,6 +169,8 @@ class RetryStore:
     def _prepare_database(self) -> None:
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
+            # With WAL and NORMAL, a crash of the machine can undo the last transactions, as it can undo messages in
+            # ASYNC mode.
             level = "FULL" if self._options.flush_mode is FlushMode.SYNC else "NORMAL"
             self._database.execute(f"PRAGMA synchronous={level}")
             (version,) = self._database.execute("PRAGMA user_version").fetchone()

@@ -86,12 +86,14 @@ class FailedMessages:
         if known is not None and known.status is RetryStatus.DEAD:
             return None
         if known is not None and known.status is RetryStatus.RETRYING:
+            # It waits for its retry already: the consumer has repeated its request.
             if known.place is None:
                 return None
             status = self._retries.record_failure(known, reason, max_attempts)
             self.write_consume_record(known, group, _OUTCOMES[status], known.attempt, client)
         else:
             status = self._add_first_failure(group, self._message_at(journal_offset), reason, max_attempts, client)
+        # Dead letters are available at once; at the time 0, no retry is due.
         if status is RetryStatus.DEAD:
             self.queue_due_retries(0)
         return status

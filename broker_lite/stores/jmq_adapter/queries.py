@@ -91,6 +91,7 @@ class JmqQueries:
         records: list[bytes] = []
         size = 0
         following = numbers.stop
+        # One more, whose offset is where the next pull begins.
         for retry in self._failures.get(topic, queue_id, queue_offset, limits.messages + 1):
             record = message_conversion.retry_record_for_client(retry, self._marks)
             if records and (len(records) >= limits.messages or size + len(record) > limits.bytes):

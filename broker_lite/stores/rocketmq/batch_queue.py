@@ -76,6 +76,7 @@ class BatchConsumeQueue(CommitLogQueue):
         places = self.entry_range
         after = bisect_left(places, timestamp_ms, key=lambda place: self._read_entry(place).store_timestamp)
         found = self._read_entry(places[after]).message_base_offset if after < len(places) else self.max_offset
+        # Entries of expired messages are not deleted before the others in their file.
         return max(found, self.min_offset(log.start))
 
     def append(

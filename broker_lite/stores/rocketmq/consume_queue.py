@@ -122,6 +122,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             return
         if position > self.files.end:
             found = f"{self.name}: expected message {self.max_offset}, found {dispatch.queue_offset}"
+            # The missing entries are before the part that is read, so recovery must read the whole log.
             if not reads_whole_log:
                 raise QueueGapError(found)
             if self.is_empty and dispatch.queue_offset <= _MAX_QUEUE_OFFSET:

@@ -75,6 +75,7 @@ class StoreQueues:
         ):
             for topic in sorted(table.topics):
                 if self._topics.is_batch(topic) != are_batch:
+                    # A folder without entries shows nothing, but RocketMQ would take it for a queue of the wrong type.
                     table.delete_empty(topic)
                     self._check_queue_type(topic, table.topics, folder)
 
@@ -219,6 +220,7 @@ class StoreQueues:
     def truncate_to_log_offset(self, physical_offset: int) -> None:
         """Remove the entries of records at or after an offset of the log from all queues."""
         for queue in self:
+            # Most queues end before that, and need not be searched.
             if queue.max_physical_offset > physical_offset:
                 queue.truncate_to_log_offset(physical_offset)
 
