@@ -74,6 +74,7 @@ from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.share import ReplaySettings
 from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.tasks import check_no_speculation
 from commitlake.pipelines.replay.sending.watch import watch_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -295,7 +296,8 @@ def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> R
     """Return the runner of the tasks that send, or None to send in this process.
 
     Raises:
-        JobError: if they are to be sent on Spark at the pace at which they were stored, or with speculation.
+        JobError: if they are to be sent on Spark at the pace at which they were stored.
+        ReplayError: if Spark would start second attempts of tasks.
         CommitLakeError: in the cases of `get_spark_session`.
     """
     if not (isinstance(arguments, ReplayOptions) and arguments.spark):
@@ -309,12 +311,7 @@ def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> R
     from commitlake.jobs.arguments.runner import get_spark_session
 
     spark = get_spark_session("replay", lake.s3)
-    if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
-        raise JobError(
-            "--spark: expected spark.speculation=false, found true: a second attempt of a task would take the messages "
-            "over from the first one, again and again",
-            "set it to false for this job: no message would be sent twice, but the replay would not end",
-        )
+    check_no_speculation(spark, "--spark: ")
     return SparkRunner(spark)
 
 

@@ -14,8 +14,7 @@ from commitlake.jobs.report.rows_output import write_rows
 from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, check_has_copies, read_replay_state
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.sending.target import open_target_client
-from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
-from commitlake.schemas.counts import format_count
+from commitlake.pipelines.replay.verifying import Difference, verification_text, verify_replay
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -46,27 +45,10 @@ def verify_sent_messages(
     began = time.monotonic()
     with counted_progress("verifying", plan.messages_to_send, "messages", quiet=arguments.quiet) as advance:
         found = verify_replay(messages, Ledger(lake, plan.replay_id), puller, advance)
-    result = _verification_text(found)
+    result = verification_text(found)
     add_replay_event(lake, plan.replay_id, ReplayEvent.VERIFIED, detail=result)
     if found.problems:
         write_rows(arguments.output, [difference._asdict() for difference in found.examples], list(Difference._fields))
     if not arguments.quiet or found.problems:
         print_line(f"replay {plan.replay_id}: {result} (reading back took {time.monotonic() - began:,.1f} s)")
     return ExitCode.DAMAGE if found.problems else ExitCode.OK
-
-
-def _verification_text(verification: Verification) -> str:
-    text = f"{format_count(verification.compared, 'message')} read back from the target and compared with the lake"
-    if verification.without_body:
-        text += (
-            f", {verification.without_body:,} of them by size and checksum, because the lake does not have their bodies"
-        )
-    if not verification.problems:
-        return f"{text}: no differences"
-    counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(verification.problems.items()))
-    shown = (
-        ""
-        if verification.problems.total() <= len(verification.examples)
-        else f"; the first {len(verification.examples):,} are shown"
-    )
-    return f"{text}: {counts}{shown}"

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.packs.body_batches import BodyForm
     from commitlake.pipelines.analysis.lag_question import LagQuestion
     from commitlake.pipelines.journeys.question import JourneysQuestion
+    from commitlake.pipelines.replay.named_replay import ReplayResult
     from commitlake.pipelines.tps.question import RatesQuestion
 
 Frame = TypeVar("Frame")
@@ -451,6 +452,73 @@ class Lake(Generic[Frame]):
         )
         window_us = None if window is None else make_window(window) // datetime.timedelta(microseconds=1)
         return self._tables.hops(question, window_us)
+
+    def replay(
+        self,
+        frame: Frame,
+        *,
+        name: str,
+        namesrv: str | None = None,
+        to_topic: str | None = None,
+        queues: Literal["same", "key", "sharding-key"] = "same",
+        rate: float | None = None,
+        speed: float | None = None,
+        pause_if_lag: tuple[str, int] | None = None,
+        target_timeout: datetime.timedelta | str = "10 minutes",
+        include_replayed: bool = False,
+        again: bool = False,
+        verify: bool = True,
+        dry_run: bool = True,
+    ) -> ReplayResult:
+        """Send the messages that a table names again, each exactly once, as `commitlake replay` does.
+
+        Rows are identified by `broker` and `physical_offset`, which `messages` and `dead_letters` return; other columns
+        are not read. What is sent are the messages as the lake has them, in the order of their logs, with all that the
+        command does: properties with their origin, the ledger, and the comparison with the target at the end.
+
+        The name makes it safe to call this again. If a call was stopped or killed, the same call continues, and sends
+        nothing twice; if it had finished, the call returns its result. A name cannot be used for other messages.
+        `commitlake replay list`, `show`, `stop` and `throttle` take it as an id.
+
+        With Spark, tasks send, each to its own queues of the target, and the executors need CommitLake, access to the
+        lake's files, and to the brokers. The lake must be accessible for this process, too: it writes the copies of the
+        messages, and the ledger.
+
+        Args:
+            frame: A DataFrame, or an Arrow table.
+            name: Name of the replay: 1 to 64 letters, digits, `-` and `_`.
+            namesrv: Name server of the target, `host:port`, or several separated by `;`.
+            to_topic: Topic for all messages; by default that of each, or the original one of a retry or dead letter.
+            queues: Queue of a message: that of the same number, or by a hash of its first key, or of its sharding key.
+            rate: At most so many messages per second.
+            speed: At a multiple of the pace at which the messages were stored; not with Spark.
+            pause_if_lag: Pause while this group of the target is more than so many messages behind.
+            target_timeout: How long to wait for an unreachable target: a `timedelta`, or a text such as `10 minutes`.
+            include_replayed: True to send messages that an earlier replay has sent, too; they are left out by default.
+            again: True to send messages of another replay to the same target that has not finished.
+            verify: True to read the messages back from the target, and compare them with the lake.
+            dry_run: True to return what would be sent, and send nothing.
+
+        Returns:
+            The state and the counts, see `commitlake.pipelines.replay.named_replay.ReplayResult`.
+
+        Raises:
+            LakeError: There is no lake.
+            UsageError: An argument is not valid, or the table lacks one of the two columns, or has a message twice.
+            ReplayError: A message is not in the lake, or cannot be sent; or the name is that of other messages.
+            RocketMQError: The target does not answer.
+        """
+        from commitlake.pipelines.analysis.chosen_places import read_chosen_places
+        from commitlake.pipelines.analysis.replay_arguments import make_named_replay, open_sending_runner
+        from commitlake.pipelines.replay.named_replay import send_named_replay
+
+        request = make_named_replay(
+            name, namesrv, to_topic, queues, rate, speed, pause_if_lag, target_timeout,
+            include_replayed=include_replayed, again=again, verify=verify, dry_run=dry_run,
+        )  # fmt: skip
+        runner = None if self._spark is None or dry_run else open_sending_runner(self._spark, request)
+        places = read_chosen_places(frame)
+        return send_named_replay(self.paths, places, request, runner, is_dry_run=dry_run)
 
     def lineage(
         self,

@@ -1,20 +1,27 @@
-"""Copies messages of a store's log, or of live topics, into a table, so that they can be chosen like those of a lake.
+"""Copies messages into a table `messages` of their own, in a folder that the caller deletes.
 
-The table is `messages` in a folder that the caller deletes, with bodies in a column. Reading is limited by the
-conditions that a log or a queue can evaluate: topics, queue and store time. All other conditions are SQL on the table.
+Messages of a store's log, or of live topics, are copied with their bodies in a column, so that they can be chosen like
+those of a lake. Reading is limited by the conditions that a log or a queue can evaluate: topics, queue and store time.
+All other conditions are SQL on the table.
+
+Messages of a lake whose places are given are copied without bodies, which are in the lake's packs.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.reading.batches import read_split
@@ -27,12 +34,18 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.parts import log_ranges_condition
+from commitlake.pipelines.replay.plan import LogRange
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE, STORE_DATE
+from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, MESSAGES, SOURCE, STORE_DATE
 
 _MAX_BYTES = 64 << 20
 """Size of rows in memory before they are written."""
+_MAX_RANGES = 200
+"""Number of ranges of logs that a query names."""
 _STATISTICS = ("broker", "physical_offset", "topic", "queue_id", "queue_offset", "kind", "store_timestamp")
 
 
@@ -133,6 +146,22 @@ def _schema_to_read(columns: Columns) -> pa.Schema:
 
 def _copy_batches(batches: Iterable[pa.RecordBatch], selection: Selection, columns: Columns, lake: Lake) -> int:
     damaged = 0
+
+    def select_intact_rows() -> Iterator[pa.RecordBatch]:
+        nonlocal damaged
+        for batch in batches:
+            intact = batch.filter(pc.is_valid(batch.column("size"))).drop_columns([CORRUPT_RECORD.name])
+            damaged += batch.num_rows - intact.num_rows
+            if selection.topics:
+                intact = intact.filter(pc.is_in(intact.column("topic"), pa.array(selection.topics, pa.string())))
+            yield intact
+
+    _write_messages(select_intact_rows(), columns, lake)
+    return damaged
+
+
+def _write_messages(batches: Iterable[pa.RecordBatch], columns: Columns, lake: Lake) -> None:
+    """Write batches of messages as the table `messages` of a new lake; `columns` are those of the batches."""
     files: list[DataFile] = []
     waiting: list[pa.RecordBatch] = []
     size = 0
@@ -145,17 +174,85 @@ def _copy_batches(batches: Iterable[pa.RecordBatch], selection: Selection, colum
         files.append(write_plain_file(rows, lake, "messages", name, statistics=_STATISTICS))
 
     for batch in batches:
-        intact = batch.filter(pc.is_valid(batch.column("size"))).drop_columns([CORRUPT_RECORD.name])
-        damaged += batch.num_rows - intact.num_rows
-        if selection.topics:
-            intact = intact.filter(pc.is_in(intact.column("topic"), pa.array(selection.topics, pa.string())))
-        if intact.num_rows:
-            waiting.append(intact)
-            size += intact.nbytes
+        if batch.num_rows:
+            waiting.append(batch)
+            size += batch.nbytes
         if size >= _MAX_BYTES:
             write_waiting_batches()
             waiting, size = [], 0
     if waiting:
         write_waiting_batches()
     append_files(lake, "messages", files, 1, Columns([*columns, STORE_DATE]))
-    return damaged
+
+
+def copy_chosen_messages(source: DeltaTable, places: Mapping[str, Array], lake: Lake) -> None:
+    """Copy the messages at given places of logs into the table `messages` of a new lake, without their bodies.
+
+    Args:
+        source: table `messages` of a lake.
+        places: by store, the physical offsets, sorted and each once.
+        lake: location of the new table, which must not exist.
+
+    Raises:
+        ReplayError: if the table has no message at one of the places.
+        QueryError: if the table cannot be read.
+    """
+    known = {field.name for field in source.schema().fields}
+    columns = Columns([column for column in MESSAGES if column.name != STORE_DATE.name])
+    present = arrow_schema(Columns([column for column in columns if column.name in known]))
+    wanted = arrow_schema(columns)
+    is_found = {broker: np.zeros(len(offsets), np.bool_) for broker, offsets in places.items()}
+
+    def select_chosen_rows() -> Iterator[pa.RecordBatch]:
+        condition = log_ranges_condition(_ranges_of_places(places))
+        sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {condition}"
+        for batch in run_sql(source, "messages", sql):
+            rows = batch.cast(present)  # the engine returns strings in a form that not all functions of Arrow accept
+            chosen = rows.filter(pa.array(_mark_chosen_rows(rows, places, is_found)))
+            arrays = [
+                chosen.column(field.name) if field.name in known else pa.nulls(chosen.num_rows, field.type)
+                for field in wanted
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+    _write_messages(select_chosen_rows(), columns, lake)
+    missing = sum(int((~marks).sum()) for marks in is_found.values())
+    if missing:
+        broker = next(broker for broker, marks in is_found.items() if not marks.all())
+        offset = int(places[broker][np.flatnonzero(~is_found[broker])[0]])
+        raise ReplayError(
+            f"{format_count(missing, 'of the chosen rows is', 'of the chosen rows are')} not in the lake's table "
+            f"messages, such as broker {broker!r}, physical_offset {offset}"
+        )
+
+
+def _ranges_of_places(places: Mapping[str, Array]) -> list[LogRange]:
+    """Return ranges of logs that have all places, divided at the largest gaps between these."""
+    found = []
+    for broker, offsets in places.items():
+        gaps = np.diff(offsets)
+        widest = np.sort(np.argsort(gaps)[::-1][: max(0, _MAX_RANGES // len(places) - 1)])
+        starts = [0, *(widest + 1).tolist()]
+        ends = [*(widest + 1).tolist(), len(offsets)]
+        found += [
+            LogRange(broker, int(offsets[start]), int(offsets[end - 1]) + 1)
+            for start, end in zip(starts, ends, strict=True)
+        ]
+    return found
+
+
+def _mark_chosen_rows(rows: pa.RecordBatch, places: Mapping[str, Array], is_found: Mapping[str, Array]) -> Array:
+    """Return which rows are at given places, and mark the places that have a row."""
+    is_chosen = np.zeros(rows.num_rows, np.bool_)
+    brokers = rows.column("broker").dictionary_encode()
+    codes, offsets = np.asarray(brokers.indices), rows.column("physical_offset").to_numpy()
+    for code, broker in enumerate(brokers.dictionary.to_pylist()):
+        wanted = places.get(broker)
+        if wanted is None:
+            continue
+        own = np.flatnonzero(codes == code)
+        positions = np.minimum(np.searchsorted(wanted, offsets[own]), len(wanted) - 1)
+        is_hit = wanted[positions] == offsets[own]
+        is_chosen[own[is_hit]] = True
+        is_found[broker][positions[is_hit]] = True
+    return is_chosen

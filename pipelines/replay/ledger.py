@@ -130,7 +130,27 @@ def add_replay_event(
         "detail": detail,
         "speed": speed,
     }
-    append_rows(lake, "replays", pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
+    rows = pa.Table.from_pylist([row], arrow_schema(REPLAYS))
+    if plan is None:
+        append_rows(lake, "replays", rows)
+    else:
+        _append_plan(lake, replay_id, rows)
+
+
+def _append_plan(lake: Lake, replay_id: str, rows: pa.Table) -> None:
+    """Add the row with the plan of a replay to `replays`.
+
+    Raises:
+        OtherProcessError: if the replay has a plan, as another process with the same id has just added it.
+    """
+    application = f"commitlake.replays/{replay_id}"
+    file = write_plain_file(rows, lake, "replays", f"part-{secrets.token_hex(16)}.zstd.parquet")
+    for _ in _tries():
+        if commit_with_transaction(lake, "replays", [file], application, (None, 1)):
+            return
+        if lake.table("replays").transaction_version(application) is not None:
+            raise OtherProcessError(f"another process has just planned the replay {replay_id}, so this one has stopped")
+    raise _busy_error("replays")
 
 
 def _now() -> datetime.datetime:
@@ -315,7 +335,7 @@ class Ledger:
             # A task of an earlier run may have raised its sender's number at the same time.
             if self._transaction_version(self._application) != before:
                 raise self._taken_over_error()
-        raise _busy_error()
+        raise _busy_error("replay_messages")
 
     def claim_sender(self, claim: SenderClaim) -> bool:
         """Take over the share of a sender: from now on only this process can add rows of it.
@@ -339,6 +359,15 @@ class Ledger:
     def count_senders(self) -> int:
         """Return the largest number of senders that have shared the work; 0 if one process has always sent alone."""
         return len(self._sender_versions())
+
+    def was_claimed(self) -> bool:
+        """Return whether any process has claimed the replay."""
+        return self._transaction_version(_application_id(self._id)) is not None
+
+    @property
+    def is_first_claim(self) -> bool:
+        """True if this process has claimed the replay, or the share, and none has before: nothing can be sent yet."""
+        return self._version == 1
 
     def check_is_owner(self) -> None:
         """Raise an error if another process has taken over what this one has claimed.
@@ -372,7 +401,7 @@ class Ledger:
                 return
             if self._transaction_version(self._application) != version:
                 raise self._taken_over_error()
-        raise _busy_error()
+        raise _busy_error("replay_messages")
 
     def is_superseded(self, claim: SenderClaim) -> bool:
         """Return whether another process has taken over the replay, or the share that this one has claimed."""
@@ -583,9 +612,9 @@ def _tries() -> Iterator[None]:
         yield
 
 
-def _busy_error() -> ReplayError:
+def _busy_error(table: str) -> ReplayError:
     return ReplayError(
-        f"other processes added rows to the table 'replay_messages' first for {_TRY_SECONDS} s. Resume the replay, "
+        f"other processes added rows to the table {table!r} first for {_TRY_SECONDS} s. Resume the replay, "
         "with fewer tasks if it has more than a hundred",
         exit_code=ExitCode.FAILED,
         is_transient=True,

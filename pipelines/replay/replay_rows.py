@@ -85,13 +85,23 @@ def write_changed_rows(
     _delete_rows(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
 
 
-def write_copied_rows(lake: Lake, messages: PlannedMessages) -> None:
+def write_copied_rows(lake: Lake, messages: PlannedMessages, number: int = 1) -> None:
     """Copy the messages of a plan to `replay_rows`, so that they can be sent after their source is gone.
 
+    Nothing is written if copies of a replay with the same id were written before: `read_copies_number` returns the
+    number that was given then.
+
     Args:
-        messages: messages of a plan on a table that was copied from a log or from topics.
+        messages: messages of a plan on a table that was copied from a lake, from a log or from topics.
+        number: number, at least 1, by which a later run recognizes the messages.
     """
-    _commit_files(lake, messages.plan.replay_id, "copied", _write_copied_files(lake, messages))
+    _commit_files(lake, messages.plan.replay_id, "copied", _write_copied_files(lake, messages), number)
+
+
+def read_copies_number(lake: Lake, replay_id: str) -> int | None:
+    """Return the number with which `write_copied_rows` has written the copies of a replay; None if it has not."""
+    table = lake.find("replay_rows")
+    return None if table is None else table.transaction_version(_application_id(replay_id, "copied"))
 
 
 def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
@@ -100,13 +110,18 @@ def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataF
         rows = messages.read_rows_of_part(number, before)
         before += rows.num_rows
         stored = messages.read_bodies_of_rows(rows)
-        rows = rows.set_column(rows.column_names.index("body"), "body", stored.values)
+        others = [name for name in rows.column_names if name != "body"]
+        rows = rows.select(others).append_column("body", stored.values)
         errors = [stored.errors.get(row) for row in range(rows.num_rows)]
         yield _write_file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
 
 
-def _commit_files(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
-    commit_with_transaction(lake, "replay_rows", list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
+def _commit_files(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile], number: int = 1) -> None:
+    commit_with_transaction(lake, "replay_rows", list(files), _application_id(replay_id, stage), (None, number))
+
+
+def _application_id(replay_id: str, stage: str) -> str:
+    return f"commitlake.replay_rows/{replay_id}/{stage}"
 
 
 def _delete_rows(lake: Lake, condition: str) -> None:

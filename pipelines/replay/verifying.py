@@ -30,6 +30,7 @@ from commitlake.pipelines.replay.ledger import Ledger
 from commitlake.pipelines.replay.origin_properties import DROPPED, ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.sending.batches import added_properties, split_properties
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.numbers import parse_int64
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -365,3 +366,21 @@ def _column_array(rows: pa.Table, name: str) -> pa.Array:
 
 def _equals_column(batch: pa.RecordBatch, rows: pa.Table, name: str) -> pa.Array:
     return pc.fill_null(pc.equal(batch.column(name), _column_array(rows, name)), False)
+
+
+def verification_text(verification: Verification) -> str:
+    """Return the result of a verification as a text for users."""
+    text = f"{format_count(verification.compared, 'message')} read back from the target and compared with the lake"
+    if verification.without_body:
+        text += (
+            f", {verification.without_body:,} of them by size and checksum, because the lake does not have their bodies"
+        )
+    if not verification.problems:
+        return f"{text}: no differences"
+    counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(verification.problems.items()))
+    shown = (
+        ""
+        if verification.problems.total() <= len(verification.examples)
+        else f"; the first {len(verification.examples):,} are shown"
+    )
+    return f"{text}: {counts}{shown}"

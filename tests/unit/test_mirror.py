@@ -149,8 +149,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/topic_minutes/test_minutes.py": ("schemas.tables.topic_minutes",),
     "tests/unit/pipelines/rebuild/test_rebuilt_files.py": ("connectors.formats.rocketmq.queue_writer",),
     "tests/unit/pipelines/rebuild/test_topic_kinds.py": ("connectors.reading.index_data.topic_kinds",),
-    "tests/unit/jobs/replay/test_source.py": ("pipelines.replay.copied_messages",),
-    "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
     "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.groups.outcomes",),
     "tests/unit/jobs/offsets/test_command.py": (
         "pipelines.offsets.past_offsets",

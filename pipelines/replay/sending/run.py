@@ -67,6 +67,8 @@ class ReplayRun:
         """
         shares = [] if self._runner is None else divide_queues(self._messages, self._runner.cores)
         claims = self._ledger.claim_replay(len(shares))
+        if not self._ledger.is_first_claim:  # another process was faster, and may have sent messages before this claim
+            is_resumed = True
         record = partial(add_replay_event, self._lake, self._plan.replay_id)
         # Only after the claim: the state of a replay is its owner's to change.
         record(ReplayEvent.STARTED, sender_count=len(shares))

@@ -38,6 +38,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deltalake.exceptions import DeltaError
 
@@ -57,6 +58,9 @@ from commitlake.pipelines.replay.sending.watch import watch_replay
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.tables.replays import ReplayEvent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LOOK_SECONDS = 1.0
 _COMMITS_PER_SECOND = 2.0
@@ -115,6 +119,24 @@ class TaskResult:
 
     is_done: bool
     error: ReplayError | None = None
+
+
+def check_no_speculation(spark: SparkSession, prefix: str = "") -> None:
+    """Raise an error if a session starts second attempts of tasks that are still running.
+
+    Args:
+        spark: the session whose tasks are to send.
+        prefix: beginning of the message.
+
+    Raises:
+        ReplayError: if it does.
+    """
+    if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
+        raise ReplayError(
+            f"{prefix}expected spark.speculation=false, found true: a second attempt of a task would take the messages "
+            "over from the first one, again and again",
+            hint="set it to false for this job: no message would be sent twice, but the replay would not end",
+        )
 
 
 def divide_queues(messages: PlannedMessages, max_tasks: int) -> list[QueueShare]:

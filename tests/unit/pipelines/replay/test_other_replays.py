@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,19 +20,18 @@ HERE = "127.0.0.1:9876"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def archived(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     """A lake of a hundred messages of five topics."""
     growing = GrowingLake(tmp_path_factory.mktemp("lake"))
     growing.write(shop_messages(100))
     growing.archive()
-    return growing.lake
+    return growing
 
 
-@pytest.fixture(autouse=True)
-def _no_replays(lake: Lake) -> Iterator[None]:
-    yield
-    if Path(lake.uri("replays")).exists():
-        lake.table("replays").delete()
+@pytest.fixture
+def lake(archived: GrowingLake, tmp_path: Path) -> Lake:
+    """A copy of it."""
+    return archived.copy_to(tmp_path / "copy").lake
 
 
 def plan(name: str, selection: str, name_servers: str = HERE, topic: str = "again", end: int = 1 << 30) -> ReplayPlan:

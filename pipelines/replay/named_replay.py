@@ -1,0 +1,352 @@
+"""Replays of messages that a caller has chosen one by one, such as an analyst by a DataFrame.
+
+A replay has a name, which the caller gives, and which is its id. A call with a name that is known does not plan
+anything new: it continues the replay where it ended, or returns its result. So a program that is started again, or a
+notebook that is run twice, sends each message once.
+
+    copy the chosen rows of `messages` into a temporary folder → plan → copy them to `replay_rows` → record the plan
+    → send
+
+The copies are committed under a number that is computed from the chosen places, and only the first commit with a name
+succeeds; the same is true of the plan. So a call that was killed in between is completed by the next one, and a call
+with the same name and other messages is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.sql import quote_column_name, text_literal
+from commitlake.connectors.rocketmq import RocketMQError
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.replay.copied_messages import copy_chosen_messages
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.ledger import (
+    Ledger,
+    ReplayState,
+    add_replay_event,
+    check_has_copies,
+    check_is_not_running,
+    read_replay_state,
+    read_replay_states,
+)
+from commitlake.pipelines.replay.origin_properties import REPLAY_ID
+from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay, find_other_replays, record_plan
+from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
+from commitlake.pipelines.replay.planning import (
+    QueueCount,
+    check_queue_numbers,
+    count_messages_by_queue,
+    divide_into_parts,
+    find_original_topics,
+    make_plan,
+    needed_target_topics,
+    plan_changed_messages,
+    target_queue_ends,
+)
+from commitlake.pipelines.replay.replay_rows import read_copies_number, write_copied_rows
+from commitlake.pipelines.replay.selection import SENDABLE
+from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
+from commitlake.pipelines.replay.sending.run import ReplayRun
+from commitlake.pipelines.replay.sending.share import ReplaySettings
+from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.watch import watch_replay
+from commitlake.pipelines.replay.verifying import verification_text, verify_replay
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.errors import ExitCode, UsageError
+from commitlake.schemas.layouts.rocketmq.topics import kind_of
+from commitlake.schemas.tables.replays import ReplayEvent
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedReplay:
+    """Request to send chosen messages under a name.
+
+    Attributes:
+        name: name of the replay, its id in the ledger.
+        name_servers: name servers of the target, `host:port` of each, separated by semicolons; None for none.
+        target_topic: topic for all messages; None for the original topic of each.
+        mapping: rule that assigns messages to queues of the target.
+        rate: largest number of messages per second; 0 for no limit.
+        speed: factor of the pace at which they were stored; 0 for no such limit.
+        lag_limit: a group, and the largest number of messages that it may have to consume; None for no such limit.
+        settings: settings of the run.
+        includes_replayed: True to send messages that an earlier replay has sent, too.
+        accepts_unfinished: True to send messages of another replay to the same target that has not finished.
+        verifies: True to read the messages back from the target.
+    """
+
+    name: str
+    name_servers: str | None = None
+    target_topic: str | None = None
+    mapping: QueueMapping = QueueMapping.SAME
+    rate: float = 0.0
+    speed: float = 0.0
+    lag_limit: tuple[str, int] | None = None
+    settings: ReplaySettings = field(default_factory=ReplaySettings)
+    includes_replayed: bool = False
+    accepts_unfinished: bool = False
+    verifies: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """Messages of a replay, and what was sent of them.
+
+    Attributes:
+        name: name of the replay; `commitlake replay show NAME` shows its events.
+        state: `dry run`, `nothing to send`, or the last event of the replay, such as `finished` or `stopped`.
+        messages: number of messages that are to be sent.
+        sent: number of messages that are in the target.
+        failed: number of messages that could not be sent; `replay_messages` has the reason of each.
+        already_replayed: number of chosen messages that are left out because an earlier replay has sent them; None if
+            the replay was planned by an earlier call.
+        queues: the messages to send by queue of the lake; empty if the replay was planned by an earlier call.
+        groups: for each topic of the target, the consumer groups that receive the messages; only of a dry run with
+            name servers.
+        verification: result of the comparison of the target with the lake; None if there was none.
+        differences: number of messages in the target that differ from those in the lake, or are missing or twice.
+    """
+
+    name: str
+    state: str
+    messages: int
+    sent: int = 0
+    failed: int = 0
+    already_replayed: int | None = None
+    queues: tuple[QueueCount, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] | None = None
+    verification: str | None = None
+    differences: int = 0
+
+
+def check_replay_name(name: str) -> None:
+    """Raise an error if a name cannot be that of a replay.
+
+    Raises:
+        UsageError: if it cannot.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(f"name: expected 1 to 64 letters, digits, '-' and '_', found {name!r:.80}")
+
+
+def send_named_replay(
+    lake: Lake, places: Mapping[str, Array], request: NamedReplay, runner: Runner | None, *, is_dry_run: bool
+) -> ReplayResult:
+    """Send the messages at given places of logs, or continue to send them.
+
+    Args:
+        lake: the lake.
+        places: by store, the physical offsets, sorted and each once.
+        request: name, target and pace.
+        runner: runner of the tasks that send; None to send in this process.
+        is_dry_run: True to send nothing, and write nothing.
+
+    Raises:
+        ReplayError: if the messages cannot be sent, or the name is that of a replay of other messages.
+        OtherProcessError: if another process is sending the replay.
+        RocketMQError: if the target does not answer.
+        LakeError: if the lake cannot be read.
+    """
+    number = _number_of_places(places, includes_replayed=request.includes_replayed)
+    copies = read_copies_number(lake, request.name)
+    state = read_replay_states(lake, request.name).get(request.name)
+    if copies is None and state is not None:
+        raise ReplayError(f"the name {request.name} is that of a replay that was not planned by lake.replay")
+    if state is None and Ledger(lake, request.name).was_claimed():
+        raise ReplayError(
+            f"a repair of the lake has lost the plan of the replay {request.name}, which may have sent messages: "
+            "choose another name, and messages that are not in replay_messages"
+        )
+    if copies not in (None, number):
+        raise _other_messages_error(request.name)
+    if state is not None:
+        _check_target(state.plan, request)
+        return _result_of_state(lake, state) if is_dry_run else _continue_replay(lake, state, request, runner)
+    with tempfile.TemporaryDirectory(prefix="commitlake-replay-") as folder:
+        copy = Lake(folder)
+        copy_chosen_messages(lake.table("messages"), places, copy)
+        return _plan_and_send(lake, copy.table("messages"), number, request, runner, is_dry_run=is_dry_run)
+
+
+def _number_of_places(places: Mapping[str, Array], *, includes_replayed: bool) -> int:
+    """Return a number for a choice of messages, which another choice does not have; at least 1, less than 2^62."""
+    found = hashlib.sha256(b"all" if includes_replayed else b"new")
+    for broker in sorted(places):
+        name = broker.encode()
+        found.update(b"%d %d " % (len(name), len(places[broker])) + name + places[broker].astype("<i8").tobytes())
+    return 1 + (int.from_bytes(found.digest()[:8], "big") >> 2)
+
+
+def _other_messages_error(name: str) -> ReplayError:
+    return ReplayError(
+        f"the name {name} is that of a replay of other messages. Choose another name, or choose the same messages: "
+        "give 'until' if messages are still archived",
+        hint=f"'commitlake replay resume {name}' continues that replay with its own messages",
+    )
+
+
+def _check_target(plan: ReplayPlan, request: NamedReplay) -> None:
+    wanted, known = (request.target_topic, request.mapping), (plan.target.topic, plan.target.mapping)
+    if wanted != known:
+        raise ReplayError(
+            f"the replay {plan.replay_id} was planned with to_topic={known[0]!r} and queues={str(known[1])!r}, and not "
+            f"with {wanted[0]!r} and {str(wanted[1])!r}: choose another name to send the messages elsewhere"
+        )
+
+
+def _plan_and_send(
+    lake: Lake,
+    chosen: DeltaTable,
+    number: int,
+    request: NamedReplay,
+    runner: Runner | None,
+    *,
+    is_dry_run: bool,
+) -> ReplayResult:
+    """Plan a new replay of all rows of a table, and send it."""
+    name = request.name
+    was_replayed = f"array_contains(map_keys({quote_column_name('properties')}), {text_literal(REPLAY_ID)})"
+    condition = "true" if request.includes_replayed else f"coalesce(NOT {was_replayed}, true)"
+    queues = count_messages_by_queue(chosen, condition)
+    replayed = sum(queue.messages for queue in count_messages_by_queue(chosen, f"NOT ({condition})"))
+    _check_kinds(queues)
+    result = ReplayResult(
+        name,
+        "dry run" if queues and is_dry_run else "nothing to send",
+        sum(queue.messages for queue in queues),
+        already_replayed=replayed,
+        queues=tuple(queues),
+    )
+    if not queues or (is_dry_run and request.name_servers is None):
+        return result
+    if request.name_servers is None:
+        raise UsageError("namesrv: expected the name servers of the target, found none")
+    with open_target_client(request.name_servers) as client:
+        plan = _make_plan(chosen, condition, queues, request, client)
+        others = find_other_replays(lake, plan, chosen)
+        if is_dry_run:
+            return replace(result, groups=_receiving_groups(client, plan.target))
+        if not request.accepts_unfinished:
+            check_no_unfinished_replay(others)
+        write_copied_rows(lake, PlannedMessages(plan, chosen, open_store(lake.packs)), number)
+        if read_copies_number(lake, name) != number:  # another process was faster
+            raise _other_messages_error(name)
+        sent = replace(plan_changed_messages(plan, lake.table("replay_rows")), selection="")
+        if not sent.messages:
+            raise ReplayError(f"'commitlake maintain' has dropped the copies of the replay {name}: choose another name")
+        record_plan(lake, sent, chosen, others, plan.selection)
+        state = read_replay_state(lake, name)
+        done = _send(lake, state, request, client, runner, is_resumed=False)
+    return replace(done, already_replayed=replayed, queues=tuple(queues))
+
+
+def _check_kinds(queues: list[QueueCount]) -> None:
+    """Raise an error if messages are chosen that cannot be sent again."""
+    wrong: dict[str, int] = {}
+    for queue in queues:
+        if kind_of(queue.topic) not in SENDABLE:
+            wrong[queue.topic] = wrong.get(queue.topic, 0) + queue.messages
+    if wrong:
+        raise ReplayError(
+            f"{format_count(sum(wrong.values()), 'of the chosen messages is', 'of the chosen messages are')} in system "
+            f"topics of the broker ({', '.join(sorted(wrong)[:5])}), and cannot be sent again: choose rows whose kind "
+            f"is one of {', '.join(SENDABLE)}"
+        )
+
+
+def _make_plan(
+    chosen: DeltaTable, condition: str, queues: list[QueueCount], request: NamedReplay, client: TargetClient
+) -> ReplayPlan:
+    topic = request.target_topic
+    origins = find_original_topics(chosen, condition) if topic is None else []
+    ends = target_queue_ends(client, needed_target_topics(queues, topic, origins))
+    target = Target(request.name_servers or "", topic, request.mapping, ends)
+    check_queue_numbers(queues, target)
+    plan = make_plan(queues, divide_into_parts(chosen, condition), condition, target, command="lake.replay")
+    return replace(plan, replay_id=request.name, rate=request.rate, speed=request.speed, lag_limit=request.lag_limit)
+
+
+def _receiving_groups(client: TargetClient, target: Target) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for topic in sorted({queue.topic for queue in target.queues}):
+        with suppress(RocketMQError):  # a dry run is possible without it
+            found[topic] = tuple(sorted(client.admin.groups_of_topic(topic)))
+    return found
+
+
+def _result_of_state(lake: Lake, state: ReplayState) -> ReplayResult:
+    counts = Ledger(lake, state.plan.replay_id).count_sent_and_failed()
+    return ReplayResult(state.plan.replay_id, str(state.event), state.plan.messages_to_send, counts.sent, counts.failed)
+
+
+def _continue_replay(lake: Lake, state: ReplayState, request: NamedReplay, runner: Runner | None) -> ReplayResult:
+    """Continue a replay that an earlier call has planned; return its result if it is finished."""
+    plan = state.plan
+    if state.event in (ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN):
+        raise ReplayError(
+            f"the replay {plan.replay_id} was {state.event}: choose another name to send the messages again",
+            exit_code=ExitCode.REFUSED,
+        )
+    name_servers = request.name_servers or plan.target.name_servers
+    if state.event is ReplayEvent.FINISHED:
+        if state.is_verified or not request.verifies:
+            return _result_of_state(lake, state)
+        check_has_copies(state)
+        messages = open_planned_messages(lake, plan, open_store(lake.packs))
+        with open_target_client(name_servers) as client:
+            return _verify(lake, messages, client, _result_of_state(lake, state))
+    check_has_copies(state)
+    check_is_not_running(state, Ledger(lake, plan.replay_id).last_outcome_time())
+    with open_target_client(name_servers) as client:
+        # A process that planned it may have begun to send since its events were read.
+        return _send(lake, state, request, client, runner, is_resumed=True)
+
+
+def _send(
+    lake: Lake,
+    state: ReplayState,
+    request: NamedReplay,
+    client: TargetClient,
+    runner: Runner | None,
+    *,
+    is_resumed: bool,
+) -> ReplayResult:
+    plan = replace(state.plan, rate=request.rate, speed=request.speed, lag_limit=request.lag_limit)
+    if state.rate not in (None, plan.rate) or state.speed not in (None, plan.speed):  # replaces earlier requests
+        add_replay_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=plan.rate, speed=plan.speed)
+    pace = Pace(plan.rate, plan.speed)
+    messages = open_planned_messages(lake, plan, open_store(lake.packs))
+    run = ReplayRun(lake, messages, client, pace, request.settings, runner=runner)
+    with watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, _ignore_message):
+        counts = run.run(is_resumed=is_resumed, has_lost_rows=state.has_lost_rows)
+    result = _result_of_state(lake, read_replay_state(lake, plan.replay_id))
+    is_done = counts.sent + counts.failed >= plan.messages_to_send
+    return _verify(lake, messages, client, result) if request.verifies and is_done else result
+
+
+def _ignore_message(_: str) -> None:
+    """Do nothing with a sentence about the pace; the result has the state."""
+
+
+def _verify(lake: Lake, messages: PlannedMessages, client: TargetClient, result: ReplayResult) -> ReplayResult:
+    found = verify_replay(messages, Ledger(lake, result.name), client.puller)
+    text = verification_text(found)
+    add_replay_event(lake, result.name, ReplayEvent.VERIFIED, detail=text)
+    return replace(result, verification=text, differences=found.problems.total())
