@@ -62,6 +62,7 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
             if part.rows.num_rows:
                 name = f"part-{secrets.token_hex(16)}.zstd.parquet"
                 files = [write_plain_file(pa.Table.from_batches([part.rows]), lake, "consumptions", name)]
+            # Also without rows, so that the next run does not read this part again.
             step = (progress, part.end)
             if not commit_with_transaction(lake, "consumptions", files, f"{_APPLICATION}{store.broker}", step):
                 return ConsumptionsUpdate(rows, problems, is_unfinished=True)

@@ -70,6 +70,7 @@ def cause_condition_sql(
             many.
     """
     narrowed = f"{where} AND {_cause_condition(table, cause)}"
+    # The columns suffice unless another cause differs from this one by the shape of its bodies only.
     if packs is None or sum(_cause_values(one) == _cause_values(cause) for one in causes) == 1:
         return narrowed
     columns = [
@@ -88,6 +89,7 @@ def cause_condition_sql(
         )
         for row in rows.to_pylist():
             places.setdefault(row["broker"], []).append(row["physical_offset"])
+        # In the loop, so that an endless list is refused before it fills the memory.
         _check_list_length(places, f"the cause {cause.digest}")
     return f"{narrowed} AND {_offsets_sql(places)}"
 
@@ -108,6 +110,7 @@ def find_replayed_offsets(lake: Lake, table: DeltaTable, where: str) -> dict[str
     )
     answer = run_sql_over(
         {"messages": table, "replay_messages": ledger},
+        # A replay that was repeated after a crash may list a message twice.
         f"SELECT DISTINCT sent.replay_id, sent.broker, sent.physical_offset FROM ({sql}) AS sent JOIN "
         f"(SELECT broker, physical_offset FROM messages WHERE {where}) AS chosen "
         "ON sent.broker = chosen.broker AND sent.physical_offset = chosen.physical_offset",

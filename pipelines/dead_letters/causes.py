@@ -212,6 +212,7 @@ def cause_texts(letters: Letters) -> pa.StringArray:
         shapes = pa.array([describe_body_shape(letters.body(row).value) for row in range(rows.num_rows)], pa.string())
     named = rows.select(_KEYS[:-1]).append_column("shape", shapes)
     texts = [pc.fill_null(named.column(name).cast(pa.string()), _NULL).combine_chunks() for name in _KEYS]
+    # Texts come from clients and may contain the separator; replaced, it cannot make two causes look the same.
     return pc.binary_join_element_wise(*(pc.replace_substring(text, _NEXT, _OTHER) for text in texts), _NEXT)
 
 
@@ -261,6 +262,7 @@ class _Counter:
         replayed: Array = pc.fill_null(rows.column("replayed"), False).to_numpy(zero_copy_only=False)
         self._replayed += int(replayed.sum())
         first, last = np.full(len(names), 2**63 - 1), np.full(len(names), -(2**63))
+        # `minimum.at`, not an indexed assignment, which would keep only the last row of each cause.
         np.minimum.at(first, codes, times)
         np.maximum.at(last, codes, times)
         totals, again = np.bincount(codes, minlength=len(names)), np.bincount(codes[replayed], minlength=len(names))
@@ -317,6 +319,7 @@ class _Counter:
 
 def _newest_rows_by_code(codes: Array, times: Array, max_rows: int) -> Array:
     """Return the indexes of the newest rows of each code, at most `max_rows` rows per code."""
+    # By cause, the newest first within each, so that the rank in a cause is the distance to its first row.
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]
     starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1]))
@@ -380,6 +383,7 @@ def describe_body_shape(body: bytes | None) -> str:
         text = body.decode()
     except UnicodeDecodeError:
         return BINARY
+    # Numbers as zero: only their type matters, and Python refuses integers of more than 4,300 digits.
     try:
         value = json.loads(text, parse_int=_parse_number_as_zero, parse_float=_parse_number_as_zero)
     except (ValueError, RecursionError):
@@ -393,6 +397,7 @@ def _parse_number_as_zero(_: str) -> float:
 
 def _json_shape(value: object) -> str:
     types: dict[str, set[str]] = {}
+    # Sets of types for each path, so that an array of equal items gives its path once.
     for looked, (path, kind) in enumerate(_field_types(value, "", 0)):
         if looked == _MAX_FIELDS:
             break

@@ -189,6 +189,7 @@ class _CsvWriter:
 
     def close(self) -> None:
         """Write the remaining rows."""
+        # Otherwise the wrapper would close the file when it is collected; `open_atomic` still has to sync it.
         self._text.flush()
         self._text.detach()
 

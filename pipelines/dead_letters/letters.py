@@ -45,6 +45,7 @@ def dead_letter_condition(table: DeltaTable, selection: Selection = ALL_MESSAGES
         selection: selected dead letters. Topics are those to which the messages were originally sent, and times those
             at which they were stored as dead letters.
     """
+    # Topics of the selection mean the original ones; the letters themselves are in `%DLQ%group`.
     found = selection_condition(replace(selection, topics=(), kinds=[Kind.DLQ]), includes_replayed=True)
     if selection.topics:
         found += f" AND {in_condition(original_topic_sql(table), map(text_literal, selection.topics))}"
@@ -172,6 +173,7 @@ def _slice_to_memory(rows: pa.Table) -> Iterator[pa.Table]:
     start = 0
     while start < rows.num_rows:
         taken = int(ends[start - 1]) if start else 0
+        # A body larger than the limit is read alone.
         end = max(start + 1, int(np.searchsorted(ends, taken + SLICE_BYTES, side="right")))
         yield rows.slice(start, end - start)
         start = end

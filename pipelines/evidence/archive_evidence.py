@@ -61,7 +61,9 @@ def _profile_checksums(lake: Lake, run_id: str) -> dict[str, str] | None:
     if not rows.num_rows:
         return None
     return {
+        # Checksums are sums modulo 2^64; Parquet has them as signed numbers, which would overflow.
         name: f"{int(rows.column(name).to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"
         for name in wanted
+        # A null of one store means that this checksum was not computed for all messages.
         if not pc.any(pc.is_null(rows.column(name))).as_py()
     }

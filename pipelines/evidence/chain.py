@@ -179,9 +179,11 @@ def append_evidence(
         EvidenceError: if the newest document cannot be read, or other writers were first too many times.
     """
     for _ in range(_MAX_TRIES):
+        # Opened again for each attempt, because the loser of a race must sign the winner's successor.
         table = lake.find("evidence")
         before = _read_newest_in_table(table)
         number = None if table is None else table.transaction_version(APPLICATION_ID)
+        # The log's number survives if rows are lost or deleted; a document in their place would hide the loss.
         if (before.number if before else 0) != (number or 0):
             raise EvidenceError(
                 f"{lake.uri('evidence')}: expected document {number or 0} as the newest, found "

@@ -95,6 +95,7 @@ class Document:
     @property
     def subject_id(self) -> str | None:
         """Random id of that run or erasure, which distinguishes it from those of other lakes; None if it has none."""
+        # Numbers begin at 1 in each lake; only the id tells two lakes apart.
         facts = self.payload["facts"]
         found = facts.get("run_id", facts.get("erasure_id")) if isinstance(facts, dict) else None
         return found if isinstance(found, str) else None
@@ -121,6 +122,7 @@ class Document:
             SignatureError: if the signature is invalid.
         """
         try:
+            # The prefix keeps a signature for another purpose from being used as one of a document.
             public_key.verify(self.signature, _PREFIX + _canonical_json(self.payload).encode())
         except InvalidSignature:
             raise SignatureError(
@@ -184,6 +186,7 @@ def parse_document(text: str) -> Document:
         raise EvidenceError(f"expected a document of at most {MAX_BYTES:,} bytes, found more")
     try:
         value = json.loads(text)
+        # Another text of the same content would have another hash, and a repeated key would hide the first value.
         is_canonical = _canonical_json(value) == text
     except (ValueError, RecursionError) as error:
         raise EvidenceError(

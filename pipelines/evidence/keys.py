@@ -52,6 +52,7 @@ def write_key_pair(path: Path) -> str:
 def _write_key_file(path: Path, data: bytes, mode: int) -> None:
     try:
         with os.fdopen(create_file(path, may_replace=False), "wb") as file:
+            # The file is still empty, and the umask may have changed the mode that it was created with.
             os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
@@ -121,6 +122,7 @@ def _check_owner_only(path: Path) -> None:
     if status.st_mode & _OTHERS:
         mode = stat.S_IMODE(status.st_mode)
         raise EvidenceError(f"{path}: expected a file that only its owner may read, found mode {mode:04o}: chmod 600")
+    # A file of another user could be replaced by that user; root could do it anyway.
     if hasattr(os, "geteuid") and status.st_uid not in (os.geteuid(), 0):
         raise EvidenceError(f"{path}: expected a file of this user, found one of user {status.st_uid}")
 

@@ -108,12 +108,14 @@ def verify_chain(
             continue
         kind = str(document.payload["kind"])
         found.kinds[kind] = found.kinds.get(kind, 0) + 1
+        # Equal numbers, too: a document that was signed twice for the same work is no older one.
         if (subject := document.subject) is not None and subject >= found.newest.get(kind, 0):
             found.newest[kind], found.newest_ids[kind] = subject, document.subject_id
         _check_signature(found, document, keys)
         if kept_as is not None:
             _check_stored_columns(found, document, kept_as)
         _check_number(found, document, before, first_number)
+        # A document out of place is not the reference for the next one, so that it causes one finding, not many.
         if before is None or document.number > before.number:
             before = document
     found.head = before.hash if before else None

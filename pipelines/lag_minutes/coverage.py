@@ -49,5 +49,6 @@ def find_covered_minutes(lake: PinnedLake, brokers: Sequence[str]) -> dict[str, 
     lasts = {broker: store.until for broker, store in progress.stores.items() if store.until != NOTHING}
     if not progress.is_computed_from(newest_versions(lake), archived):
         todo = find_minutes_to_compute(lake, progress, archived)
+        # Up to the minute before the first one to compute again. `todo` lacks stores without an archived snapshot.
         lasts = {broker: min(last, todo[broker].first - 1) for broker, last in lasts.items() if broker in todo}
     return {broker: CoveredMinutes(first, last) for broker, last in lasts.items()}

@@ -80,6 +80,7 @@ def backfill_lag_minutes(
         ConcurrentRunError: if another run was first.
         LakeError: if there is no lake.
     """
+    # Pinned, so that the recorded versions are not newer than those that any minute is computed from.
     pinned = lake.pin_versions()
     pinned.table("messages")
     offsets = open_snapshots(pinned, OFFSETS)
@@ -101,6 +102,8 @@ def backfill_lag_minutes(
         for start in range(0, len(ranges), _HOURS_OF_COMMIT):
             hours = ranges[start : start + _HOURS_OF_COMMIT]
             files = []
+            # Tasks pin the lake again: newer rows of an hour are found as late rows by the next run, which computes
+            # them again.
             for number, file in runner.run(partial(_run_task, MinutesTask(lake)), hours):
                 advance(_count_minutes(hours[number]))
                 if file is not None:
@@ -142,6 +145,7 @@ def _commit_files(
     numbers, new = old_progress.transaction_numbers(), new_progress.transaction_numbers()
     table = lake.find(TABLE)
     known = None if table is None else table.transaction_version(APPLICATION_ID)
+    # Another run may have committed since the progress was read; the commit below only compares the other numbers.
     if (known or 0) == numbers[APPLICATION_ID]:
         beside = {name: (numbers[name], number) for name, number in new.items() if name != APPLICATION_ID}
         step = (known, new[APPLICATION_ID])
@@ -174,6 +178,7 @@ def _remove_outdated_rows(
     new_progress = replace(new_progress, stores=stores)
     if new_progress.transaction_numbers() == old_progress.transaction_numbers():
         return old_progress
+    # A file may have other stores and earlier minutes; their rows move to a new file.
     removed, kept = [], []
     if firsts:
         for path, size, rows in _files_with_rows(lake, firsts):
@@ -198,6 +203,7 @@ def _files_with_rows(lake: Lake, first_minutes: Mapping[str, int]) -> Iterator[t
     earliest = minute_time(min(first_minutes.values()))
     for action in file_actions(lake.table(TABLE)).to_pylist():
         greatest = (action.get("max") or {}).get("minute")
+        # Without statistics, the file is read.
         if greatest is not None and greatest < earliest:
             continue
         with folder.open_input_file(unquote(action["path"])) as source:

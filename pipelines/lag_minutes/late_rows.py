@@ -150,12 +150,14 @@ def find_minutes_to_compute(
         last = marks.last_archived_minute(of_store)
         if last is None:
             continue
+        # The first snapshot is where figures begin; before it, no offset of a group is known.
         begin = marks.first_minute
         if store.until == NOTHING or checksum_topics(of_store) != store.topics or _has_first_config(lake, broker, new):
             starts = [begin]
         else:
             starts = [store.until + 1, *_first_outdated_minutes(lake, broker, marks, new)]
             starts += marks.first_newly_archived_minute(store.archived, of_store.end)
+        # Not fewer minutes than the table has, because its rows from the first one on are removed.
         found[broker] = MinutesToCompute(max(begin, min(starts)), max(last, store.until))
     return found
 
@@ -187,6 +189,7 @@ def _read_new_rows(lake: PinnedLake, table: str, read_version: int, newest_versi
     try:
         new = readable_files(lake, read_version, table)
     except VersionsError:
+        # Files of versions that were not read are gone, so new rows cannot be told from old ones.
         return _NewRows(is_all=True)
     if new.from_scratch:
         return _NewRows(is_all=True)
@@ -202,6 +205,7 @@ def _add_new_rows(lake: PinnedLake, table: str, file: AddedFile, new_rows: _NewR
         columns = ["broker", time, *(["group", "topic", "expression"] if table == SUBSCRIBED else [])]
         for batch in pq.ParquetFile(source).iter_batches(columns=columns):
             rows = pa.Table.from_batches([batch])
+            # Rows without a time, as in a forged file, are in no minute.
             rows = rows.filter(pc.and_(pc.is_valid(rows["broker"]), pc.is_valid(rows[time])))
             _add_earliest_times(rows, ["broker"], time, new_rows.first)
             if table == SUBSCRIBED:
@@ -236,6 +240,7 @@ def _first_subscribed_minutes(lake: PinnedLake, broker: str, new_rows: _NewRows)
         sql = f"SELECT topic, min(as_of) AS first FROM {SUBSCRIBED} WHERE {known} GROUP BY topic"
         for row in rows_to_dicts(run_sql(lake.table(SUBSCRIBED), SUBSCRIBED, sql).read_all()):
             if row["first"] < mine[group, row["topic"]]:
+                # An earlier row had the topic, so its filter was known before.
                 continue
             of_topic = (
                 f"{where} AND topic = {text_literal(row['topic'])} AND minute < {timestamp_literal(row['first'])}"

@@ -115,12 +115,14 @@ def compute_minute_rows(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]
         time = minute_time(minute)
         is_quiet = minute not in changing and not any(map(_has_waiting_messages, known.values()))
         now = known if is_quiet else _rows_by_key(lag.rows_at(time))
+        # A reader then needs the rows of one hour only, whenever the last change was.
         is_repeated = minute % REPEATED_MINUTES == 0
         of_minute = {"minute": time, "within_hour": not is_repeated}
         for key, row in now.items():
             earlier = known.get(key)
             if is_repeated or earlier is None or _has_row_changed(earlier, row, time):
                 yield {**row, **of_minute, "consumed": _count_consumed(earlier, row)}
+        # A row without figures ends a queue; otherwise its last row would hold until the end of the hour.
         for key in known.keys() - now.keys():
             yield {**dict(zip(KEY, key, strict=True)), **of_minute}
         known = now
@@ -161,6 +163,7 @@ def _has_row_changed(earlier: Row, row: Row, time: datetime.datetime) -> bool:
 
 
 def _count_consumed(earlier: Row | None, row: Row) -> int | None:
+    # Offsets that were set back consume nothing.
     return None if earlier is None else max(0, row["offset_min"] - earlier["offset_min"])
 
 
@@ -184,6 +187,7 @@ def _find_changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
         opened = lake.find(table)
         if opened is None:
             continue
+        # One minute more, since a time at the end of the minute before has an effect in the first minute, too.
         where = f"{of_broker} AND {_between_condition(column, after - MINUTE - max(effects), until)}"
         sql = f"SELECT DISTINCT {column} AS time FROM {table} WHERE {where}"
         for row in rows_to_dicts(run_sql(opened, table, sql).read_all()):

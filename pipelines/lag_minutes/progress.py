@@ -68,6 +68,7 @@ class MinutesProgress:
 
     def transaction_numbers(self) -> dict[str, int]:
         """Return the transaction numbers that record this progress, by application id."""
+        # Plus one, because 0 is what the log has for a table without a commit.
         found = {f"{_PREFIX}.{table}": version + 1 for table, version in self.versions.items()}
         for broker, store in self.stores.items():
             found[f"{_PREFIX}.until/{broker}"] = store.until + 1
@@ -96,4 +97,5 @@ def read_progress(table: DeltaTable | None, brokers: list[str]) -> MinutesProgre
 
 def checksum_topics(progress: StoreProgress) -> int:
     """Return a checksum of the names of a store's archived topics; 0 if all topics are archived."""
+    # Numbers of transactions are all that a commit records; two sets with the same checksum are unlikely enough.
     return 0 if progress.pulled_topics is None else 1 + zlib.crc32("\n".join(sorted(progress.pulled_topics)).encode())

@@ -49,6 +49,7 @@ def lag_at_minutes(
         rows = _drop_ended_queues(
             _read_columns(table, f"NOT within_hour AND {_minutes_condition(whole)}", selection, read)
         )
+        # The condition may also select other hours, see `_minutes_condition`.
         is_asked = pc.is_in(rows["minute"], pa.array(map(minute_time, whole), rows["minute"].type))
         yield rows.filter(is_asked).select(columns)
     read = [name for name in SCHEMA.names if name in {*columns, *_NEEDED_OF_MINUTES}]
@@ -67,6 +68,7 @@ def _minutes_condition(minutes: Sequence[int]) -> str:
     """Return an SQL condition for minutes, and perhaps for some others between them."""
     first = min(minutes)
     between = f"minute >= {_minute_literal(first)} AND minute <= {_minute_literal(max(minutes))}"
+    # Instead of a list, which is long for a year of hours: mostly, minutes are asked for at equal distances.
     step = math.gcd(*(minute - first for minute in minutes))
     since = f"arrow_cast(minute, 'Int64') - {first * MINUTE_US}"
     return f"{between} AND ({since}) % {step * MINUTE_US} = 0" if step else between
@@ -93,6 +95,7 @@ def _rows_at_minutes(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Tabl
     rows = rows.combine_chunks()
     codes = _key_codes(rows)
     times = rows["minute"].cast(pa.int64()).to_numpy()
+    # The rows of a queue together, in the order of time, so that its row at a minute follows from a count.
     order = np.lexsort((times, codes))
     rows, times = rows.take(pa.array(order)), times[order]
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
@@ -108,6 +111,7 @@ def _key_codes(rows: pa.Table) -> Array:
     for name in KEY:
         values = rows[name].cast(pa.int32()) if pa.types.is_boolean(rows[name].type) else rows[name]
         ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        # Numbered again from 0 after each column, so that the products cannot exceed 64 bits.
         codes = np.unique(codes * (int(ranks.max(initial=0)) + 1) + ranks, return_inverse=True)[1].reshape(-1)
     return codes
 
@@ -120,6 +124,7 @@ def _figures_at_minute(rows: pa.Table, minute: int) -> pa.Table:
     found = {name: rows[name] for name in rows.column_names}
     for name, grows in seconds.items():
         known = rows[name].fill_null(0).to_numpy()
+        # Rounded like `row_at_later_minute`, so that a computed figure equals the stored one.
         later = np.where(grows & (passed_us > 0), np.round((known + passed_us / 1_000_000) * 1000) / 1000, known)
         found[name] = pa.array(later, mask=rows[name].is_null().to_numpy())
     if "consumed" in found:

@@ -80,6 +80,7 @@ class KeyFiles:
         for rows in self.table.read_file(file):
             if self.since is not None:
                 first = datetime.datetime(self.since.year, self.since.month, self.since.day, tzinfo=datetime.UTC)
+                # By rows, because `message_keys` has no partitions of days.
                 rows = rows.filter(pc.greater_equal(rows.column("store_timestamp"), pa.scalar(first)))  # noqa: PLW2901
             keys = extract_keys(rows) if self.is_messages else rows
             if keys.num_rows:
@@ -146,6 +147,7 @@ def _sum_files(keys: KeyFiles, part_count: int, files: Sequence[AddedFile]) -> A
     sums = np.zeros((2, part_count), np.int64)
     for rows in (rows for file in files for rows in keys.read_keys(file)):
         hashes = key_row_hashes(rows)
+        # `add.at`, because many keys belong to one part; sums may overflow, as they do in both tables.
         numbers = part_numbers(hashes, part_count)
         sums[0] += np.bincount(numbers, minlength=part_count)
         np.add.at(sums[1], numbers, hashes)

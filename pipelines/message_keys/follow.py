@@ -134,6 +134,7 @@ def follow_keys(
         # An erasure that reaches this table meanwhile must not miss rows that are added here.
         after = erased.number if new.from_scratch or progress < 0 else done
         erasure = {ERASURE: (done, after)}
+        # Files that are not committed stay unused; the next vacuum deletes them.
         if not commit_with_transaction(
             lake,
             "message_keys",
@@ -149,6 +150,7 @@ def follow_keys(
 
 def _has_all_keys(prepared_keys: PreparedKeys, new_files: NewFiles, erased: ErasedMessages) -> bool:
     """Return whether prepared files have the keys of exactly the new rows, with no erasure since."""
+    # If another run has added files, too, the keys of these must be read, and then all new files are.
     is_whole = not new_files.from_scratch and {file.name for file in new_files.files} == prepared_keys.messages
     return is_whole and prepared_keys.erasure == erased.number
 

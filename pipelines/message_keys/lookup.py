@@ -66,6 +66,7 @@ def key_hash(key: str) -> int:
 
 def _find_places(lake: Lake, table: DeltaTable | None, keys: Sequence[str], key_kind: str) -> pa.Table:
     found = [
+        # The version is that of the table opened above, so that no message is missed between the two parts.
         *_places_in_table(lake, table, keys, key_kind),
         *_places_in_new_files(lake, followed_version_in(table), keys, key_kind),
     ]
@@ -112,6 +113,7 @@ class _KeyCriteria:
                     yield self._matching_rows(rows.filter(to_boolean_array(has_hash)))
 
     def _matching_rows(self, rows: pa.Table) -> pa.Table:
+        # Different keys may have the same hash.
         is_wanted = pc.and_(pc.is_in(rows.column("key"), self._keys), pc.is_in(rows.column("kind"), self._kinds))
         return rows.filter(is_wanted)
 
@@ -139,10 +141,12 @@ def _places_in_new_files(lake: Lake, followed_version: int, keys: Sequence[str],
                 f"the data file {added.name} no longer exists: expected VACUUM to leave files that message_keys does "
                 "not have yet. Update message_keys by 'commitlake archive' without --no-keys"
             ) from None
+        # Files that `message_keys` has not followed may still have messages that were erased since.
         rows = erased.drop_erased_rows(rows).combine_chunks()
         values = to_single_array(rows.column(column))
         if key_kind == BUSINESS_KEY:
             wanted = pc.is_in(pc.list_flatten(values), to_string_array(list(keys)))
+            # A message that has several of the keys is one place.
             yield rows.take(pc.list_parent_indices(values).filter(wanted).unique())
         else:
             yield rows.filter(pc.is_in(values, to_string_array(list(keys))))

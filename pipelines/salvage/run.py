@@ -159,6 +159,7 @@ def salvage_store(
     source = _log_fingerprint(store, manifest)  # before the log is read, so that it does not describe later bytes
     work = out / _WORK
     if check_own_folder(work):
+        # An earlier run was killed before it renamed the log; its segments may be incomplete.
         remove_tree(work)
     make_folders(work / store.format.folder, trusted_root=out)
     found = log_range(store, is_live=is_live)
@@ -168,6 +169,7 @@ def salvage_store(
         done[number] = result
         if advance is not None:
             advance(tasks[number].split.size)
+    # Only now, because the time of a filler comes from a neighbour that another task has read.
     _rewrite_empty_segments(tasks, done)
     in_order = [done[number] for number in range(len(tasks))]
     tail, dropped = find_dropped_tail(store, found)
@@ -195,6 +197,7 @@ def salvage_store(
         dropped,
         lost,
     )
+    # All files first: the name of the log, given last, says that everything else is complete.
     sync_folder(work / store.format.folder)
     document = source | {"salvaged": _to_count_columns(salvaged)}
     write_synced(out / _SUMMARY, json.dumps(document).encode(), trusted_root=out)
@@ -216,6 +219,7 @@ def _log_fingerprint(store: Store, manifest: Manifest | None) -> dict[str, Any]:
     For a copy in an object store or HDFS, it has the number and the CRC-32 of each segment's shipped bytes instead of a
     time, because the newest segment has its full size from the beginning.
     """
+    # The time of a file in an object store is that of its upload, and may differ for equal bytes.
     if store.is_remote:
         return {"log": store.root, "segments": [_shipped_state(manifest, segment) for segment in store.segments]}
     files = [
@@ -258,6 +262,7 @@ def _make_segment_tasks(store: Store, store_range: StoreRange, folder: Path) -> 
     size = segment_size(store)
     ranges = segment_ranges(store, store_range)
     missing = sum(-(-split.size // size) for split in ranges if split.missing)
+    # A file of another log with a far offset would otherwise fill the disk with fillers.
     if missing > _MAX_MISSING:
         raise UsageError(
             f"{store.root}: expected at most {_MAX_MISSING:,} missing segments, found {missing:,} between "
@@ -346,6 +351,7 @@ def _add_offsets_after_log_end(files: StoreFiles, path: str, log_end: int, offse
             return data[: len(data) // ENTRY_DTYPE.itemsize * ENTRY_DTYPE.itemsize].view(ENTRY_DTYPE)
 
         size = file.size() // ENTRY_DTYPE.itemsize
+        # Files are written from the start, and the rest is zeros.
         stop = bisect_left(range(size), True, key=lambda number: not is_written(read(number, number + 1)).all())
         while stop > 0 and len(offsets) < MAX_COUNTED:
             start = max(0, stop - _READ_ENTRIES)

@@ -143,6 +143,7 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
     """Write one segment under another name, sync it, and rename it."""
     base = task.split.base_offset
     path = Path(task.out) / segment_name(base)
+    # Under its final name only when whole, so that a killed task leaves no half segment in its place.
     with open_atomic_sized(path, task.size) as descriptor:
         return _Writer(task, descriptor).write_segment()
 
@@ -210,6 +211,8 @@ class _Writer:
         first = next(stretches, None)
         second = next(stretches, None) if first is not None and first.fault is not None else None
         if second is not None:
+            # A broker that recovers takes 0 as the time of a first record for an empty segment
+            # (CommitLog.isMappedFileMatchedRecover).
             self._time = second.first_time
         yield from (each for each in (first, second) if each is not None)
         yield from stretches
@@ -268,6 +271,7 @@ class _Writer:
             self._task.split.broker, self._task.split.path, self._base, stretch.start, stretch.end,
             self._task.split.segment_end, self._task.split.file_end, self._task.split.format,
         )  # fmt: skip
+        # Walked again rather than kept, because a segment may have millions of records, and moves are rare.
         for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
             for start in (step.origin + step.parts[h.START]).tolist():
                 moved = start - self._shift
@@ -289,6 +293,7 @@ class _Writer:
             for record in make_fillers(start, size, self._time):
                 self._write_bytes(memoryview(record), start)
                 start += len(record)
+            # From here on, records are at their own offsets again: the filler has used up the space that was left.
             self._shift = 0
         else:
             became, self._shift = "moved", size

@@ -132,6 +132,7 @@ def _append_rows(
 ) -> dict[str, int | None]:
     """Return the number of rows for changes by store; None if the table already has a newer snapshot."""
     brokers = [progress.broker for progress in snapshots]
+    # Read again at each attempt: which offsets have moved depends on the newest committed snapshot.
     for _ in range(_MAX_TRIES):
         table = open_snapshots(lake, table_name)
         known = _read_recorded_rows(table, table_name, brokers)
@@ -180,6 +181,7 @@ def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row]
     for kind, written in snapshot.taken.items():
         mark = last.get(kind)
         now = {position: offset for position, offset in snapshot.offsets.items() if position.kind == kind}
+        # A null, so that a reader does not carry a deleted queue's last offset on.
         gone = {position: None for position in before if position.kind == kind and position not in now}
         moved = {position: offset for position, offset in now.items() if before.get(position) != offset} | gone
         has_other_log = mark is None or _has_log_changed(snapshot, mark)
@@ -193,6 +195,7 @@ def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row]
         if moved or is_due:
             whole = {"topic": None, "queue_id": None, "log_end": snapshot.log_end, "log_start": snapshot.log_start}
             rows.append(_offset_row(snapshot, as_of, OffsetOwner(kind, "", "", 0), None) | whole)
+        # In a fixed order, so that equal snapshots add equal rows.
         rows += [_offset_row(snapshot, as_of, position, offset) for position, offset in sorted(moved.items())]
     return rows if is_newer else None
 
@@ -237,6 +240,7 @@ def _subscription_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> lis
     as_of = snapshot.subscribed_as_of
     if as_of is None:
         return []
+    # Files and brokers know different things of a subscription; compared with each other, they would alternate.
     recorded_rows = [row for row in recorded_rows if row["source"] == snapshot.source]
     last = max((row["as_of"] for row in recorded_rows if row["topic"] is None), default=None)
     if last is not None and as_of <= last:

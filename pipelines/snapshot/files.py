@@ -94,6 +94,7 @@ def _read_snapshot_from_files(
         if attempt:
             wait(_WAIT_SECONDS)
         unreadable = _Unreadable()
+        # Before the files, so that a file that is replaced while it is read has another time afterwards.
         before = _read_write_times(root, now)
         files = store.format.small_files.read_files(root, unreadable, is_live=False)
         is_read = not unreadable.files and not unreadable.backups
@@ -102,6 +103,7 @@ def _read_snapshot_from_files(
     for name, why in unreadable.backups.items():
         _LOGGER.warning("%s/%s: %s: its .bak is used, as by a broker", store_folder_of_log(store.root), name, why)
         if (backup := f"{name}{BACKUP}") in before:
+            # The offsets are those of the `.bak`, which is older.
             before[name] = before[backup]
     return replace(_to_snapshot(store, root, files, unreadable, before), read_at=now)
 
@@ -113,6 +115,7 @@ def _read_write_times(root: Path, now: datetime.datetime) -> dict[str, datetime.
     for name in (*names, *(f"{name}{BACKUP}" for name in names)):
         with suppress(OSError):
             milliseconds = (root / name).lstat().st_mtime_ns // 1_000_000
+            # A clock ahead of this one must not date a snapshot in the future, after which all others would be old.
             found[name] = min(from_ms(milliseconds), now)
     return found
 

@@ -51,6 +51,7 @@ def fetch_store_snapshot(
     Raises:
         RocketMQError: The broker does not answer in time, refuses the request, or gives an impossible answer.
     """
+    # Before the request, so that the offsets are at least as new as the time says.
     asked_at = _current_time()
     offsets = dict(_fetch_group_offsets(admin, broker_name))
     taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _current_time()}
@@ -58,6 +59,7 @@ def fetch_store_snapshot(
         if level < 1:
             raise _impossible_answer_error(broker_name, "the offsets of delays", "delay levels from 1 on", level)
         offsets[OffsetOwner(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
+    # Groups with a client but without any offset are known to `admin.groups` only.
     groups = {strip_broadcast_suffix(position.group) for position in offsets if position.group} | set(
         admin.groups(broker_name)
     )
@@ -71,6 +73,7 @@ def fetch_store_snapshot(
                 f"{GROUPS_SECONDS:g} s, found those of {number:,}"
             )
         subscriptions |= _to_subscriptions(group, _fetch_connections(admin, group, broker_name))
+    # After the offsets, so that all messages that they have passed are before the log's end.
     runtime = _fetch_runtime_info(admin, broker_name)
     return StoreSnapshot(
         broker=store_name or broker_name,

@@ -52,6 +52,7 @@ class HeartbeatSender:
         """Stop sending heartbeats, and unregister from the brokers."""
         self._stop.set()
         self._thread.join()
+        # The thread has ended, so that no heartbeat registers this client again after it has left.
         leave = UnregisterClientRequest(self._network.client_id, producer_group=self._group)
         for address in self._registered:
             try:
@@ -71,5 +72,7 @@ class HeartbeatSender:
                 try:
                     self._send_heartbeat(address)
                 except RocketMQError as error:
+                    # A broker forgets a client whose connection ends. `register` now sends again before the next half
+                    # message.
                     self._registered.discard(address)
                     _log.warning("heartbeat: %s", error)

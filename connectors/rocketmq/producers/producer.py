@@ -112,6 +112,7 @@ class Producer(Closable):
         """Wait until sends in progress have ended, and close all connections."""
         with self._lock:
             under_way = list(self._under_way)
+        # Without the lock, which each send takes when it ends.
         wait(under_way, self._how.send_seconds + _CLOSING_SECONDS)
         self.network.close()
 
@@ -323,11 +324,14 @@ class Producer(Closable):
             self._outbox, encoded, queue=queue, seconds=how.send_seconds, tries=how.tries, connection=connection
         )
         result: Future[_T] = Future()
+        # A sent request cannot be called back. If an application could cancel the future, setting its result would fail
+        # in the thread that reads answers.
         result.set_running_or_notify_cancel()
         if callback is not None:
             result.add_done_callback(callback)
         with self._lock:
             self._under_way.add(sending.result)
+        # Before the start, which may already end the send.
         sending.result.add_done_callback(lambda done: self._finish_send(done, to_result, result))
         sending.start()
         return result

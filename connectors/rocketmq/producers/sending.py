@@ -74,6 +74,7 @@ class BrokerFaults:
 
     def is_available(self, broker_name: str, now_ms: float) -> bool:
         """Return True if the broker may be chosen."""
+        # Without the lock: a look-up is a single step, and an outdated answer costs one slow send at most.
         return self._available_from.get(broker_name, 0) <= now_ms
 
 
@@ -97,6 +98,7 @@ def choose_queue(
     for queue in others:
         if _is_preferred(queue, last_broker, faults, now_ms):
             return queue
+    # All others are avoided, too: rather one of them than the broker that has just failed.
     return next((queue for queue in others if queue.broker_name != last_broker), first)
 
 
@@ -223,6 +225,7 @@ class Sending:
         self._queue: MessageQueue | None = None
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
+        # As in Java's client, a queue that the application has chosen is tried once: another queue is no alternative.
         self._tries_left = 1 if queue is not None else tries
         self._began_ms = 0.0
 
@@ -270,6 +273,7 @@ class Sending:
             except RocketMQError as error:
                 problem = error
             else:
+                # Before the result, whose callbacks may already send the next message.
                 self._outbox.record_answer(queue, self._began_ms)
                 self.result.set_result(stored)
                 return
@@ -281,6 +285,8 @@ class Sending:
         if may_try_again:
             self._avoid_broker(problem)
         if may_try_again and self._tries_left > 0 and time.monotonic() < self._deadline:
+            # This thread reads the answers of all sends; connecting would hold them up. If the client is closed, no
+            # other thread runs, and the send would never end.
             self._outbox.network.run_in_background(self.start, on_closed=lambda: self.result.set_exception(problem))
         else:
             self.result.set_exception(problem)
@@ -295,6 +301,7 @@ class Sending:
         if self._queue is not None:
             self._outbox.record_answer(self._queue, self._began_ms, has_failed=True)
         if isinstance(problem, RefusedError) and problem.code == ResponseCode.TOPIC_NOT_EXIST:
+            # The known route is outdated; the next attempt asks a name server.
             self._outbox.routing.forget_route(self._parcel.topic)
 
     def _timeout_error(self) -> RocketMQError:

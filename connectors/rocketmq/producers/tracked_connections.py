@@ -132,10 +132,12 @@ class TrackedConnections(Closable):
             Exception: the error of `check_owner`.
         """
         with self._lock:
+            # One lock for each broker, because a broker that does not answer holds up opening for seconds.
             opening = self._opening.setdefault(broker_name, threading.Lock())
         with opening:
             address = self._producer.routing.master_address(broker_name)
             known = self._current.get(broker_name)
+            # Another address is another master, which has taken over the broker's name.
             if known is not None and known.peer.is_open and known.peer.address == address:
                 return known
             made = TrackedConnection(
@@ -149,6 +151,7 @@ class TrackedConnections(Closable):
                 raise
             with self._lock:
                 self._current[broker_name] = made
+                # `close` may have read the connections before this one was among them.
                 if self._is_closed.is_set():
                     made.peer.close()
             return made
@@ -177,6 +180,7 @@ class TrackedConnections(Closable):
                 f"arrive, found {earlier} that are still open"
             )
         self._wait_for_earlier_requests(broker_name)
+        # Only now: after a wait that failed, the next attempt must wait again.
         if connection is not None:
             connection.is_settled = True
 
@@ -210,6 +214,7 @@ class TrackedConnections(Closable):
             self._sleep(EXECUTING_SECONDS / _LOOKS)
             text = self._admin.runtime_info(broker_name).get(_WAIT_FIELD, "0")
             waited_ms = parse_int(text, 0, _MAX_WAIT_MS)
+            # The oldest waiting request is older than this wait, so it may be one of an earlier connection.
             if waited_ms is None or waited_ms >= 1000 * (self._clock() - began):
                 raise UnreachableError(
                     f"broker {broker_name!r}: expected that it has executed all earlier requests, found one that has "
@@ -221,6 +226,7 @@ class TrackedConnections(Closable):
         try:
             connections = self._admin.producer_connections(group, broker_name).connection_set
         except RefusedError as error:
+            # Brokers answer with this error, not with an empty list, for a group without a producer.
             if error.code == ResponseCode.SYSTEM_ERROR and f"[{group}] not exist" in error.remark:
                 return set()
             raise

@@ -104,10 +104,13 @@ class TransactionProducer(Producer):
         if message.delay_level or message.deliver_at_ms is not None:
             raise InvalidMessageError("transaction: expected a message without delay")
         for queue in self.queues(message.topic):
+            # Before the half message: a broker can ask only registered clients of the group what has become of it.
             self._heartbeats.register(self.routing.master_address(queue.broker_name))
         parcel = self.encode_message(message, TransactionType.PREPARED, **{TRAN_MSG: "true", PGROUP: self.group})
         sent = self.send_encoded_message(parcel)
         decision, error = Decision.ROLLBACK, None
+        # As in Java, a half message that is not safely on disk and on a slave is rolled back; the local transaction
+        # does not run.
         if sent.status is SendStatus.SEND_OK:
             decision, error = _ask_decision(lambda: local_transaction(message))
         self._end_transaction(sent, message.topic, decision)

@@ -74,6 +74,8 @@ class UniqueKeys:
 def _month_bounds(now_ms: int) -> tuple[int, int]:
     """Return the start of the current and of the next month, in local time as in Java, as ms since 1970."""
     moment = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
+    # Without a zone, so that `timestamp` uses the clock's offset of that day, which may not be today's.
     begin = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    # 32 days after the first of a month are always in the next month.
     end = (begin + datetime.timedelta(days=32)).replace(day=1)
     return int(begin.timestamp() * 1000), int(end.timestamp() * 1000)

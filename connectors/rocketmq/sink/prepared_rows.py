@@ -199,6 +199,8 @@ class _RowPreparer:
         flags = self._integer_column("flag")
         items = _encode_batch_items(flags, bodies, properties)
         is_retry = np.array([target.topic.startswith(RETRY_PREFIX) for target in targets] or [False], np.bool_)
+        # Brokers refuse delays and retries in a batch, and a batch has one sysFlag, so one compression, for all its
+        # messages.
         is_single = is_retry[numbers] | delays | (sys_flags != 0)
         return PreparedRows(items, bodies, properties, flags, sys_flags, targets, numbers, is_single, self._errors)
 
@@ -213,6 +215,7 @@ class _RowPreparer:
             return None
         wanted = TYPES[name]
         if pa.types.is_timestamp(wanted):
+            # Brokers know milliseconds only, so finer times are cut off.
             return column.cast(wanted, safe=False)
         return column if pa.types.is_nested(wanted) else column.cast(wanted)
 
@@ -226,6 +229,7 @@ class _RowPreparer:
         """Record an error for the rows of a mask."""
         mask = row_mask if isinstance(row_mask, np.ndarray) else row_mask.to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(mask).tolist():
+            # The first error of a row stays: later ones may follow from it.
             self._errors.setdefault(row, make_error(row))
 
     def _check_bodies(self) -> pa.Array:
@@ -254,6 +258,7 @@ class _RowPreparer:
         for column in table.columns:
             encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
             codes = codes * max(1, len(encoded.dictionary)) + encoded.indices.to_numpy()
+            # Numbered again from 0 after each column, so that the products cannot exceed 64 bits.
             _, codes = np.unique(codes, return_inverse=True)
         _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
         chosen = table.take(pa.array(first, pa.int64())).to_pylist()
@@ -362,6 +367,7 @@ class _RowPreparer:
             return given
         if has_own_key.all():
             return pa.nulls(self._count, _TEXT)
+        # For all rows, so that both columns can be merged; ids cost little.
         made = self._make_keys(self._count).cast(_TEXT)
         return made if given is None else pc.coalesce(given, made)
 
@@ -373,16 +379,19 @@ class _RowPreparer:
             return pa.repeat(pa.scalar("", _TEXT), self._count), nothing, nothing.copy()
         if not isinstance(column, pa.MapArray):
             raise InvalidMessageError(f"column properties: expected a map, found {column.type}")
+        # `keys` and `items` of a slice of a map still have the entries of the whole map.
         edges = column.offsets.to_numpy()
         names = column.keys.slice(edges[0], edges[-1] - edges[0]).cast(_TEXT)
         values = column.items.slice(edges[0], edges[-1] - edges[0]).cast(_TEXT)
         lengths = np.diff(edges)
         rows = np.repeat(np.arange(self._count), lengths)
+        # A null map may have entries nevertheless.
         kept = column.is_valid().to_numpy(zero_copy_only=False)[rows]
         kept &= ~_mask_of_names(names, SET_BY_BROKERS)
         overridden = [name for name, other in _OVERRIDDEN_BY.items() if other in self._rows.schema.names]
         kept &= ~_mask_of_names(names, overridden)
         self._refuse_entries(names, values, rows, kept)
+        # The last argument is the separator.
         entries = pc.binary_join_element_wise(names, pc.fill_null(values, ""), pa.scalar("\x01", _TEXT))
         entries = pc.binary_join_element_wise(entries, pa.scalar("\x02", _TEXT), pa.scalar("", _TEXT))
         entries = entries.filter(pa.array(kept))
@@ -444,6 +453,7 @@ def _encode_batch_items(flags: Array, bodies: pa.Array, properties: pa.Array) ->
     heads["total_size"] = MIN_ITEM_SIZE + body_sizes + text_sizes
     heads["flag"] = flags
     heads["body_length"] = body_sizes
+    # Longer texts are errors of their rows, which are not sent; only the number must not overflow.
     lengths = np.minimum(text_sizes, props.MAX_SIZE).astype(">i2")
     return pc.binary_join_element_wise(
         _to_bytes_column(heads), bodies, _to_bytes_column(lengths), properties.cast(_BYTES), pa.scalar(b"", _BYTES)

@@ -68,6 +68,7 @@ def divide_into_requests(rows: PreparedRows, limits: BatchLimits) -> Iterator[li
 def encode_request(rows: PreparedRows, request_rows: RowParcel) -> Parcel:
     """Return the given rows as an encoded request."""
     topic = request_rows.target.topic
+    # One row is sent as a plain message, which may have a delay or compression, and a larger size than a batch.
     if len(request_rows.rows) == 1:
         row = int(request_rows.rows[0])
         body, properties = rows.bodies[row].as_py(), rows.properties[row].as_py()
@@ -99,6 +100,7 @@ def _request_edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[i
             by_bytes = int(np.searchsorted(ends, before + limits.max_bytes, "right"))
             next_alone = int(np.searchsorted(alone, begin))
             until = int(alone[next_alone]) if next_alone < len(alone) else count
+            # At least one row each time, or the loop would not end.
             begin = max(begin + 1, min(by_bytes, begin + limits.max_messages, until))
         edges.append(begin)
     return edges
@@ -107,5 +109,6 @@ def _request_edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[i
 def _arrow_offsets(column: pa.Array) -> Array:
     """Return the offsets buffer of a large binary column as an array."""
     buffer = column.buffers()[1]
+    # A slice shares the buffer of the whole column.
     found: Array = np.frombuffer(buffer, np.int64)[column.offset : column.offset + len(column) + 1]
     return found

@@ -111,6 +111,7 @@ class RowSender(Closable):
             ClientOptionError: if the keys, or the TLS settings, are not valid.
         """
         self._settings = settings or SendSettings()
+        # One attempt only: whether a first one has stored the rows must be known before the next (see `in_doubt`).
         sending = ProducerOptions(send_seconds=self._settings.answer_seconds, tries=1)
         self.producer = Producer(self._settings.group, options, sending, credentials)
         self._admin = Admin(options, credentials)
@@ -145,10 +146,12 @@ class RowSender(Closable):
         Raises:
             RocketMQError: if nothing was sent.
         """
+        # Before the first request to a queue, so that a search for its messages begins early enough.
         if queue not in self._ends:
             try:
                 self._ends[queue] = self._puller.max_offset(queue)
             except RefusedError:
+                # Without permission to read the topic, no search is possible, and the request is sent again.
                 self._ends[queue] = None
         attempt = Attempt(queue, self._ends[queue], self._connections.open(queue.broker_name))
         return attempt, self.producer.start_encoded_message(encoded, queue, attempt.connection.peer)
@@ -173,6 +176,7 @@ class RowSender(Closable):
             return None
         try:
             self._connections.wait_for_earlier_connections(queue.broker_name, attempt.connection)
+            # A message is in the log a moment before it is in its queue; this waits until the queues have caught up.
             log_extent(self._admin, queue.broker_name)
             end = self._puller.max_offset(queue)
             return [message for message in self._puller.read(queue, start, end) if message.unique_key in unique_keys]
@@ -247,6 +251,7 @@ class _BatchSend:
             self._ready_next_requests(lane)
         while self._ready or self._in_flight:
             wait_seconds = self._start_ready_requests()
+            # Answers may make further requests ready, so the wait ends with the next of either.
             if self._in_flight:
                 self._process_answer(wait_seconds)
             elif wait_seconds:
@@ -261,6 +266,7 @@ class _BatchSend:
                 return
 
     def _schedule_request(self, request: _Work, ready_at: float) -> None:
+        # The number keeps the order of requests that are ready at the same time; requests cannot be compared.
         heapq.heappush(self._ready, (ready_at, next(self._turns), request))
 
     def _start_ready_requests(self) -> float | None:
@@ -286,6 +292,7 @@ class _BatchSend:
             return
         request.attempts += 1
         self._in_flight += 1
+        # The thread that reads answers only passes them on; everything else stays in the thread of `send_all`.
         answer.add_done_callback(lambda done: self._done.put((request, attempt, done)))
 
     def _resolve_unanswered_request(self, request: _Work, attempt: Attempt) -> bool:
@@ -293,10 +300,12 @@ class _BatchSend:
         rows = request.parcel.rows
         ids = None if self._rows.has_delay(rows) else self._rows.unique_keys(rows)
         messages = None if ids is None else self._sender.find_messages(set(ids), attempt)
+        # Only after a successful search: if it fails, the request stays in doubt and is searched for again.
         request.in_doubt = None
         if ids is None or messages is None:
             request.may_be_there = True
             return True
+        # Several rows may have the same id: each accounts for one message.
         unused: defaultdict[str | None, deque[Message]] = defaultdict(deque)
         for message in messages:
             unused[message.unique_key].append(message)
@@ -332,6 +341,7 @@ class _BatchSend:
             self._outcomes.add_sent(work.parcel.rows, answer.result(), work.attempts, may_be_twice=work.may_be_there)
             self._ready_next_if_ordered(work.lane)
             return
+        # The request may have been executed, although no valid answer came.
         if isinstance(problem, UnreachableError | ProtocolError):
             work.in_doubt = attempt
         self._retry_or_give_up(work, problem)
@@ -348,6 +358,7 @@ class _BatchSend:
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(request.attempts + request.refusals, 10), LONGEST_PAUSE_SECONDS)
         now = time.monotonic()
         if self._may_succeed_later(request, problem) and now + pause < request.began + self._settings.retry_seconds:
+            # A busy broker is the right one; after other errors, the queue may have moved to another.
             if not isinstance(problem, RefusedError) or problem.code not in BUSY:
                 self._producer.routing.forget_route(request.lane.target.topic)
             self._schedule_request(request, now + pause)
@@ -384,6 +395,7 @@ class _BatchSend:
         halves = [
             _Work(half, lane, *tried, may_be_there=request.may_be_there) for half in request.parcel.split_in_half()
         ]
+        # In reverse, because each is put before the one before: the first half stays the first.
         lane.waiting.extendleft(reversed(halves))
         self._ready_next_requests(lane)
 

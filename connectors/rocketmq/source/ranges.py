@@ -54,6 +54,7 @@ def query_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[Message
     Raises:
         RocketMQError: if a request to a broker fails.
     """
+    # The first offset is asked before the next one: both only grow, so it cannot be the greater one.
     return _ask_for_each_queue(
         queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue))
     )
@@ -95,6 +96,7 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
                 text := check_offset_in_queue(queue, begin, end, bounds[queue], position, is_begin=is_begin)
             ) is not None:
                 report_data_loss(text, is_error=options.fail_on_data_loss)
+        # Only after the report of what is outside.
         begin, end = max(begin, bounds[queue].first), min(end, bounds[queue].end)
         if begin < end:
             ranges.append(QueueRange(queue, begin, end))
@@ -129,6 +131,7 @@ def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Par
         count = 1 if len(ranges) >= min_partitions else min(each.size, -(-each.size * min_partitions // total))
         edges = [each.begin + each.size * number // count for number in range(count + 1)]
         pieces += [QueueRange(each.queue, begin, end) for begin, end in itertools.pairwise(edges)]
+    # Joining must leave at least the number of partitions that was asked for.
     may_join = len(pieces) - min_partitions
     partitions: list[list[QueueRange]] = []
     for piece in pieces:

@@ -79,6 +79,7 @@ class StreamPlanner:
             UnreachableError: if no queue can be queried.
         """
         bounds = self._ask_bounds()
+        # If Spark asks again after a crash, a stream may begin elsewhere, so the first end carries all starts.
         begins: dict[MessageQueue, int] = dict(start.offsets) if start.is_initial else {}
         ends: dict[MessageQueue, int] = dict(start.offsets)
         waiting: dict[MessageQueue, int] = {}
@@ -93,12 +94,14 @@ class StreamPlanner:
             if end > begin:
                 waiting[queue] = end - begin
         self.latest = {**ends, **{queue: held.end for queue, held in bounds.items()}}
+        # `fair_shares` divides among names.
         names = {str(number): queue for number, queue in enumerate(waiting)}
         available = {name: waiting[queue] for name, queue in names.items()}
         shares = available if limit is None else fair_shares(available, limit)
         for name, share in shares.items():
             queue = names[name]
             ends[queue] = begins.get(queue, start.offsets.get(queue, 0)) + share
+        # The same object, by which the reader sees that there is no new micro-batch.
         if ends == start.offsets:
             return start
         return StreamPosition(ends, begins)
@@ -128,6 +131,7 @@ class StreamPlanner:
     def _ask_bounds(self) -> dict[MessageQueue, QueueBounds]:
         """Return the first and next offset of each queue whose broker answers now."""
         for topic in self._options.topics:
+            # Routes are kept for a while, and would hide new queues and brokers.
             self._puller.routing.forget_route(topic)
         queues = list_queues(self._puller, self._options.topics)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-stream") as pool:
