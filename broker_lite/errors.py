@@ -6,7 +6,6 @@
     ├── StoreFilesError        files that neither this store nor RocketMQ could have written
     │   ├── FileSizeError      files whose size differs from the options
     │   └── IndexSizeError     an IndexFile whose size differs from the options
-    ├── ConfigFileError        a file under config/ that is not RocketMQ's JSON, and neither is its .bak
     ├── DiskFullError          no room for the next file; nothing was written
     ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
     ├── IndexDisabledError     a query by key in a store without an index
@@ -59,10 +58,6 @@ class FileSizeError(StoreFilesError):
 
 class IndexSizeError(StoreFilesError):
     """Error for an IndexFile whose size differs from the options index_slots and index_entries."""
-
-
-class ConfigFileError(StoreError):
-    """Error for a file under `config/` that cannot be read, and whose backup (`.bak`) cannot be read either."""
 
 
 class DiskFullError(StoreError):

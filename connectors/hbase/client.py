@@ -159,13 +159,6 @@ class Client:
             return False
         return True
 
-    def delete_table(self) -> None:
-        """Delete the table with all its rows."""
-        # An earlier attempt may have been killed between the two calls.
-        if self._call_with_retries("check", lambda thrift: thrift.isTableEnabled(self._table)):
-            self._call_with_retries("disable", lambda thrift: thrift.disableTable(self._table))
-        self._call_with_retries("drop", lambda thrift: thrift.deleteTable(self._table))
-
     def request_compaction(self) -> None:
         """Request a major compaction, which removes overwritten and deleted cells from the table's files.
 

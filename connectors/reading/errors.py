@@ -1,10 +1,9 @@
 """Errors of reading logs.
 
 CommitLogError
-├── StoreError              a path that gives no store: the cause, and what to do
+├── StoreError              a path that gives no store, or lost data that a stream must read next
 │   ├── EmptyStoreError     a store without a single segment
-│   ├── UnsupportedStoreError  a store whose messages are all in a log of another kind
-│   └── DataLossError       the data that a stream must read next is gone
+│   └── UnsupportedStoreError  a store whose messages are all in a log of another kind
 ├── IndexMismatchError      an index of the broker that does not match its log: segment, offset, expected, found
 ├── DamagedLogError         FAILFAST met a bad range: segment, offset, expected, found
 └── BodyError               a body that cannot be decompressed within its limits
@@ -22,7 +21,7 @@ class CommitLogError(CommitLakeError):
 
 
 class StoreError(CommitLogError):
-    """Error for a path without a readable store."""
+    """Error for a path without a readable store, and for deleted segments or stores that a stream had not read yet."""
 
 
 class EmptyStoreError(StoreError):
@@ -33,10 +32,6 @@ class UnsupportedStoreError(StoreError):
     """Error for a store whose messages are all in a log that cannot be read."""
 
     exit_code = ExitCode.REFUSED
-
-
-class DataLossError(StoreError):
-    """Error for deleted segments or stores that a stream had not read yet."""
 
 
 class IndexMismatchError(CommitLogError):

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import (
-    AnswerTimeoutError,
     ClientOptionError,
     InvalidMessageError,
     NoRouteError,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
-    "AnswerTimeoutError",
     "ClientOptionError",
     "ClientOptions",
     "Decision",

@@ -41,7 +41,6 @@ from commitlake.schemas.remoting.statistics import (
     ConsumeStats,
     DelayOffsetTable,
     GroupList,
-    OffsetTable,
     OffsetWrapper,
     TopicStats,
 )
@@ -232,30 +231,6 @@ class Admin(Closable):
         answer = self._ask_master(broker_name, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(group))
         return answer.body_as(ProducerConnection)
 
-    def reset_offsets(
-        self, group: str, topic: str, timestamp_ms: int, *, is_forced: bool = True
-    ) -> dict[MessageQueue, int]:
-        """Set a group's offsets to the first message that was stored at or after a time.
-
-        A broker notifies the group's clients. If there are none, the offsets are set for future clients.
-
-        Args:
-            group: the consumer group.
-            topic: topic that the group consumes.
-            timestamp_ms: ms since 1970; -1 for the end of each queue.
-            is_forced: whether to set the offset even if that skips messages which the group has not consumed.
-        """
-        header = ResetOffsetRequest(topic, group, timestamp_ms, is_forced)
-        table: dict[MessageQueue, int] = {}
-        for broker in self.routing.route(topic).broker_datas:
-            # Brokers 4.9 support this only for groups with clients, and otherwise answer with various codes.
-            if self.consumer_ids(group, broker.broker_name):
-                answer = self._ask_master(broker.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-                table.update(answer.body_as(OffsetTable).offset_table)
-            else:
-                table.update(self._set_offsets(group, topic, broker.broker_name, timestamp_ms, is_forced))
-        return table
-
     def reset_queue_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Make a broker set a group's offset in one queue, for current and future clients.
 
@@ -263,23 +238,6 @@ class Admin(Closable):
         """
         header = ResetOffsetRequest(queue.topic, group, 0, True, offset, queue.queue_id)
         self._ask_master(queue.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-
-    def _set_offsets(
-        self, group: str, topic: str, broker_name: str, timestamp_ms: int, is_forced: bool
-    ) -> dict[MessageQueue, int]:
-        table = {}
-        for queue in self.routing.queues_to_read(topic):
-            if queue.broker_name != broker_name:
-                continue
-            end = self.offsets.next(queue)
-            wanted = end if timestamp_ms < 0 else self.offsets.search_by_time(queue, timestamp_ms)
-            consumed = self.offsets.committed(queue, group)
-            if is_forced or consumed is None or wanted <= consumed:
-                self.offsets.commit(queue, group, wanted)
-                table[queue] = wanted
-            else:
-                table[queue] = consumed
-        return table
 
     # --- messages ---
 
@@ -296,10 +254,6 @@ class Admin(Closable):
             max_messages: maximum number of messages from each broker.
         """
         return self._lookup.by_key(topic, key, begin_ms, end_ms, max_messages)
-
-    def query_by_unique_key(self, topic: str, unique_key: str) -> list[Message]:
-        """Return the messages of a topic with a client message id; there are several if it was sent repeatedly."""
-        return self._lookup.by_unique_key(topic, unique_key)
 
     def view_message(self, msg_id: str) -> Message:
         """Return the message with an offset message id; raise NoRouteError if the id's broker is not known."""

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from commitlake.connectors.rocketmq.errors import (
-    AnswerTimeoutError,
     BrokenConnectionError,
     ProtocolError,
     RocketMQError,
@@ -245,6 +244,6 @@ class PeerConnection:
             late = self._exchange.expire_requests(now)
             is_idle = not self._exchange.pending_count and now - self._last_use > IDLE_SECONDS
         for answer in late:
-            answer.set_exception(AnswerTimeoutError(f"{self.address}: expected an answer in time, found none"))
+            answer.set_exception(UnreachableError(f"{self.address}: expected an answer in time, found none"))
         if is_idle:
             self._fail_requests(BrokenConnectionError(f"{self.address}: the connection was idle and is closed"))

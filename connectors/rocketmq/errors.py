@@ -4,9 +4,8 @@ RocketMQError
 ├── ClientOptionError           an option, or an environment variable, that is not valid
 ├── InvalidMessageError         a message that cannot be sent: the fault, and what is allowed
 ├── NoRouteError                no name server knows the topic, or none of its queues can be used
-├── UnreachableError            no connection; the request may or may not have been executed
-│   ├── BrokenConnectionError   the connection broke before the answer; the request may or may not have been executed
-│   └── AnswerTimeoutError      no answer in time; the request may or may not have been executed
+├── UnreachableError            no connection, or no answer in time; the request may or may not have been executed
+│   └── BrokenConnectionError   the connection broke before the answer; the request may or may not have been executed
 ├── ProtocolError               the peer sent an invalid frame, or an answer that does not fit the request
 │   └── PlaceError              an answer that messages are stored, without a valid position
 └── RefusedError                the peer answered with an error: its code and its message
@@ -47,15 +46,11 @@ class NoRouteError(RocketMQError):
 
 
 class UnreachableError(RocketMQError):
-    """The connection failed or broke; the request may have been carried out."""
+    """The connection failed or broke, or no answer arrived in time; the request may have been carried out."""
 
 
 class BrokenConnectionError(UnreachableError):
     """The connection broke; the request may have been carried out."""
-
-
-class AnswerTimeoutError(UnreachableError):
-    """No answer arrived in time; the request may have been carried out."""
 
 
 class ProtocolError(RocketMQError):

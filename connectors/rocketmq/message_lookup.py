@@ -19,7 +19,6 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.headers import QueryMessageRequest, ViewMessageRequest
 
 MAX_TIME_MS = (1 << 63) - 1
-MAX_UNIQUE_KEY_MESSAGES = 32
 
 
 class MessageLookup:
@@ -35,11 +34,6 @@ class MessageLookup:
         """Return the messages with a business key; see `Admin.query_by_key`."""
         header = QueryMessageRequest(topic, key, max_messages, begin_ms, MAX_TIME_MS if end_ms is None else end_ms)
         return self._query_brokers(header, lambda message: message.topic == topic and key in (message.keys or ()))
-
-    def by_unique_key(self, topic: str, unique_key: str) -> list[Message]:
-        """Return the messages with a client message id."""
-        header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE_KEY_MESSAGES, 0, MAX_TIME_MS, is_unique_key=True)
-        return self._query_brokers(header, lambda message: message.topic == topic and message.unique_key == unique_key)
 
     def view_message(self, msg_id: str) -> Message:
         """Return the message with an offset message id.

@@ -20,7 +20,6 @@ from typing import NamedTuple, Self, TypeVar
 
 from commitlake.connectors.rocketmq.connection import TICK_SECONDS, PeerConnection
 from commitlake.connectors.rocketmq.errors import (
-    AnswerTimeoutError,
     BrokenConnectionError,
     ClientOptionError,
     ProtocolError,
@@ -196,7 +195,7 @@ class Network:
         command = self._make_command(code, header, body, fields)
         if not self._permits.acquire(timeout=allowed):
             most = self.options.max_pending
-            raise AnswerTimeoutError(f"{address}: {most} requests of this client already wait for their answers")
+            raise UnreachableError(f"{address}: {most} requests of this client already wait for their answers")
         try:
             answer = (connection or self._connection(address)).send_request(command, allowed)
         except BaseException:
@@ -351,7 +350,7 @@ def wait_for_answer(address: str, answer_future: Future[Command], timeout_second
         # The reading thread, which looks at each tick, is to report a late answer first.
         return PeerAnswer(address, answer_future.result(timeout_seconds + 2 * TICK_SECONDS))
     except FutureTimeoutError:
-        raise AnswerTimeoutError(f"{address}: expected an answer within {timeout_seconds} s, found none") from None
+        raise UnreachableError(f"{address}: expected an answer within {timeout_seconds} s, found none") from None
 
 
 def _run_and_log_errors(function: Callable[[], None]) -> None:

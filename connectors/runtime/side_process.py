@@ -12,14 +12,10 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from commitlake.connectors.runtime.fork_server import prepare_child_process, start_fork_server
-from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
-
-
-class SideProcessError(CommitLakeError):
-    """Error for a side process that was killed, by a user or by the system when memory ran out."""
 
 
 class SideProcess:
@@ -50,14 +46,15 @@ class SideProcess:
 
         Raises:
             Exception: any exception of the function.
-            SideProcessError: if the process has exited.
+            CommitLakeError: if the process has exited.
         """
         try:
             self._connection.send((function, arguments, named))
             is_result, value = self._connection.recv()
         except (EOFError, OSError):
-            raise SideProcessError(
-                "a process of this command was killed, perhaps because memory ran out; run the command again"
+            raise CommitLakeError(
+                "a process of this command was killed, perhaps because memory ran out; run the command again",
+                exit_code=ExitCode.FAILED,
             ) from None
         if not is_result:
             raise value

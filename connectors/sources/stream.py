@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.reading.errors import DataLossError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.options import Content, Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import Split
@@ -151,7 +151,7 @@ class CommitLogStreamReader(LimitedStreamReader):
                     return True
             except FileNotFoundError:
                 if self._options.fail_on_data_loss:
-                    raise DataLossError(
+                    raise StoreError(
                         f"store {split.broker!r}: segment {split.path} was deleted before physical offsets "
                         f"{split.start} to {split.end} were read. failOnDataLoss=false continues without it"
                     ) from None

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from commitlake.connectors.reading.continuity import StoreReplacedError
-from commitlake.connectors.reading.errors import DataLossError, EmptyStoreError, StoreError
+from commitlake.connectors.reading.errors import EmptyStoreError, StoreError
 from commitlake.connectors.reading.options import Content, Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
 from commitlake.connectors.reading.request import Filters
@@ -79,7 +79,7 @@ class StreamPlanner:
             limit: maximum size in bytes of log; a store's last record may exceed its share.
 
         Raises:
-            DataLossError: if data was deleted, unless the options allow it.
+            StoreError: if data was deleted, unless the options allow it.
             StoreReplacedError: if a store was replaced by another.
         """
         self._refresh_stores(start)
@@ -119,7 +119,7 @@ class StreamPlanner:
         """Return the splits of a micro-batch, in order of stores and offsets.
 
         Raises:
-            DataLossError: if data was deleted, unless the options allow it.
+            StoreError: if data was deleted, unless the options allow it.
             StoreReplacedError: if a store was replaced by another.
         """
         ranges = self.ranges(start, end)
@@ -160,7 +160,7 @@ class StreamPlanner:
                 f"{self._options.path} any more{reason}"
             )
             if self._options.fail_on_data_loss:
-                raise DataLossError(f"{text}. Bring it back; {_WAY_OUT}")
+                raise StoreError(f"{text}. Bring it back; {_WAY_OUT}")
             self._warn_once(text)
 
     def _check_store(self, store: Store, start: StorePosition) -> None:
@@ -185,7 +185,7 @@ class StreamPlanner:
             f"read them: {reason}"
         )
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{text}. {_WAY_OUT}")
+            raise StoreError(f"{text}. {_WAY_OUT}")
         self._warn_once(text)
 
     def _warn_once(self, text: str) -> None:

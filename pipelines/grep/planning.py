@@ -61,11 +61,6 @@ class SearchPlan:
         """Total size of the bodies."""
         return sum(part.bytes for task in self.tasks for part in task)
 
-    @property
-    def pack_count(self) -> int:
-        """Number of packs with these bodies."""
-        return len({part.pack for task in self.tasks for part in task})
-
 
 def plan_search(table: DeltaTable, conditions: Sequence[str]) -> SearchPlan:
     """Find the packs that contain the bodies of messages.

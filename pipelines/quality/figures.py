@@ -55,7 +55,6 @@ class PageFigures:
         self.first_time: datetime.datetime | None = None
         self.last_time: datetime.datetime | None = None
         self._most = most
-        self._brokers: set[str | None] = set()
         self._shown: pa.Table | None = None
         self._windows: pa.Table | None = None
         self._by_topic: dict[Topic, pa.Table] = {}
@@ -69,7 +68,6 @@ class PageFigures:
         self.bytes += _sum_column(windows, "bytes")
         self.topics += grouped.num_rows
         self.queues += int(windows.group_by([*_TOPIC, "queue_id"]).aggregate([]).num_rows)
-        self._brokers.update(pc.unique(windows.column("broker")).to_pylist())
         self._add_window_times(windows)
         counts = _sum_by_window(windows)
         self._windows = counts if self._windows is None else _add_counts([self._windows, counts])
@@ -92,11 +90,6 @@ class PageFigures:
         shown = {(row["broker"], row["topic"]) for row in self._shown.to_pylist()}
         new = _counts_by_topic(windows, shown - self._by_topic.keys())
         self._by_topic = {topic: counts for topic, counts in {**self._by_topic, **new}.items() if topic in shown}
-
-    @property
-    def broker_count(self) -> int:
-        """Number of brokers."""
-        return len(self._brokers)
 
     @property
     def time_span(self) -> ChartSpan | None:

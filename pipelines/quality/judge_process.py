@@ -31,11 +31,6 @@ class JudgeProcess:
         if self._process is not None:
             self._process.close()
 
-    @property
-    def is_started(self) -> bool:
-        """True if the process was started."""
-        return self._process is not None
-
     def start(self) -> SideProcess:
         """Start the process, unless it is running, and return it."""
         if self._process is None:
@@ -46,7 +41,7 @@ class JudgeProcess:
         """Start to judge a run's profile, replacing any earlier one.
 
         Raises:
-            SideProcessError: if the process was killed.
+            CommitLakeError: if the process was killed.
         """
         process = self.start()
         process.call(_begin_judging, run_facts)
@@ -54,7 +49,7 @@ class JudgeProcess:
 
 
 class _RemoteJudging:
-    """A `ProfileJudge` in another process. Raises the same errors, or SideProcessError if the process was killed."""
+    """A `ProfileJudge` in another process. Raises the same errors, or CommitLakeError if the process was killed."""
 
     def __init__(self, process: SideProcess) -> None:
         self._process = process

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RefusedError
+from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, UnreachableError
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -68,7 +68,7 @@ def fetch_store_snapshot(
     wanted = sorted(group for group in groups if not is_system_group(group))
     for number, group in enumerate(wanted):
         if clock() > deadline:
-            raise AnswerTimeoutError(
+            raise UnreachableError(
                 f"broker {broker_name!r}: expected the clients of {format_count(len(wanted), 'group')} within "
                 f"{GROUPS_SECONDS:g} s, found those of {number:,}"
             )

@@ -9,7 +9,7 @@ all other work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -337,9 +337,3 @@ def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
         if data is not None:
             merged.merge(kll_doubles_sketch.deserialize(data))
     return merged
-
-
-def sketch_quantiles(sketches: Iterable[bytes | None], ranks: Sequence[float]) -> list[float | None]:
-    """Return quantiles of the values of the given sketches, by nearest rank; None if there are no values."""
-    merged = merge_sketches(sketches)
-    return [None] * len(ranks) if merged.is_empty() else list(merged.get_quantiles(ranks, True))

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.fastjson import parse_fastjson, replace_lone_surrogates
 from commitlake.schemas.remoting.frames import VERSION, Version
@@ -259,17 +259,6 @@ class RegistrationReader:
             config = _parse_topic(stream.read_text("a topic"))
             yield config.topic_name, config
         self.filter_servers = _check_filter_servers(_parse_json(stream.read_text("the filter servers")))
-
-
-def parse_registration(body: bytes | memoryview, *, is_compressed: bool) -> RegisterBrokerBody:
-    """Return all topics that a broker registers.
-
-    Raises:
-        BodyError: if the body does not have the declared form.
-    """
-    reader = RegistrationReader(body, compressed=is_compressed)
-    topics = dict(topic for topic in reader.read_topics() if topic is not None)
-    return RegisterBrokerBody(TopicConfigs(topics, reader.data_version), reader.filter_servers)
 
 
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:

@@ -19,10 +19,10 @@ from commitlake.schemas.remoting.frames import Command, Language, SerializeType,
 from commitlake.schemas.remoting.headers import PullMessageRequest, SendMessageRequest
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection, Heartbeat, LockBatch
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
-from commitlake.schemas.remoting.registration import parse_registration
 from commitlake.schemas.remoting.routes import MessageQueue, TopicRoute
 from commitlake.schemas.remoting.statistics import ConsumerRunningInfo, ConsumeStats, OffsetWrapper
 from tests.support.hypothesis_profiles import load
+from tests.support.registrations import parse_registration
 
 load()
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from commitlake.broker_lite.errors import ConfigFileError
+from commitlake.broker_lite.errors import StoreError
 from commitlake.schemas.layouts.base import PAGE_SIZE
 from commitlake.schemas.store_files import create_file, make_folders, open_file, open_or_create, read_file, sync_folder
 
@@ -77,7 +77,7 @@ class SavedTable(ABC):
                 _logger.warning("%s; using %s instead", problems[0], path.name)
             return table
         if problems:
-            raise ConfigFileError("; ".join(problems))
+            raise StoreError("; ".join(problems))
         return None
 
     @abstractmethod

@@ -1,6 +1,7 @@
 """Store in JMQ's layout: one journal for all topics, queues that point into it, and records of consumption."""
 
-from commitlake.broker_lite.stores.jmq.consuming import Batch, BatchLostError, Consuming
+from commitlake.broker_lite.errors import StoreError
+from commitlake.broker_lite.stores.jmq.consuming import Batch, Consuming
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore, retry_delay_ms
 from commitlake.broker_lite.stores.jmq.store import ArchiveView, JournalStore, Produced
@@ -9,7 +10,6 @@ from commitlake.broker_lite.stores.jmq.writing import JournalPutResult
 __all__ = [
     "ArchiveView",
     "Batch",
-    "BatchLostError",
     "Consuming",
     "JournalOptions",
     "JournalPutResult",
@@ -18,5 +18,6 @@ __all__ = [
     "Retry",
     "RetryStatus",
     "RetryStore",
+    "StoreError",
     "retry_delay_ms",
 ]

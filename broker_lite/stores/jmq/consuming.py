@@ -33,10 +33,6 @@ _OUTCOMES = {
 }
 
 
-class BatchLostError(StoreError):
-    """Error for a batch that has timed out or was finished: another consumer has, or had, its messages."""
-
-
 class Batch(NamedTuple):
     """Messages that a consumer has taken.
 
@@ -108,7 +104,7 @@ class Consuming:
             failures: reasons of failed messages by queue offset; all other messages were consumed.
 
         Raises:
-            BatchLostError: if the batch no longer belongs to the consumer; nothing was recorded.
+            StoreError: if the batch no longer belongs to the consumer; nothing was recorded.
         """
         failures = failures or {}
         with self._guard:
@@ -133,17 +129,7 @@ class Consuming:
     def _check_batch_is_valid(self, batch: Batch) -> None:
         if self._batches.get(batch.place) is not batch:
             what = f"the batch up to message {batch.end} of {batch.place}"
-            raise BatchLostError(f"{what} no longer belongs to {batch.client}: it has expired")
-
-    def release_batch(self, batch: Batch) -> None:
-        """Release a batch, so that another consumer can take its messages at once.
-
-        Raises:
-            BatchLostError: if the batch no longer belongs to the consumer.
-        """
-        with self._guard:
-            self._check_batch_is_valid(batch)
-            del self._batches[batch.place]
+            raise StoreError(f"{what} no longer belongs to {batch.client}: it has expired")
 
     def set_offset(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:
         """Set an application's offset in a queue, backward or forward; its unfinished batch becomes invalid."""
@@ -171,13 +157,13 @@ class Consuming:
             failure: reason of the failure; None if the message was consumed.
 
         Raises:
-            BatchLostError: if the retry no longer belongs to the consumer; nothing was recorded.
+            StoreError: if the retry no longer belongs to the consumer; nothing was recorded.
             UnserializableError: if the address does not fit in consume records.
         """
         _check_consumer(retry.message.topic, retry.app, client)
         with self._guard:
             if self._retries_out.get(retry.id, 0) <= self._store.clock() or self.retries.get(retry.id) != retry:
-                raise BatchLostError(f"retry {retry.id} no longer belongs to {client}: it has expired")
+                raise StoreError(f"retry {retry.id} no longer belongs to {client}: it has expired")
             if failure is None:
                 status = RetryStatus.SUCCEEDED
                 self.retries.mark_consumed(retry.id)

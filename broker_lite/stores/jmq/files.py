@@ -74,7 +74,7 @@ class JournalFiles:
         Raises:
             StoreFilesError: if files do not fit the options or one another.
             UnsafeFileError: if one of them is a symbolic link or not a regular file.
-            ConfigFileError: if the offset file and its `.bak` are invalid.
+            StoreError: if the offset file and its `.bak` are invalid.
         """
         for folder in (journal.FOLDER, jmq_queue.FOLDER, jmq_consumption.FOLDER):
             make_folders(root / folder, trusted_root=root)

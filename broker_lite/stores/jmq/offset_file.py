@@ -37,7 +37,7 @@ class OffsetFile(SavedTable):
         """Read the file.
 
         Raises:
-            ConfigFileError: if neither the file nor its `.bak` can be read.
+            StoreError: if neither the file nor its `.bak` can be read.
         """
         super().__init__(root, FOLDER, FILE_NAME)
         self._clock = clock

@@ -325,13 +325,6 @@ class RetryStore:
             )
         return status
 
-    def requeue_dead_letters(self, retry_ids: Iterable[int]) -> None:
-        """Schedule dead letters for delivery at once, with the full number of retries again."""
-        now = self._clock()
-        values = (RetryStatus.RETRYING, now, now + self._options.retry_expiry_ms, now)
-        assignments = "status = ?, retry_count = 0, retry_time = ?, expire_time = ?, update_time = ?, place = NULL"
-        self._update_rows(assignments, values, retry_ids)
-
     def make_dead_letters(self, retry_ids: Iterable[int]) -> None:
         """Turn messages into dead letters without further retries."""
         self._update_rows("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), retry_ids)

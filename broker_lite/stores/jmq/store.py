@@ -108,7 +108,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             StoreLockedError: if another store has the folder open.
             StoreFilesError: if its files do not fit the options or one another.
             UnsafeFileError: if one of them is a symbolic link or not a regular file.
-            ConfigFileError: if the offset file and its `.bak` are invalid.
+            StoreError: if the offset file and its `.bak` are invalid.
         """
         root = Path(path)
         with hold_store_lock(root) as lock:

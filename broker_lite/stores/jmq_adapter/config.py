@@ -179,7 +179,7 @@ class Registry:
         """Read the files of the store at `root`.
 
         Raises:
-            ConfigFileError: if a file and its `.bak` cannot be read.
+            StoreError: if a file and its `.bak` cannot be read.
         """
         self.topics = Topics(root, clock)
         self.groups = Groups(root, clock)

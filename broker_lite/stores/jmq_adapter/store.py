@@ -86,7 +86,7 @@ class JmqStore(JmqQueries):
         Raises:
             StoreLockedError: if another store has the folder open.
             StoreFilesError: if its files do not fit the options or one another.
-            ConfigFileError: if a file of topics, groups or positions and its `.bak` are invalid.
+            StoreError: if a file of topics, groups or positions and its `.bak` are invalid.
         """
         options = options or JournalOptions()
         registry = Registry(Path(path), clock, options)

@@ -1,7 +1,6 @@
 """Store in RocketMQ's layout: CommitLog, ConsumeQueue, IndexFile, checkpoint and config, as RocketMQ writes them."""
 
 from commitlake.broker_lite.errors import (
-    ConfigFileError,
     DiskFullError,
     IndexDisabledError,
     MessageRefusedError,
@@ -23,7 +22,6 @@ from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 
 __all__ = [
     "MAX_QUEUES",
-    "ConfigFileError",
     "DiskFullError",
     "FlushMode",
     "GetResult",

@@ -62,7 +62,7 @@ class ConfigFile(SavedTable):
             dialect: dialect in which the file is written.
 
         Raises:
-            ConfigFileError: if neither the file nor its `.bak` can be read.
+            StoreError: if neither the file nor its `.bak` can be read.
             UnsafeFileError: if one of them is a symbolic link or not a regular file.
         """
         super().__init__(root, FOLDER, self.name)
@@ -394,7 +394,7 @@ class ConfigFiles:
         """Read the files of the store at `root`, to be written in its dialect.
 
         Raises:
-            ConfigFileError: if a file and its `.bak` cannot be read.
+            StoreError: if a file and its `.bak` cannot be read.
         """
         self.topics = Topics(root, clock, dialect)
         self.groups = Groups(root, clock, dialect)

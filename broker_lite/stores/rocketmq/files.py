@@ -72,7 +72,7 @@ class StoreFiles:
         Raises:
             StoreFilesError: if files do not fit the options or one another.
             UnsafeFileError: if one of them is a symbolic link or not a regular file.
-            ConfigFileError: if a config file and its `.bak` are invalid.
+            StoreError: if a config file and its `.bak` are invalid.
         """
         for folder in (commitlog.FOLDER, consume_queue.FOLDER, message_index.FOLDER):
             make_folders(root / folder, trusted_root=root)

@@ -123,7 +123,7 @@ class MessageStore(OpenStore[Message, Reader]):
             StoreLockedError: if a broker or another store has the folder open.
             StoreFilesError: if its files do not fit the options or one another.
             UnsafeFileError: if one of them is a symbolic link or not a regular file.
-            ConfigFileError: if a file under `config/` and its `.bak` are invalid.
+            StoreError: if a file under `config/` and its `.bak` are invalid.
         """
         root = Path(path)
         with hold_store_lock(root) as lock:
@@ -321,13 +321,6 @@ class MessageStore(OpenStore[Message, Reader]):
         """Return the store time of a message, or -1 if there is no message at that offset."""
         with self._lock_reader() as reader:
             return reader.timestamp_at(topic, queue_id, queue_offset)
-
-    def get_by_time(
-        self, topic: str, queue_id: int, timestamp_ms: int, max_messages: int = DEFAULT_MAX_MESSAGES
-    ) -> GetResult[Message]:
-        """Return messages of a queue from the first one stored at or after a time; see `get`."""
-        with self._lock_reader() as reader:
-            return reader.get(topic, queue_id, reader.offset_by_time(topic, queue_id, timestamp_ms), max_messages)
 
     @property
     def min_physical_offset(self) -> int:

@@ -2,8 +2,7 @@
 
 PackError                   a pack, or a reference to it, that does not yield the body: what was expected and found
 ├── PackNameError           a name that `pack_name` never returns: such a path is not opened
-└── PackStoreError          the place of all packs, not one of them: no such bucket, no permission
-    └── PackStoreUnavailableError   a temporary failure of a server or network
+└── PackStoreError          the place of all packs, not one of them: no such bucket, no permission, no answer now
 """
 
 from __future__ import annotations
@@ -46,19 +45,15 @@ class PackStoreError(PackError):
 
     Attributes:
         root: the place.
+        is_transient: True if the place does not answer now, so that a retry may succeed.
     """
 
-    def __init__(self, root: str, expected: str, found: str, advice: str) -> None:
+    def __init__(self, root: str, expected: str, found: str, advice: str, *, is_transient: bool = False) -> None:
         super().__init__("", None, expected, found, advice)
         self.args = (root, expected, found, advice)  # arguments for unpickling
         self.root = root
+        if is_transient:
+            self.exit_code, self.is_transient = ExitCode.FAILED, True
 
     def __str__(self) -> str:
         return f"bodies in {self.root}: expected {self.expected}, found {self.found}. {self.advice}"
-
-
-class PackStoreUnavailableError(PackStoreError):
-    """The folder or object store with the packs does not answer now; a retry may succeed."""
-
-    exit_code = ExitCode.FAILED
-    is_transient = True

@@ -12,7 +12,6 @@ from commitlake.connectors.lake.packs.errors import (
     PackError,
     PackNameError,
     PackStoreError,
-    PackStoreUnavailableError,
 )
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import PackFile, PackPlace, parse_pack_name
@@ -143,8 +142,9 @@ class PackStore:
         except FileError as error:
             raise PackError(name, error.offset, error.expected, error.cause, error.advice) from None
         except ObjectStoreError as error:
-            kind = PackStoreUnavailableError if error.is_transient else PackStoreError
-            raise kind(self._storage.text, expected, error.cause, error.advice) from None
+            raise PackStoreError(
+                self._storage.text, expected, error.cause, error.advice, is_transient=error.is_transient
+            ) from None
 
     def _missing_error(self, name: str) -> PackError:
         return PackError(name, None, f"{self._storage.file_noun} in {self._storage.text}", "none", _EXPIRED)

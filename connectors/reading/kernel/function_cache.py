@@ -206,10 +206,6 @@ class _KernelCacheImpl(CompileResultCacheImpl):
     _locator_classes = [_KernelCacheLocator, ZipCacheLocator]  # noqa: RUF012 (numba's own form)
 
 
-class _DamagedError(Exception):
-    """Error for a cache file whose checksum does not match its content."""
-
-
 def _checksum(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=_CHECKSUM_BYTES).digest()
 
@@ -279,7 +275,7 @@ class KernelCacheFile(IndexDataCacheFile):
         stored = Path(path).read_bytes()
         checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
         if _checksum(content) != checksum:
-            raise _DamagedError(path)
+            raise ValueError(f"{path}: its checksum does not match its content")
         return content
 
     def _write(self, path: str, value: object) -> None:

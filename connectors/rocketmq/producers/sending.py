@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.connection import PeerConnection
 from commitlake.connectors.rocketmq.errors import (
-    AnswerTimeoutError,
     InvalidMessageError,
     NoRouteError,
     PositionError,
@@ -305,7 +304,7 @@ class Sending:
             self._outbox.routing.forget_route(self._parcel.topic)
 
     def _timeout_error(self) -> RocketMQError:
-        return AnswerTimeoutError(
+        return UnreachableError(
             f"topic {self._parcel.topic}: expected to be sent within {self._seconds} s, but it was not"
         )
 

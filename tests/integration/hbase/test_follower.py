@@ -129,7 +129,8 @@ def test_a_table_follows_one_lake_only(lake: Lake, options: HBaseOptions, tmp_pa
 def test_a_dropped_table_is_created_again(lake: Lake, uri: str, options: HBaseOptions) -> None:
     follow_messages(None, lake, options)
     with Client(options) as client:
-        client.delete_table()
+        client._call_with_retries("disable", lambda thrift: thrift.disableTable(client._table))
+        client._call_with_retries("drop", lambda thrift: thrift.deleteTable(client._table))
     assert follow_messages(None, lake, options).rows == 708
     assert hbase_rows(options) == delta_rows(uri)
 

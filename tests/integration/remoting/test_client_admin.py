@@ -18,7 +18,6 @@ from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from tests.servers.rocketmq import RocketMQ
 from tests.support.topic_reading import make_topic, read_all, wait_for
-from tests.support.waiting import let_pass
 
 BROKER = "broker-a"
 
@@ -73,19 +72,6 @@ def test_progress_of_a_group_is_reported(admin: Admin, producer: Producer, pulle
         admin.consumer_connections(puller.group, BROKER)
 
 
-def test_offsets_are_reset_by_time(admin: Admin, producer: Producer, puller: Puller, topic: str) -> None:
-    queue = producer.queues(topic)[0]
-    for _ in range(4):
-        producer.send(OutgoingMessage(topic, b"x"), queue=queue)
-        let_pass(0.05, "the messages have different times")
-    third = read_all(puller, topic, 4)[2]
-    puller.commit_offset(queue, 4)
-    assert admin.reset_offsets(puller.group, topic, third.store_timestamp)[queue] == 2
-    assert puller.committed_offset(queue) == 2
-    assert admin.reset_offsets(puller.group, topic, -1, is_forced=False)[queue] == 2
-    assert admin.reset_offsets(puller.group, topic, -1)[queue] == 4
-
-
 @pytest.mark.each_version
 def test_messages_are_found_by_key_and_id(admin: Admin, producer: Producer, topic: str) -> None:
     # Two keys of the same hash, as Java computes it.
@@ -97,7 +83,6 @@ def test_messages_are_found_by_key_and_id(admin: Admin, producer: Producer, topi
     assert [message.body for message in admin.query_by_key(topic, "orderAa")] == [b"1"]
     assert [message.body for message in admin.query_by_key(topic, "more")] == [b"1"]
     assert admin.query_by_key(topic, "no such key") == []
-    assert [message.body for message in admin.query_by_unique_key(topic, first.unique_key)] == [b"1"]
     viewed = admin.view_message(first.offset_msg_id)
     assert (viewed.body, viewed.unique_key) == (b"1", first.unique_key)
 

@@ -6,7 +6,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.topic_minutes.minutes import sketch_groups, sketch_quantiles
+from commitlake.pipelines.topic_minutes.minutes import merge_sketches, sketch_groups
 from commitlake.schemas.tables.topic_minutes import SKETCH_K
 
 RANKS = (0.01, 0.5, 0.9, 0.99)
@@ -25,7 +25,7 @@ def test_spark_merges_sketches_written_by_python(spark: SparkSession) -> None:
     ).first()
     assert row is not None
     assert row["n"] == len(values)
-    for rank, mine in zip(RANKS, sketch_quantiles(sketches, RANKS), strict=True):
+    for rank, mine in zip(RANKS, merge_sketches(sketches).get_quantiles(RANKS, True), strict=True):
         for found in (row[f"q{rank}"], mine):
             assert abs((values <= found).mean() - rank) < 0.02
 

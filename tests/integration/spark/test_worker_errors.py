@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from commitlake.connectors.reading.errors import DamagedLogError, DataLossError, StoreError
+from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.connectors.worker_errors import extract_worker_error, raise_worker_errors
 from commitlake.schemas.errors import UsageError
@@ -82,7 +82,7 @@ def test_the_error_of_a_failed_stream_is_found(spark: SparkSession, store: Path,
     write_store(store, [(8 * SIZE, open_segment(messages(5), SIZE, 8 * SIZE))])
     with pytest.raises(StreamingQueryException) as raised:
         run()
-    assert isinstance(extract_worker_error(raised.value), DataLossError)
+    assert isinstance(extract_worker_error(raised.value), StoreError)
 
 
 def test_an_error_of_spark_itself_is_raised_unchanged(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commitlake.broker_lite.stores.rocketmq import ConfigFileError
+from commitlake.broker_lite.stores.rocketmq import StoreError
 from commitlake.broker_lite.stores.rocketmq.config_files import ConfigFiles
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, Dialect
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
@@ -93,7 +93,7 @@ def test_any_document_is_a_config_or_a_documented_error(
         assert again.consumer_offsets.get("orders", "mail", 0) == config.consumer_offsets.get("orders", "mail", 0)
         assert again.topics.entries.keys() >= {"orders"}
         assert again.groups.entries.keys() >= {"mail"}
-    except ConfigFileError as error:
+    except StoreError as error:
         assert "expected" in str(error)
     finally:
         for file in path.parent.iterdir():

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 
-from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.worker_errors import extract_worker_error, forward_worker_errors, raise_worker_errors
 from commitlake.jobs.cli.command import job_parser, run_job
@@ -44,7 +44,7 @@ def text_of(error: Exception) -> str:
     [
         StoreError("a is shorter: 5\nand a line more", exit_code=ExitCode.FAILED),
         CommitLakeError("masks differ", exit_code=ExitCode.REFUSED, hint="use\nanother lake", is_transient=True),
-        PackStoreUnavailableError("s3://b", "a bucket", "none", "later"),  # made of more than its message
+        PackStoreError("s3://b", "a bucket", "none", "later", is_transient=True),  # made of more than its message
         UnsafeFileError.of("/x/a\udcff", "a file", "a link"),  # a name that is not UTF-8
         PermissionError(errno.EACCES, "Permission denied", "/x"),
         pa.ArrowInvalid("no Parquet file"),

@@ -7,7 +7,7 @@ import pytest
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.server.registration import registration_command
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
-from commitlake.schemas.remoting.registration import parse_registration
+from tests.support.registrations import parse_registration
 
 
 @pytest.mark.parametrize(("topic_count", "is_compressed"), [(2, False), (20, True)])

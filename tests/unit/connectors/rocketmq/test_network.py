@@ -14,7 +14,6 @@ import pytest
 
 from commitlake.connectors.rocketmq import connection
 from commitlake.connectors.rocketmq.errors import (
-    AnswerTimeoutError,
     BrokenConnectionError,
     ClientOptionError,
     ProtocolError,
@@ -84,15 +83,15 @@ def test_one_connection_serves_many_threads(network: Network) -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "message"),
     [
-        (lambda _: b"", AnswerTimeoutError, "expected an answer in time"),
+        (lambda _: b"", UnreachableError, "expected an answer in time"),
         (lambda _: None, UnreachableError, "closed"),
         (lambda command: reply(command, 17, remark="no topic T"), RefusedError, r"TOPIC_NOT_EXIST \(17\): no topic T"),
         (lambda command: reply(command, 1, remark="a\nb\x1b[31m\u202e"), RefusedError, r": a\\nb\\x1b\[31m\\u202e$"),
         (lambda command: reply(command, 9999), RefusedError, "answered 9999: without a remark"),
         (lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolError, "remoting protocol"),
         (lambda _: b"\x7f\xff\xff\xff", ProtocolError, "length"),
-        (lambda command: reply(command)[:-3], AnswerTimeoutError, "expected an answer"),
-        (lambda command: serialize_command(Command(0, opaque=command.opaque + 1, flag=1)), AnswerTimeoutError, "none"),
+        (lambda command: reply(command)[:-3], UnreachableError, "expected an answer"),
+        (lambda command: serialize_command(Command(0, opaque=command.opaque + 1, flag=1)), UnreachableError, "none"),
     ],
 )
 def test_a_peer_that_misbehaves_causes_the_right_error(
@@ -118,7 +117,7 @@ def test_a_broken_connection_is_replaced(hasty: Network) -> None:
     with Peer(lambda command: next(answers, reply(command))) as peer:
         with pytest.raises(BrokenConnectionError):
             hasty.send_and_wait(peer.address, RequestCode.HEART_BEAT)
-        with pytest.raises(AnswerTimeoutError):
+        with pytest.raises(UnreachableError):
             hasty.send_and_wait(peer.address, RequestCode.HEART_BEAT)
         assert hasty.send_and_wait(peer.address, RequestCode.HEART_BEAT).code == 0
         assert peer.connections == 2
@@ -206,7 +205,7 @@ def test_the_number_of_waiting_requests_is_limited(network: Network) -> None:
     few = Network(ClientOptions("127.0.0.1:1", request_seconds=0.3, max_pending=2))
     with Peer(lambda _: b"") as peer:
         waiting = [few.send_request(peer.address, 31, timeout_seconds=30) for _ in range(2)]
-        with pytest.raises(AnswerTimeoutError, match="2 requests of this client already wait"):
+        with pytest.raises(UnreachableError, match="2 requests of this client already wait"):
             few.send_request(peer.address, 31)
         few.close()
         assert all(isinstance(each.exception(5), UnreachableError) for each in waiting)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.side_process import SideProcess, SideProcessError
+from commitlake.connectors.runtime.side_process import SideProcess
+from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.numbers import require_int
 
 _WAIT = threading.Event()
@@ -65,7 +66,7 @@ def test_an_error_is_raised_as_itself_and_the_next_call_is_answered(process: Sid
 
 def test_a_killed_process_is_an_error(process: SideProcess) -> None:
     os.kill(process.call(os.getpid), signal.SIGKILL)
-    with pytest.raises(SideProcessError, match="was killed"):
+    with pytest.raises(CommitLakeError, match="was killed"):
         process.call(os.getpid)
 
 

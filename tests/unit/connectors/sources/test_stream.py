@@ -14,7 +14,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.continuity import StoreReplacedError
-from commitlake.connectors.reading.errors import DataLossError, StoreError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.splits import Split
@@ -156,7 +156,7 @@ def test_segments_deleted_before_they_were_read_fail_the_stream(root: Path) -> N
     delete_first_segment(root)
     planner = StreamPlanner(options(root))
     expected = rf"offsets 0 to {SIZE} \({SIZE} bytes\) were deleted before the stream read them.* failOnDataLoss=false"
-    with pytest.raises(DataLossError, match=expected):
+    with pytest.raises(StoreError, match=expected):
         planner.next_positions(start, None)
 
 
@@ -165,7 +165,7 @@ def test_segments_deleted_between_two_plans_fail_the_stream(root: Path) -> None:
     start = planner.first_positions()
     end = planner.next_positions(start, None)
     delete_first_segment(root)
-    with pytest.raises(DataLossError, match="store 'a'"):
+    with pytest.raises(StoreError, match="store 'a'"):
         StreamPlanner(options(root)).splits(start, end)
 
 
@@ -186,7 +186,7 @@ def test_a_missing_store_fails_the_stream(root: Path) -> None:
     planner = StreamPlanner(options(root))
     start = planner.next_positions(planner.first_positions(), None)
     shutil.rmtree(root / "b")
-    with pytest.raises(DataLossError, match=f"store 'b', .* up to physical offset {start['b'].offset}, is not in"):
+    with pytest.raises(StoreError, match=f"store 'b', .* up to physical offset {start['b'].offset}, is not in"):
         planner.next_positions(start, None)
 
 
@@ -208,7 +208,7 @@ def test_the_error_for_no_remaining_store_has_the_reason(root: Path) -> None:
     start = planner.first_positions()
     shutil.rmtree(root / "a")
     shutil.rmtree(root / "b")
-    with pytest.raises(DataLossError, match="no store matches"):
+    with pytest.raises(StoreError, match="no store matches"):
         planner.next_positions(start, None)
 
 

@@ -18,7 +18,7 @@ from commitlake.connectors import unencrypted_connections
 from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
+from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
@@ -375,7 +375,7 @@ def test_a_temporary_failure_has_its_own_error_class(error: Exception, temporary
     store = open_store(PackLocation("s3://bucket/bodies", LOCAL))
     with pytest.raises(PackStoreError) as raised, store._convert_errors("a bucket"):
         raise s3_error(error, "name", "")
-    assert isinstance(raised.value, PackStoreUnavailableError) == temporary
+    assert raised.value.is_transient == temporary
 
 
 def test_an_error_that_is_not_of_boto3_is_raised_unchanged() -> None:

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.committer import commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -109,7 +109,7 @@ def test_messages_that_another_run_archived_are_not_archived_again(
     [
         (S3UnavailableError("busy", "later"), True),
         (ConcurrentRunError("others were first ten times"), True),
-        (PackStoreUnavailableError("s3://b", "a bucket", "none", "later"), True),
+        (PackStoreError("s3://b", "a bucket", "none", "later", is_transient=True), True),
         (S3Error("no bucket", "make it"), False),
         (StoreError("no store"), False),
         (StreamingQueryException("the planning process has ended"), True),

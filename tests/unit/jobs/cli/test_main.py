@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors import rocketmq
-from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
+from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
@@ -385,7 +385,7 @@ def test_a_user_error_is_one_line_without_a_trace(
         (S3Error("no bucket", "Make it"), 2),
         (S3UnavailableError("a busy server", "Later"), 1),
         (PackStoreError("s3://bucket", "a bucket", "none", "Make it"), 2),
-        (PackStoreUnavailableError("s3://bucket", "a bucket", "a busy server", "Later"), 1),
+        (PackStoreError("s3://bucket", "a bucket", "a busy server", "Later", is_transient=True), 1),
     ],
 )
 @pytest.mark.usefixtures("root_logger")

@@ -52,7 +52,7 @@ def test_the_page_of_stretches_equals_that_of_the_whole(rows: int) -> None:
 def test_sums_equal_those_of_the_rows() -> None:
     figures = in_stretches(PROFILE, 50, 0)
     assert (figures.messages, figures.bytes) == (len(ROWS), 200 * len(ROWS))
-    assert (figures.broker_count, figures.topics) == (3, len({(row["broker"], row["topic"]) for row in ROWS}))
+    assert figures.topics == len({(row["broker"], row["topic"]) for row in ROWS})
     times = [row["store_timestamp"] for row in ROWS if row["store_timestamp"] is not None]
     assert (figures.first_time, figures.last_time) == (min(times), max(times))
     assert figures.queues == len({(row["broker"], row["topic"], row["queue_id"]) for row in ROWS})

@@ -49,6 +49,6 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
 
 def test_the_process_starts_when_first_needed() -> None:
     with JudgeProcess() as process:
-        assert not process.is_started
+        assert process._process is None
         assert process.start() is process.start()
-        assert process.is_started
+        assert process._process is not None

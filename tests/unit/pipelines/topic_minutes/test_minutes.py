@@ -19,7 +19,6 @@ from commitlake.pipelines.topic_minutes.minutes import (
     count_minutes,
     merge_sketches,
     sketch_groups,
-    sketch_quantiles,
 )
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
 from commitlake.schemas.tables.topic_minutes import MAX_TAGS, SKETCH_K
@@ -215,17 +214,17 @@ def test_no_group_gives_no_sketch() -> None:
 def test_merged_sketches_have_the_quantiles_of_all_values() -> None:
     values, starts = grouped(10, 5000, 1, 300, 20_000)
     sketches = sketch_groups(values, starts).to_pylist()
-    assert merge_sketches(sketches).n == len(values)
-    for rank, found in zip((0.5, 0.99), sketch_quantiles(sketches, (0.5, 0.99)), strict=True):
-        assert found is not None
+    merged = merge_sketches(sketches)
+    assert merged.n == len(values)
+    for rank, found in zip((0.5, 0.99), merged.get_quantiles((0.5, 0.99), True), strict=True):
         assert abs((values <= found).mean() - rank) < 0.02
 
 
 def test_the_quantiles_of_up_to_k_values_are_exact() -> None:
     values = np.arange(100, 0, -1).astype(float)
     sketches = sketch_groups(values, np.array([0, 40, 100])).to_pylist()
-    assert sketch_quantiles(sketches, (0.01, 0.5, 1.0)) == [1.0, 50.0, 100.0]
+    assert merge_sketches(sketches).get_quantiles((0.01, 0.5, 1.0), True) == [1.0, 50.0, 100.0]
 
 
-def test_an_empty_sketch_has_no_quantile() -> None:
-    assert sketch_quantiles([None], (0.5,)) == [None]
+def test_a_sketch_without_values_is_empty() -> None:
+    assert merge_sketches([None]).is_empty()

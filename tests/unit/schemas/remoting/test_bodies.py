@@ -22,7 +22,6 @@ from commitlake.schemas.remoting.heartbeats import (
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.registration import (
     MAX_REGISTRATION_BYTES,
-    parse_registration,
     serialize_registration,
 )
 from commitlake.schemas.remoting.routes import (
@@ -42,6 +41,7 @@ from commitlake.schemas.remoting.statistics import (
     TopicOffset,
     TopicStats,
 )
+from tests.support.registrations import parse_registration
 
 ROUTE = (
     b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:21911"},"brokerName":"lab-a","cluster":"Lab",'

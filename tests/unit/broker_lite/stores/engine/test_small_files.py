@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.errors import ConfigFileError
+from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.stores.engine.small_files import FileWithBackup, SavedTable
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets
@@ -93,7 +93,7 @@ def test_a_broken_file_with_a_broken_backup_is_an_error(kind: Kind, root: Path) 
     table = saved(kind, root, 2, 3)
     table.path.write_bytes(b"{")
     table.backup.write_bytes(b"[]")
-    with pytest.raises(ConfigFileError, match=rf"{table.path}.*expected.*{table.backup}.*expected"):
+    with pytest.raises(StoreError, match=rf"{table.path}.*expected.*{table.backup}.*expected"):
         kind.table(root, Clock())
 
 

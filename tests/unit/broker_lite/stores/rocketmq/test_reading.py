@@ -165,13 +165,6 @@ def test_offset_by_time_is_the_first_stored_at_or_after(store: MessageStore, clo
     assert store.offset_by_time("nowhere", 0, 1000) == 0
 
 
-def test_get_by_time_continues_from_the_offset_found(store: MessageStore, clock: Clock) -> None:
-    for number, clock.now_ms in enumerate((1000, 2000, 3000)):
-        store.put(message(number))
-    assert [got.body for got in store.get_by_time("orders", 0, 1500).messages] == [b"body 1", b"body 2"]
-    assert store.get_by_time("orders", 0, 9000).status is GetStatus.OFFSET_OVERFLOW_ONE
-
-
 def test_entry_at_returns_the_position_of_a_message(store: MessageStore) -> None:
     result = store.put(message(1))
     entry = store.entry_at("orders", 0, 0)
