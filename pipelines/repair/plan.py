@@ -243,6 +243,7 @@ def plan_repair(
     """
     check_has_no_links(lake)
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
+    # Tables that follow `messages` prove that there was one.
     if "messages" not in logs and not lake.has_log("messages") and lake.list_follower_tables():
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
         logs["messages"] = LogRepair("messages", [gone], is_lost=True)
@@ -264,6 +265,7 @@ def plan_repair(
             and not _has_all_files(lake, "messages", (repair.first or 0) - 1)
         ):
             logs["messages"] = repair = replace(repair, is_lost=True)  # its data files are all that is left
+        # From here on, other tables would be compared with `messages`, which is not intact yet.
         adoption = find_adoptable_files(lake) if repair.is_lost else None
         return RepairPlan(logs, files, adoption=adoption, stores=stores, contents=contents)
     recorded = read_recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
@@ -278,6 +280,7 @@ def plan_repair(
     unfinished = find_unfinished_repair(lake) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _count_missing_runs(lake, {*logs, *files})
+    # With other damages, a difference in `topic_minutes` may have another cause, which is repaired first.
     is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
     return RepairPlan(
         logs,
@@ -335,6 +338,7 @@ def _count_missing_runs(lake: Lake, damaged_tables: Collection[str]) -> dict[str
         and "archive_runs" not in damaged_tables
         and (runs := missing_runs(lake, table, commits))
     }
+    # Old rows that have been dropped are not missing.
     is_kept = "archive_runs" not in read_expiries(lake.table("messages"))
     if is_kept and "archive_runs" not in damaged_tables and (count := len(list_unrecorded_runs(lake))):
         found["archive_runs"] = count

@@ -80,6 +80,7 @@ def count_missing_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     finished, found = last_finished_sequence(lake, "archive_runs"), Counter[str]()
     expired = read_expiries(lake.table("messages"))
     for run in _runs_with_lost_rows_in_log(lake, [table for table in tables if table not in expired]):
+        # Rows of a run that is not finished are not lost: the next archive run writes them.
         if run.commit.sequence <= finished:
             found.update(run.rows)
     return dict(found)
@@ -124,6 +125,7 @@ def repeat_archive_runs(
         is_whole = part.ranges == run.commit.ranges
         if not is_whole:
             left.update(run.rows)
+        # A part of a run would leave its counts wrong, with no means to see it; a combined run has no count.
         if part.ranges and (is_whole or _is_combined_run(run.commit)):
             with tempfile.TemporaryDirectory(prefix="commitlake-repair-") as folder:
                 scratch = Lake(folder)
@@ -208,6 +210,7 @@ def _runs_with_lost_rows(lake: Lake, lost_rows_by_table: Mapping[str, int | None
 def _combine_older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last_commit: ArchiveCommit) -> ArchiveCommit:
     """Return one commit for all runs before the known ones."""
     ends = {broker: progress.end for broker, progress in last_commit.stores.items()}
+    # From the newest to the oldest, so that the earliest start of each store remains.
     for commit in reversed(commits):
         ends |= {broker: part.start for broker, part in commit.ranges.items()}
     firsts = read_archived_counts(lake)
@@ -233,6 +236,7 @@ def _limit_to_readable_ranges(run: ArchiveCommit, stores_by_broker: Mapping[str,
     ranges = {}
     for broker, part in run.ranges.items():
         store, progress = stores_by_broker.get(broker), run.stores[broker]
+        # What was pulled from a broker is in no store's files.
         if store is None or progress.pulled is not None:
             continue
         first, last = store.segments[0].base_offset, store.segments[-1]

@@ -187,9 +187,11 @@ def send_named_replay(
 
 def _number_of_places(places: Mapping[str, Array], *, includes_replayed: bool) -> int:
     """Return a number for a choice of messages, which another choice does not have; at least 1, less than 2^62."""
+    # With or without messages that were replayed before is a different choice of the same places.
     found = hashlib.sha256(b"all" if includes_replayed else b"new")
     for broker in sorted(places):
         name = broker.encode()
+        # Lengths come before names and offsets, so that no two choices give the same bytes.
         found.update(b"%d %d " % (len(name), len(places[broker])) + name + places[broker].astype("<i8").tobytes())
     return 1 + (int.from_bytes(found.digest()[:8], "big") >> 2)
 
@@ -245,6 +247,8 @@ def _plan_and_send(
             return replace(result, groups=_receiving_groups(client, plan.target))
         if not request.accepts_unfinished:
             check_no_unfinished_replay(others)
+        # Before the plan: a plan without its copies could not be sent after a crash, copies without a plan only take
+        # space.
         write_copied_rows(lake, PlannedMessages(plan, chosen, open_store(lake.packs)), number)
         if read_copies_number(lake, name) != number:  # another process was faster
             raise _other_messages_error(name)
@@ -252,6 +256,7 @@ def _plan_and_send(
         if not sent.messages:
             raise ReplayError(f"'commitlake maintain' has dropped the copies of the replay {name}: choose another name")
         record_plan(lake, sent, chosen, others, plan.selection)
+        # Read again, because another process may have recorded the plan of this name first.
         state = read_replay_state(lake, name)
         done = _send(lake, state, request, client, runner, is_resumed=False)
     return replace(done, already_replayed=replayed, queues=tuple(queues))
@@ -311,6 +316,7 @@ def _continue_replay(lake: Lake, state: ReplayState, request: NamedReplay, runne
         check_has_copies(state)
         messages = open_planned_messages(lake, plan, open_store(lake.packs))
         with open_target_client(name_servers) as client:
+            # Sent by an earlier call, which was killed before it had verified.
             return _verify(lake, messages, client, _result_of_state(lake, state))
     check_has_copies(state)
     check_is_not_running(state, Ledger(lake, plan.replay_id).last_outcome_time())

@@ -89,6 +89,7 @@ class PlannedMessages:
         plan = self.plan
         read = read_changed_rows if plan.is_changed else read_part_rows
         rows = split_inner_batches(read(self.table, plan.condition, plan.parts[part_number]), self._stored_bodies)
+        # Only after the division, because the limit counts messages, not records.
         return rows.slice(0, max(0, plan.limit - messages_before)) if plan.limit else rows
 
     def read_bodies_of_rows(self, rows: pa.Table) -> StoredBodies:
@@ -135,6 +136,7 @@ def read_changed_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRan
     """
     sql = f"SELECT * FROM replay_rows WHERE {log_ranges_condition(ranges)} AND {condition}"
     rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
+    # `replay_rows` can be written by other programs; a null would only fail in the middle of sending.
     if empty := [name for name in _NEVER_NULL if rows.column(name).null_count]:
         raise ReplayError(f"the table 'replay_rows': expected no null in {', '.join(empty)}, found one")
     rows = rows.take(pa.array(sending_order(rows)))
@@ -261,6 +263,7 @@ def _add_body_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -> Iterator[dict[str, Any]]:
     """Yield the row of each message of a record."""
     base, count = base_offset_and_count(dict(record["properties"]), record["queue_offset"])
+    # Each message is sent on its own, no longer as a part of a batch.
     flags = record["sys_flag"] & ~(INNER_BATCH | NEED_UNWRAP)
     items: list[BatchItem] = []
     if error is None:
@@ -282,6 +285,7 @@ def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -
 def _parse_batch_items(body: bytes, sys_flag: int) -> tuple[list[BatchItem], int]:
     """Return the messages of a body, which may be compressed as a whole, and the flags of each."""
     try:
+        # First as it is: the codec bits may be those of the messages within.
         return parse_batch(body), sys_flag
     except LayoutError:
         if not sys_flag & _CODEC_BITS:
@@ -296,5 +300,6 @@ def _columns_of_item(item: BatchItem) -> dict[str, Any]:
     return {
         "flag": item.flag, "properties": list(found.items()), "tags": found.get(props.TAGS),
         "keys": None if keys is None else props.split_keys(keys), "body_size": len(item.body),
+        # Without the highest bit, as brokers record it.
         "body_crc": zlib.crc32(item.body) & 0x7FFFFFFF, _BODY: item.body,
     }  # fmt: skip

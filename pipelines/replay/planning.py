@@ -84,6 +84,7 @@ def count_messages_by_queue(table: DeltaTable, condition: str) -> list[QueueCoun
     )
     queues = list(rows_to_dicts(run_sql(table, "messages", sql).read_all()))
     is_flagged = [row.pop("flagged") > 0 for row in queues]
+    # Counted by another query, which reads properties; most lakes have no inner batches.
     more = count_further_messages(table, condition, "broker, topic, queue_id") if any(is_flagged) else {}
     for row in queues:
         further = more.get((row["broker"], row["topic"], row["queue_id"]), 0)
@@ -225,6 +226,7 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
                 f"the target's topic {topic} has no queue that can be written to: check its permission",
                 exit_code=ExitCode.REFUSED,
             )
+        # Whatever is at or after these ends may be of this replay, and nothing before them is.
         found += [
             QueueEnd(topic, queue.broker_name, queue.queue_id, client.puller.max_offset(queue)) for queue in queues
         ]
@@ -372,6 +374,7 @@ def count_over_time(table: DeltaTable, condition: str, queue_counts: Sequence[Qu
     if not times:
         return CountsOverTime(_STEPS[0], (), {})
     first, last = min(times), max(times)
+    # One window less, because windows begin at whole steps, and the first and last one may be cut.
     step = next((step for step in _STEPS if (last - first) < step * (MAX_WINDOWS - 1)), _STEPS[-1])
     begin, end = (first - EPOCH) // step, (last - EPOCH) // step
     sql = (

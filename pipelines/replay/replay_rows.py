@@ -80,8 +80,10 @@ def write_changed_rows(
         _commit_files(lake, replay_id, "transformed", _write_transformed_files(lake, replay_id, rows, changes))
         _check_identity_unchanged(lake, replay_id)
     except BaseException:
+        # Also after Ctrl-C. If the process is killed, rows remain that no plan names, and `maintain` drops them.
         _delete_rows(lake, f"replay_id = {text_literal(replay_id)}")
         raise
+    # Only after the check, which compares with the originals.
     _delete_rows(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
 
 
@@ -117,6 +119,7 @@ def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataF
 
 
 def _commit_files(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile], number: int = 1) -> None:
+    # Only the first commit of this stage: None is the number before it.
     commit_with_transaction(lake, "replay_rows", list(files), _application_id(replay_id, stage), (None, number))
 
 
@@ -186,6 +189,7 @@ def _check_identity_unchanged(lake: Lake, replay_id: str) -> None:
     # Without sys_flag, whose codec bits depend on the new body.
     known = ", ".join(name for name in IDENTITY if name != "sys_flag")
     rows = f"SELECT {known} FROM t WHERE replay_id = {text_literal(replay_id)} AND"
+    # Rows that are not exactly among the originals.
     made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
     twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"
     table = lake.table("replay_rows")
@@ -287,9 +291,12 @@ def drop_copies(lake: Lake, old_copies: OldCopies) -> None:
     for replay_id in old_copies.replays:
         state = states.get(replay_id)
         if state is not None and state.copies_dropped_at is None:
+            # Before the copies are dropped: after a crash in between, the replay cannot be resumed with half of them,
+            # and the next run drops the rest.
             add_replay_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
     left_out = partial(_drop_rows_of, frozenset(old_copies.replays))
     added = [
+        # Files with rows of other replays, or of an unknown number, are written again without these.
         rewrite_file(lake, "replay_rows", file, left_out)
         for file, rows in old_copies.files
         if file.rows is None or rows < file.rows

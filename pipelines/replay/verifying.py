@@ -109,6 +109,7 @@ class Verification:
     def add_differences(self, differences: list[Difference]) -> None:
         """Count differences that were found, and keep the first ones."""
         with self._lock:
+            # Threads of several queues add at the same time.
             self.problems.update(difference.problem for difference in differences)
             self.examples += differences[: MAX_EXAMPLES - len(self.examples)]
 
@@ -152,9 +153,11 @@ class _QueueVerifier:
         """Read up to the last message of a part, and compare the messages."""
         is_seen = np.zeros(len(expected.offsets), np.bool_)
         self._check_order(expected)
+        # Ranges that expired in earlier parts have been assigned to their messages.
         self._expired.clear()
         for batch in self._read_replay_messages(int(expected.offsets[-1]) + 1):
             offsets = batch.column("queue_offset").to_numpy()
+            # An offset after all expected ones has no place; the last one then shows that it is not among them.
             places = np.minimum(np.searchsorted(expected.offsets, offsets), len(is_seen) - 1)
             is_known = expected.offsets[places] == offsets
             self._add_duplicates(batch.filter(pa.array(~is_known)))
@@ -166,6 +169,7 @@ class _QueueVerifier:
     def _check_order(self, expected: _ExpectedMessages) -> None:
         by_sending = np.argsort(expected.numbers, kind="stable")
         offsets = expected.offsets[by_sending]
+        # The greatest offset of all messages sent before, also in earlier parts.
         before = np.maximum.accumulate(np.concatenate([[self._last_offset], offsets[:-1]]))
         wrong = by_sending[offsets < before]
         self._add_row_differences(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
@@ -209,6 +213,7 @@ class _QueueVerifier:
         has_body = pa.array(expected.has_body[expected_indexes])
         is_same_body = pc.equal(batch.column("body").cast(pa.large_binary()), bodies)
         is_same_sum = pc.and_(_equals_column(batch, rows, "body_crc"), _equals_column(batch, rows, "body_size"))
+        # Only the bits of the codec, because brokers set other bits themselves.
         own_codec = pc.bit_wise_and(batch.column("sys_flag"), _CODEC_BITS)
         is_same_codec = pc.equal(own_codec, pc.bit_wise_and(_column_array(rows, "sys_flag"), _CODEC_BITS))
         wrong = {
@@ -276,12 +281,15 @@ def verify_replay(
     }
     before = 0
     with ThreadPoolExecutor(min(_MAX_THREADS, len(queues))) as pool:
+        # Parts one after another, because the messages of one fill the memory; queues side by side, because each waits
+        # for its broker.
         for number in range(len(plan.parts)):
             rows = messages.read_rows_of_part(number, before)
             before += rows.num_rows
             expected = _expected_by_queue(rows, ledger.sent_offsets_of_part(number), messages, found)
             list(pool.map(lambda item: queues[item[0]].compare_messages(item[1]), expected.items()))
             on_progress(rows.num_rows)
+        # Only now: a second copy may be behind the last message of the last part.
         list(pool.map(_QueueVerifier.check_rest_of_queue, queues.values()))
     return found
 
@@ -328,6 +336,7 @@ def _not_in_lake_difference(row: Mapping[str, object]) -> Difference:
 
 def _lacks_properties(batch: pa.RecordBatch, rows: pa.Table, replay_id: str) -> Array:
     """Return, for each row, whether the message in the target lacks a property that was sent."""
+    # With row numbers, entries of all rows can be compared at once.
     lengths, names, values = split_properties(batch.column("properties"))
     there = _prefix_row_numbers(np.repeat(np.arange(len(lengths)), lengths), _property_entries(names, values))
     lengths, names, values = split_properties(_column_array(rows, "properties"))

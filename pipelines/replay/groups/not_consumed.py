@@ -153,6 +153,7 @@ def find_not_consumed_in_lake(
             continue
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, offsets_time)
 
+        # The default binds this store; the loop's own variable would be that of the last one.
         def has_messages(topic: str, broker: str = broker) -> bool:
             where = f"broker = {text_literal(broker)} AND topic = {text_literal(topic)}"
             found = run_sql(messages_table, "messages", f"SELECT 1 FROM messages WHERE {where} LIMIT 1")
@@ -192,6 +193,7 @@ def find_not_consumed_in_stores(
             continue
         queues = StoreQueues(store)
 
+        # As above, the default binds this store.
         def has_messages(topic: str, queues: StoreQueues = queues) -> bool:
             return bool(queues.queue_spans({topic}))
 
@@ -263,6 +265,7 @@ def _join_not_consumed(
     topics: set[tuple[str, str]] = set()
     notes: list[str] = []
     for store in stores:
+        # Before the offsets: those of a group that broadcasts are left from earlier, and would mean nothing.
         _check_does_not_broadcast(group, store.subscriptions, is_topic_selected)
         _check_offsets_are_known(group, store.moment, is_topic_selected)
         names = _consumed_topics(group, store, is_topic_selected)
@@ -379,6 +382,7 @@ def find_offset_log_ranges(
     found = {}
     for queue, restart in floors.items():
         floor = then[queue].floor or 0 if queue in then else 0
+        # If both are the same, the topic was created again before that time, so the offsets are of the present topic.
         found[queue] = OffsetLogRange(floor, None if restart == floor else restart)
     return found
 

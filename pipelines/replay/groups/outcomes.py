@@ -188,6 +188,7 @@ class GroupFollower:
         retry_queues = [queue for topic in topics for broker in brokers for queue in self._topic_stats(topic, broker)]
         committed = {queue: admin.offsets.committed(queue, self.group) for queue in {*self._queues, *retry_queues}}
         self._note_delivery_offsets(brokers)
+        # A copy is in the log a moment before it is in its queue.
         for broker in brokers:
             log_extent(admin, broker)
         for broker in brokers:
@@ -225,6 +226,7 @@ class GroupFollower:
             for queue, ends in self._topic_stats(topic, broker).items():
                 for origin, message in self._read_new_messages(queue, ends, self._search_start(queue, ends)):
                     copies = self._copies.setdefault(origin, _Copies())
+                    # The newest retry decides. Equal counts are the same retry, stored again.
                     if message.reconsume_times >= copies.retried:
                         copies.retried = message.reconsume_times
                         copies.retry_queue, copies.retry_offset = queue, message.queue_offset
@@ -296,6 +298,7 @@ class GroupFollower:
         """Set the state of waiting messages that are no longer in their queue."""
         if not is_waiting.any():
             return
+        # A queue without offsets is gone with its topic; all its messages count as missing.
         ends = self._topic_stats(queue.topic, queue.broker_name).get(queue, TopicOffset(0, 0))
         is_deleted = is_waiting & (self._offsets < ends.min_offset)
         is_missing = is_waiting & (self._offsets >= ends.max_offset)
@@ -352,6 +355,7 @@ def _state_of_copies(
     """Return the state of a message that failed, by its copies."""
     if copies.dead_offset is not None:
         return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
+    # The newest copy is still in the delay queue, so an older retry says nothing.
     if copies.scheduled > copies.retried or copies.retry_queue is None:
         return State.WAITING, f"retry {copies.scheduled} waits for its delay"
     topic = copies.retry_queue.topic

@@ -120,6 +120,7 @@ def plan_group_steps(
             reader = OtherMessagesReader(
                 client.puller, queue, replay_id, _group_filter(client, group, queue, offset_sources)
             )
+            # Messages before the first offset were deleted; the group goes on at the first one.
             step = move_past_runs(
                 of_queue, max(offset, first), reader.read_other_messages, skips_other_messages=skips_other_messages
             )
@@ -145,6 +146,7 @@ def _skipped_message_problem(
     stepped = [run for run in offset_runs if next_offset < run.end <= move.to]
     if not move.stepped or not stepped:
         return ""
+    # Two messages suffice to notice a topic that was created again, whose offsets begin at 0.
     for offset in (max(stepped[0].start, next_offset), stepped[-1].end - 1):
         if not reader.is_of_replay(offset):
             return f"the message at offset {offset} is no longer the replay's: the topic was deleted and created again"
@@ -223,10 +225,12 @@ def move_past_runs(
     for run in offset_runs:
         if run.end <= next_offset:
             continue
+        # Adjacent runs have nothing between them, so nothing is read.
         between = read_other_messages(end, run.start) if run.start > end else OtherMessages()
         end = run.end
         size = run.end - max(run.start, next_offset)
         if between.count and not skips_other_messages:
+            # Once blocked, all later runs stay: one offset cannot skip them without the message before them.
             is_blocked = True
         if is_blocked:
             others = _join_other_messages(others, between)
@@ -260,6 +264,7 @@ class OtherMessagesReader:
     def read_other_messages(self, start: int, end: int) -> OtherMessages:
         """Return the other messages from `start` to before `end`."""
         if end - start > self._left:
+            # Too many to be read: all count as wanted, so that nothing is skipped by mistake.
             return OtherMessages(end - start, self._message_names(self._read_messages(start, start + MAX_NAMED)))
         self._left -= end - start
         found = [message for message in self._read_messages(start, end) if self._is_other_message(message)]

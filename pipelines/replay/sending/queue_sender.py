@@ -177,6 +177,7 @@ class QueueSender:
         return self._retry_request(self._find_replay_messages)
 
     def _find_replay_messages(self) -> dict[Origin, int]:
+        # Only messages that the broker has put into the queue can be found; this waits until all in the log are.
         log_extent(self._client.admin, self.queue.broker_name, clock=self._clock, sleep=self._sleep)
         if self._needs_all:
             self._check_no_messages_deleted()
@@ -218,6 +219,7 @@ class QueueSender:
             except RefusedError as error:
                 self._raise_if_topic_error(error)
                 if error.is_message_fault or error.code == ResponseCode.INVALID_PARAMETER:
+                    # A message that is too large as a batch of one may fit as a plain message.
                     if len(batch) == 1 and not is_alone:
                         is_alone = True
                         continue
@@ -230,12 +232,14 @@ class QueueSender:
                 if connection is not None and not isinstance(error, PositionError):  # which is an answer
                     self.wait_for_late_messages(connection)
             else:
+                # A search for later messages need not begin before the ones that are known to be stored.
                 self._end = first + len(batch)
                 yield SendResult(batch.rows, SendOutcome.SENT, np.arange(first, self._end), attempts)
                 return
             if is_in_doubt:
                 found = self._find_stored_of_batch(batch, get_origin, attempts)
                 yield found
+                # Only those that are not there are sent again.
                 batch = batch.without_rows(found.rows.tolist())
                 if not len(batch):
                     return
@@ -308,6 +312,7 @@ class _RetryWaits:
     ) -> None:
         self._replay_id = replay_id
         self._seconds, self._is_stopped, self._sleep, self._clock = seconds, is_stopped, sleep, clock
+        # For each batch or request anew, so that the limit is for a silent target, not for a long replay.
         self._deadline = clock() + seconds
         self._wait = _FIRST_WAIT_SECONDS
 

@@ -151,6 +151,7 @@ def divide_queues(messages: PlannedMessages, max_tasks: int) -> list[QueueShare]
     """
     sizes = _target_queue_sizes(messages)
     total = sum(sizes)
+    # The largest first, each to the task with the least so far: a usual way to similar loads.
     largest_first = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
     count = min(max_tasks, len(largest_first))
     queues: list[list[int]] = [[] for _ in range(count)]
@@ -203,6 +204,7 @@ def send_on_runner(
         for share, claim in shares
     ]
     results = [result for _, result in runner.run(send_share, tasks, is_io_bound=True)]
+    # Only after all tasks have ended, so that no task still sends when the error is reported.
     for result in results:
         if result.error is not None:
             raise result.error
@@ -223,6 +225,7 @@ def send_share(task: SendingTask) -> TaskResult:
 def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
     lake, plan, claim = task.lake, task.plan.value, task.claim
     is_first = ledger.claim_sender(claim)
+    # After the claim: a stop that was requested before it is seen here, a later one by `watch_replay`.
     state = read_replay_state(lake, plan.replay_id)
     if state.wants_stop:
         return False
@@ -285,6 +288,7 @@ def _follow_tasks(
     while not end_event.wait(_LOOK_SECONDS):
         with suppress(CommitLakeError, DeltaError, OSError):  # the next look may succeed
             if pace.is_stopped and not is_requested:
+                # A driver that has been replaced must not stop its successor.
                 ledger.check_is_owner()
                 if not read_replay_state(lake, replay_id).wants_stop:
                     add_replay_event(lake, replay_id, ReplayEvent.STOPPING)
