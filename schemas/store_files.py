@@ -108,6 +108,7 @@ def _open_folders(path: Path, trusted_root: Path) -> Iterator[int]:
     parts = path.parts[len(trusted_root.parts) :]
     if path.parts[: len(trusted_root.parts)] != trusted_root.parts or ".." in parts:
         raise ValueError(f"{path}: expected a path below {trusted_root}")
+    # The named folder itself may be a link, so without O_NOFOLLOW.
     descriptor = os.open(trusted_root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for depth, part in enumerate(parts, len(trusted_root.parts) + 1):
@@ -126,6 +127,7 @@ def _open_folder(parent: int, name: str, path: Path) -> int:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
             raise UnsafeFileError.of(path, "a folder", describe_file_type(mode)) from None
         raise type(error)(error.errno, error.strerror, str(path)) from None
+    # Only one descriptor is open at a time, however deep the path is.
     os.close(parent)
     return found
 
@@ -163,6 +165,7 @@ def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_h
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
+        # Again, because the name may have been given to another file since the first check.
         _check_regular(path, os.fstat(descriptor), is_one_name_needed)
     except BaseException:
         os.close(descriptor)
@@ -192,6 +195,7 @@ def read_file(path: Path, *, trusted_root: Path | None = None, limit: int = MAX_
     """
     with os.fdopen(open_file(path, trusted_root=trusted_root), "rb", buffering=0) as file:
         pieces = []
+        # One byte more shows that the file is too large; its size alone is no proof, because it may grow.
         left = limit + 1
         while left and (piece := file.read(min(left, 1 << 20))):
             pieces.append(piece)
@@ -268,6 +272,7 @@ def _create_file(path: Path, parent: int, flags: int = os.O_RDWR) -> int:
 def open_or_create(path: Path, flags: int = os.O_RDWR, *, may_have_hard_links: bool = False) -> int:
     """Open a regular file for writing, or create it if it does not exist; see `open_file`."""
     while True:
+        # The file may appear or go between the two attempts; then they are repeated.
         with suppress(FileNotFoundError):
             return open_file(path, flags, may_have_hard_links=may_have_hard_links)
         with suppress(FileExistsError), open_parent(path, path.parent) as parent:  # created meanwhile
@@ -346,6 +351,7 @@ def make_folders(path: Path, *, trusted_root: Path | None = None) -> None:
                 pass
             except OSError as error:  # the error has the name only
                 raise type(error)(error.errno, error.strerror, str(folder)) from None
+            # Also after creating it: another user may have put a link in its place.
             mode = os.stat(folder.name, dir_fd=parent, follow_symlinks=False).st_mode
         if not stat.S_ISDIR(mode):
             raise UnsafeFileError.of(folder, "a folder", describe_file_type(mode))

@@ -90,6 +90,7 @@ def _collect_changes(
         return list(_changes_of_store(read_known(store.broker), store, of_store, kinds)), of_store
 
     rows = []
+    # Lists by store rather than one shared list, because stores are read by several threads.
     for store, (changes, of_store) in zip(stores, for_each_store(read_changes, stores), strict=True):
         rows += [(store.broker, key, value) for key, value in changes]
         if problems is not None:
@@ -251,6 +252,7 @@ def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
             for name in _list_files(files, folder, 2):
                 with suppress(OSError):
                     sizes[files.size_of(f"{folder}/{name}")] += 1
+    # By the most frequent size, since single files may be truncated.
     return likely_file_size(sizes, layout)
 
 

@@ -165,6 +165,8 @@ class Sides:
 
     def correct_store_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch]) -> None:
         """Correct a store's profile for erasures, if an earlier version of CommitLake has erased the messages."""
+        # Earlier versions left more columns of erased rows, so a store's rows in today's erased form would not match
+        # them.
         if self.moment.erased_form < FORM:
             self.correct_for_erasures(expected, log_ranges)
 
@@ -263,6 +265,7 @@ class Sides:
             for _, windows in self.runner.run(partial(_count_tasks, count_task), groups):
                 profile.add_windows(windows)
         except BaseException:
+            # The profile has files in the temporary folder, which must not outlive a failed task.
             profile.close()
             raise
         return profile

@@ -124,6 +124,7 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged_tables: Collection[
             if made.counts is not None and (expected := getattr(made.counts, _COUNTED[table])) != counts[made.run_id]
         ]
         fewer = sum(expected - there for _, expected, there in differing)
+        # No more rows are missing than an earlier repair has recorded as lost, so nothing new is reported.
         if differing and not 0 < fewer <= _rows_lost_in_repairs(lake, table):
             wrong = [
                 f"run {sequence}: expected {format_count(expected, 'row')}, found {there}"

@@ -120,6 +120,7 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> ParsedTraces:
     bodies = bodies.filter(to_boolean_array(sizes <= MAX_BODY_BYTES)) if (sizes > MAX_BODY_BYTES).any() else bodies
     passed_over = int((sizes > MAX_BODY_BYTES).sum())
     rows = np.flatnonzero(sizes <= MAX_BODY_BYTES)
+    # Counted before anything is split, because a body of separators only would grow to millions of records.
     counts = to_numpy_numbers(pc.count_substring(bodies, "\x02").cast(pa.int64()), null_value=0)
     few = counts <= MAX_ENTRIES
     passed_over += int((~few).sum())
@@ -131,6 +132,7 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> ParsedTraces:
     found, taken = [ENTRIES.empty_table()], 0
     for action, least in _LEAST_COLUMNS.items():
         chosen = pc.fill_null(pc.equal(names, str(action).encode()), False).to_numpy(zero_copy_only=False)
+        # A record with fewer columns is cut or of another program; more columns come from newer clients.
         chosen &= widths >= least
         places = np.flatnonzero(chosen)
         if len(places):
@@ -198,6 +200,7 @@ def _parse_entries(
     known |= {"entry": pa.array(entry_numbers, pa.int64()).cast(pa.int32()), **told}
     known["action"] = pa.array([str(action)], pa.string()).take(pa.array(np.zeros(len(texts), np.int64)))
     event = known.get("event_timestamp", pa.nulls(len(texts), TIME))
+    # A trace without a valid time is at least as old as its storing.
     known["event_timestamp"] = pc.coalesce(event, known["store_timestamp"])
     table = pa.table(
         [known[f.name].cast(f.type) if f.name in known else pa.nulls(len(texts), f.type) for f in ENTRIES],
@@ -207,6 +210,7 @@ def _parse_entries(
     if action is Action.AFTER:
         is_known = pc.and_(is_known, pc.is_valid(table.column("request_id")))
     keys = table.column("unique_key").combine_chunks()
+    # A batch with more ids than the limit is refused before it is split.
     is_known = pc.and_(is_known, pc.less(pc.count_substring(keys, ","), MAX_ENTRIES))
     chosen = pc.fill_null(is_known, False)
     kept = table.filter(chosen)
@@ -261,6 +265,7 @@ def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 def _parse_published_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     is_long = to_boolean_array(texts.column_counts >= 14)
+    # Without an offset id, the success is one column earlier.
     succeeded = pc.if_else(is_long, texts.texts(13), texts.texts(12))
     return {
         "event_timestamp": texts.times(1),
@@ -361,6 +366,7 @@ def _decode_utf8(data: pa.Array) -> pa.Array:
     try:
         return data.cast(pa.string())
     except pa.ArrowInvalid:  # rare, so that decoding each value is no loss
+        # Any producer may write such bytes, so one value must not fail the others.
         return pa.array([_decode_utf8_or_none(value) for value in data.to_pylist()], pa.string())
 
 

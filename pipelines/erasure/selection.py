@@ -102,6 +102,7 @@ def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
     ]
     for message_id in keys_to_erase.ids:
         found = _find_offset_id_places(lake, message_id)
+        # An id of 32 digits may be an offset message id or a unique key of an IPv4 producer.
         places.append(found if found.num_rows else _find_key_places(lake, [message_id], UNIQUE_KEY))
     rows = read_message_rows(lake, _to_erased_places(_distinct_places(places)))
     known = set(keys_to_erase.unique_keys)
@@ -115,6 +116,7 @@ def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
                 _find_key_places(lake, new, BUSINESS_KEY),
             ]
         )
+        # New keys without new messages would only be looked up again.
         if more.num_rows == rows.num_rows:
             break
         rows = read_message_rows(lake, _to_erased_places(more))
@@ -157,6 +159,7 @@ def _keys_and_ids(rows: pa.Table) -> set[str]:
     """Return all keys and ids of messages, ids both in upper and in lower case."""
     keys = pc.list_flatten(rows.column("keys")).to_pylist()
     ids = [text for name in ("unique_key", "msg_id") for text in rows.column(name).to_pylist() if text is not None]
+    # Users may give an id in either case.
     return {*keys, *ids, *(text.lower() for text in ids)}
 
 
@@ -221,6 +224,7 @@ def find_files_with_messages(
     for action, file in zip(actions, read_table_files(table), strict=True):
         if not any(_file_may_refer_to_messages(action, messages, prefix) for prefix in column_prefixes):
             continue
+        # Rows that such a vector hides are still in the file, and rewriting the file would bring them back.
         if file.has_deletions:
             raise UsageError(
                 f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, expected none. Another "
@@ -299,5 +303,6 @@ def _file_may_refer_to_messages(file_action: Mapping[str, Any], messages: Erased
         if is_known and not least["broker"] <= broker <= greatest["broker"]:
             continue
         if first is None or last is None or messages.has_any_in_range(broker, first, last + 1):
+            # Without known bounds, the file must be opened.
             return bool(len(found.offsets))
     return False

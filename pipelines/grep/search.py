@@ -114,6 +114,7 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
     names = [*search.columns, *(name for name in _NEEDED if name not in search.columns)]
     where = " AND ".join([*search.conditions, *pack_conditions_sql(parts)])
     selected = ", ".join(quote_column_name(name) for name in names)
+    # In the order of the packs, so that each frame is read and decompressed once.
     sql = f"SELECT {selected} FROM messages WHERE {where} ORDER BY {_SQL_ORDER}"
     counts = _Counts()
     matches: list[pa.Table] = []
@@ -121,6 +122,7 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
         is_match = search.pattern.match_bodies(batch.column("body"))
         if is_match.any():
             matches.append(_append_excerpt_columns(search, batch.filter(pa.array(is_match))))
+        # Enough rows: `run_search` may cut them, but needs no more of this part.
         if search.limit and sum(map(len, matches)) >= search.limit:
             break
     rows = pa.concat_tables(matches).sort_by(_ORDER) if matches else pa.table({})
@@ -136,6 +138,7 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
 @lru_cache(maxsize=2)
 def _open_messages(lake: Lake, version: int) -> DeltaTable:
     """Open the table in the version for which the search was planned, once for the tasks of a process."""
+    # Reading a table's log takes longer than many a task.
     return lake.table_at("messages", version)
 
 
@@ -205,6 +208,7 @@ def _readable_rows(
             yield part
             done += part.num_rows
     except PackStoreError:
+        # The store cannot be reached: that is no fault of the pack, and ends the task.
         raise
     except PackError as error:
         rest = rows.slice(done)
@@ -215,6 +219,7 @@ def _readable_rows(
         if len(frames) == 1:
             yield from _readable_rows_of_frame(rest, store, cache, counts, str(error))
             return
+        # Halved at a frame until the damaged one is found, so that frames before and after it are still searched.
         half = frames[len(frames) // 2]
         yield from _readable_rows(rest.slice(0, half), store, cache, counts)
         yield from _readable_rows(rest.slice(half), store, cache, counts)
@@ -233,6 +238,7 @@ def _readable_rows_of_frame(
     refs = rows.column("body_ref")
     ends = pc.add(refs.field("offset").cast(pa.int64()), refs.field("length").cast(pa.int64())).fill_null(0)
     is_needed = pc.greater(refs.field("length"), 0).fill_null(True).to_numpy(zero_copy_only=False)
+    # The body that ends first needs the smallest part of the frame. If even that cannot be read, none can.
     least = int(np.argmin(np.where(is_needed, ends.to_numpy(zero_copy_only=False), np.iinfo(np.int64).max)))
     same_frame = len(pc.unique(refs.field("frame_length"))) == 1 and not refs.field("frame_offset").null_count
     frame_is_read = True
@@ -381,6 +387,7 @@ def run_search(
     ):
         waiting[number] = found
         advance(sum(part.bytes for part in plan.tasks[number]))
+        # Tasks end in any order; their rows are given in the order of the plan.
         while following in waiting:
             done = waiting.pop(following)
             following += 1

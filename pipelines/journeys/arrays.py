@@ -132,6 +132,7 @@ def sorted_key_rows(key_slice: KeySlice, question: JourneysQuestion) -> KeyRows:
     for name, values in key_slice.texts.items():
         texts[name] = pa.array(values, pa.string())
         numbers[name] = to_numpy_numbers(key_slice.rows.column(name)).astype(np.int64)
+    # Codes in the order of the texts, so that sorting by codes sorts by texts.
     for name in ("key", *key_slice.texts):
         order = pc.sort_indices(texts[name]).to_numpy()
         rank = np.empty(len(order), np.int64)
@@ -144,6 +145,7 @@ def sorted_key_rows(key_slice: KeySlice, question: JourneysQuestion) -> KeyRows:
     in_window = (sent >= question.since_us) & (sent < question.until_us)
     is_wanted = np.zeros(len(texts["key"]), bool)
     is_wanted[key[in_window]] = True
+    # With broker and offset, equal times have a fixed order, and results do not depend on the order of files.
     order = np.lexsort([numbers[name] for name in ("physical_offset", "broker", "stored_us", "key")])
     order = order[is_wanted[key[order]]]
     return KeyRows({name: column[order] for name, column in numbers.items()}, texts)
@@ -157,6 +159,7 @@ def _group_into_messages(records: KeyRows) -> KeyRows:
         is_new[_run_starts(records[name][order])] = True
     starts = np.flatnonzero(is_new)
     firsts = order[starts]
+    # Back to the order of the first record of each message.
     by_time = np.argsort(firsts)
     columns = {
         name: records[name][firsts[by_time]] for name in ("key", "topic", "broker", "stored_us", "physical_offset")
@@ -164,6 +167,7 @@ def _group_into_messages(records: KeyRows) -> KeyRows:
     for name, how in _SENT.items():
         values = records[name]
         if name in SENT_TIMES:
+            # A record counts with its time only if the flag says so; other values must not win.
             values = np.where(values > 0, records["stored_us"], _LATEST if how is Sum.MIN else _NONE)
         columns[name] = _aggregate_groups(how, values[order], starts)[by_time]
     columns["visible_us"] = np.where(columns["visible_us"] == _LATEST, _NONE, columns["visible_us"])
@@ -191,6 +195,7 @@ def _merge_into_steps(messages: KeyRows) -> KeyRows:
     lacks_first = np.where(is_start, 0, messages["lacks_origin"])
     columns = {**messages.numbers, "lacks_origin": lacks_first}
     if not is_start.all():
+        # One number for key and topic: sorting once is faster than by two columns.
         topics = messages["key"] * (len(messages.texts["topic"]) + 1) + messages["topic"]
         order = np.argsort(topics, kind="stable")
         first_of_topic = np.zeros(len(messages), bool)
@@ -204,7 +209,9 @@ def _merge_into_steps(messages: KeyRows) -> KeyRows:
             if how is Sum.MIN:
                 columns[name] = _merge_earliest_times(columns[name], rows, targets)
             else:
+                # A copy, because the columns of `messages` may be shared with other tables.
                 columns[name] = columns[name].copy()
+                # `at`, because several rows may have the same target.
                 _REDUCE[how].at(columns[name], targets, columns[name][rows])
     return KeyRows(columns, messages.texts).filter_rows(is_start)
 
@@ -246,6 +253,7 @@ def _out_of_order_mask(steps: KeyRows) -> Array:
     order = np.argsort(brokers, kind="stable")
     brokers, offsets = brokers[order], steps["physical_offset"][order]
     found = np.zeros(len(steps), bool)
+    # By offsets, because a broker's clock may go back, and its log cannot.
     found[order[1:]] = (brokers[1:] == brokers[:-1]) & (offsets[1:] < offsets[:-1])
     return found
 

@@ -109,6 +109,7 @@ def plan_pack_merges(
             try:
                 found.append((file, read_merged_index(store, file)))
             except PackStoreError:
+                # A store that cannot be reached ends the run; a damaged pack only stays as it is.
                 raise
             except PackError as error:
                 left.append(f"{error}")
@@ -242,11 +243,13 @@ def delete_merged_packs(
                         members[file.name] = {}
             for file in inside:
                 held = members[file.name].keys()
+                # Two processes may have merged the same packs; without an order by name, both files would be deleted.
                 is_twin = held == members[merged.name].keys() and file.name < merged.name  # of two, one stays
                 if held and held <= members[merged.name].keys() and not is_twin:
                     superfluous[file.name] = set(held)
     if not superfluous:
         return left
+    # Before anything is deleted, see the module's docstring.
     failed = wipe_bodies(set().union(*superfluous.values()))
     left += [f"{error}" for error in failed.values()]
     store.delete([file for file, held in superfluous.items() if not held & failed.keys()])

@@ -148,6 +148,7 @@ def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
 def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
     body, keys, tags, properties = message.body, message.keys, message.tags, message.properties
     if mask.field == KEYS:
+        # A masked key that is null or empty is left out, because KEYS cannot have empty keys.
         keys = [changed for value in keys if (changed := mask.mask_value(value, key))]
         if any(" " in value for value in keys):
             raise MaskError("keys: a masked key has a blank, but blanks separate keys: use a mask that makes none")
@@ -213,6 +214,7 @@ def replace_values(body: bytes, path: Sequence[str], replace_value: Replace) -> 
             text, _skip_blanks(text, _read_value(text, _skip_blanks(text, 0), path, replace_value, edits))
         )
     except RecursionError:
+        # Python's scanner and this one call themselves for each level.
         raise JsonError("expected JSON of at most some hundred nested levels, found more") from None
     except ValueError as error:
         raise JsonError(f"expected JSON, found something else: {error}") from None
@@ -246,6 +248,7 @@ def _read_value(
     if first == "{" and path:
         return _read_object(text, position, path, replace, edits)
     end = _find_value_end(text, position)
+    # `null` stays: there is nothing to hide.
     if not path and first != "n":
         value = text[position:end]
         if first == '"':

@@ -225,6 +225,7 @@ class PartWriter:
         ).encode()
         self._file.write(data + _FOOT.pack(len(data), zlib.crc32(data)))
         self._file.flush()
+        # Only a complete part has its final name, so that a run that continues can trust it.
         self._beside.replace(self._path)
 
 
@@ -234,6 +235,7 @@ def read_part_table(path: Path) -> PartTable | None:
         with os.fdopen(open_file(path), "rb") as file:
             file.seek(-_FOOT.size, os.SEEK_END)
             length, crc = _FOOT.unpack(file.read(_FOOT.size))
+            # The length may be damaged, too, and must not lead to reading gigabytes.
             if length > min(_MAX_TABLE_BYTES, os.fstat(file.fileno()).st_size - _FOOT.size):
                 return None
             file.seek(-_FOOT.size - length, os.SEEK_END)

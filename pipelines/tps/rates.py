@@ -163,6 +163,7 @@ class Rates:
                 if row["sum_messages"] is not None:  # the single row without groups
                     _add_sums(found, _group_key(question, row), row)
             check_row_count(len(found))
+        # Half messages that a broker stored again to check them are no new messages.
         for row in self._query_rechecked_counts(question, None):
             if row["rechecked"]:  # without groups there is a row in any case
                 found[_group_key(question, row)]["sum_prepared"] -= row["rechecked"]
@@ -204,6 +205,7 @@ class Rates:
         seconds = question.window.total_seconds()
         rows = []
         for place, start in enumerate(window_starts(question)):
+            # Once for all groups of a window: it depends on time only.
             archived = self.coverage.share_of_window(start, start + question.window)
             for key, numbers in zip(keys, summed, strict=True):
                 counts = {name: int(number) for name, number in zip(SUMS, numbers[:, place], strict=True)}
@@ -219,6 +221,7 @@ class Rates:
         for found in self._query_rows(question, question.window_sums_sql(step)):
             key = _group_key(question, found)
             if key not in sums:
+                # Before the array is allocated.
                 check_row_count((len(sums) + 1) * len(starts))
                 sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
             sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]

@@ -30,6 +30,7 @@ from commitlake.schemas.remoting.json_fields import from_json, serialize_body
 
 STEP_CHARACTERS = 16 * 1024
 _DECODED_BYTES = 256 * 1024
+# Possessive quantifiers (`+` after `}` or `*`) do not backtrack, so that no input takes quadratic time.
 _BLANKS = re.compile(rf"[ \t\n\r]{{0,{STEP_CHARACTERS}}}+")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _SCALAR = re.compile(r'[^\s"{}\[\]:,]{1,64}+')
@@ -102,6 +103,7 @@ class JsonCursor:
         limit = start + STEP_CHARACTERS
         for _ in self._move_after_value(limit):
             pass
+        # Only the value's end has been checked so far.
         try:
             return parse_fastjson(self._text[start : self._position])
         except ValueError as error:
@@ -150,8 +152,10 @@ class JsonCursor:
                     self._position = position
                     return
             elif token.start() > position:
+                # A string does not end within the step: the next step begins with it, and has all of its characters.
                 position = token.start()
             else:
+                # A string longer than a step; the caller gets the error below.
                 position = limit
             if position >= limit:
                 expected = f"a value of at most {limit - start} characters, with strings of at most {STEP_CHARACTERS}"

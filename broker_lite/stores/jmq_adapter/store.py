@@ -59,6 +59,7 @@ class JmqStore(JmqQueries):
         self._offsets_of_groups = ConsumedOffsets(journal, self._failures)
         self.config = JmqConfig(journal.path, journal.clock, registry, self._offsets_of_groups)
         self._is_closed = False
+        # Queues in the journal may be missing in the tables, which are saved less often.
         for topic, queue_id in journal.queues:
             self.config.topics.ensure(topic, queue_id)
         for queue in self._failures.queues.all_queues():
@@ -116,6 +117,7 @@ class JmqStore(JmqQueries):
         if self._is_closed:
             return
         self._is_closed = True
+        # Files are closed even if the disk has no room for the last records.
         try:
             self._offsets_of_groups.write_consume_records()
             self._registry.save_if_changed()
@@ -169,6 +171,7 @@ class JmqStore(JmqQueries):
                     f"{message.topic}: producers may not send to this kind of topic; use send-back for failures"
                 )
             new = message_conversion.to_journal_message(message)
+            # An ordered message determines the queue of the whole batch by its business id.
             if queue_id is None and not new.is_ordered:
                 queue_id = message.queue_id
             prepared.append(self._journal.preparing.prepare(new, queue_id))
@@ -238,6 +241,7 @@ class JmqStore(JmqQueries):
 
     def next_due_ms(self) -> int | None:
         """Return the time at which the next retry is due or other work must be done, or None."""
+        # `deliver_due` also writes the consume records, so it is due at once.
         return 0 if self._offsets_of_groups.has_unrecorded_consumptions else self._failures.queues.next_due_ms()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> range:
@@ -293,6 +297,7 @@ class JmqStore(JmqQueries):
     def delete_expired_files(self, now_seconds: float) -> int:
         """Delete expired files, and return the number of journal files deleted."""
         count = self._journal.delete_expired_files(now_seconds)
+        # Retries point into the journal, so they only expire with its files.
         if count:
             self._failures.delete_expired_retries()
         return count

@@ -71,8 +71,10 @@ class ConfigFile(SavedTable):
         others = () if self.other_name is None else (self.path.with_name(self.other_name),)
         self.document = self._read_table(self._parse_document, *others) or {}
         version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
+        # Fields of the file win over the defaults; a field that a file lacks would otherwise fail at the next change.
         self.document["dataVersion"] = version | self.document.get("dataVersion", {})
         self.document[self.table] = self._normalize_keys(self.document.get(self.table, {}))
+        # A store without the file gets one at the first save, as with a real broker.
         self.is_changed = not self._file.exists
 
     def _parse_document(self, data: bytes) -> dict[str | int, Any]:
@@ -221,6 +223,7 @@ class Topics(ConfigFile):
                 "writeQueueNums": queue_count,
             }
             known = self.entries.get(topic, {})
+            # Settings of an existing topic stay, except its queues.
             self.entries[topic] = fields | known | {"readQueueNums": queue_count, "writeQueueNums": queue_count}
             self.mark_changed()
 
@@ -398,6 +401,7 @@ class ConfigFiles:
         """
         self.topics = Topics(root, clock, dialect)
         self.groups = Groups(root, clock, dialect)
+        # After the groups: BoltMQ's keys of offsets can only be split with their names.
         self.consumer_offsets = ConsumerOffsets(root, clock, dialect, self.groups.entries)
         self.delay_offsets = DelayOffsets(root, clock, dialect)
         self._files: tuple[ConfigFile, ...] = (self.topics, self.groups, self.consumer_offsets, self.delay_offsets)

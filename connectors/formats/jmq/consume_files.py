@@ -130,6 +130,7 @@ def read_consume_files(root: str, broker: str, start_offset: int | None) -> Iter
     for number, (base, name) in enumerate(files):
         following = files[number + 1][0] if number + 1 < len(files) else None
         if following is not None and following <= position:
+            # Read to its end already.
             continue
         if base > position:
             yield ConsumeLogPart(_empty_batch(), base, _describe_missing_bytes(folder.display_path(), position, base))
@@ -163,6 +164,7 @@ class _ConsumeFile:
         held: list[str] = []  # problems after the newest file's last record so far
         with closing(self._folder.open(self._name)) as file:
             size = file.size()
+            # Offsets only grow; a shorter log is not the one that was read before.
             if start_offset > self._base + size:
                 cut = f"expected at least {start_offset - self._base} bytes, found {size}: the log was cut or replaced"
                 yield ConsumeLogPart(_empty_batch(), start_offset, [f"{self._path}: {cut}"])
@@ -177,6 +179,7 @@ class _ConsumeFile:
                 rest = int(ends[-1]) if count else 0
                 end = length if is_last else int(end)
                 before = self._describe_damage(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
+                # What follows the last record is a problem only if a newer record or file proves that it is complete.
                 after = self._describe_damage(window, start, np.array([rest]), np.array([end]))
                 rows = _make_consumption_batch(window, found, self._broker, start_offset)
                 done = start_offset + rest if count else done
@@ -185,6 +188,7 @@ class _ConsumeFile:
                     problems, done = before + after, start_offset
                     if is_last:
                         problems += _describe_missing_bytes(self._folder.display_path(), start_offset, self._following)
+                        # Whatever is missing at the end of an older file will not be written any more.
                         done = self._following
                 elif count:
                     problems, held = held + before, after
@@ -265,6 +269,7 @@ def _make_consumption_batch(window: Array, positions: Array, broker: str, window
         "queue_offset": pa.array(heads["queue_offset"].astype(np.uint64).view(np.int64)),
         "physical_offset": pa.array(heads["journal_offset"].astype(np.uint64).view(np.int64)),
         "consumer_group": _text_column(window, at_app + 1, window[at_app].astype(np.int64)),
+        # The log counts deliveries from 1, the table retries from 0.
         "attempt": pa.array(np.maximum(heads["attempt"].astype(np.int32) - 1, 0)),
         "outcome": pa.array([None, *(_OUTCOMES[one].value for one in DeliveryOutcome)], pa.string()).take(
             pa.array(heads["outcome"].astype(np.int64))

@@ -220,6 +220,7 @@ def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> Parts:
         LayoutError: if a part exceeds the record, or the sum is not `total_size`.
     """
     position = offset + HEAD.size
+    # Each part must leave room for the lengths of the parts after it.
     room = total_size - MIN_RECORD_SIZE
     places = []
     for layout in LENGTHS:
@@ -407,6 +408,7 @@ def original_body(message: JournalMessage, max_bytes: int = DEFAULT_MAX_BODY_BYT
         return message.body
     inflater = zlib.decompressobj()
     try:
+        # One byte more than allowed shows that the body is too large, without inflating all of it.
         body = inflater.decompress(message.body, max_bytes + 1)
     except zlib.error as error:
         raise LayoutError("body", 0, "a zlib stream", f"{error}") from error

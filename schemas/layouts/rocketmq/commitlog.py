@@ -226,6 +226,7 @@ def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int,
     topic_layout = TOPIC_LENGTH[Magic(magic)]
     fixed_rest = topic_layout.size + PROPERTIES_LENGTH.size
     room = end - body - fixed_rest
+    # Before any length is read: a smaller record would be read beyond its end.
     if room < 0:
         raise LayoutError("total_size", offset, f"at least {total_size - room} bytes", f"{total_size}")
     body_length = TAIL.unpack(buffer, tail)[2]
