@@ -255,6 +255,7 @@ def _parse_file(fields: Any) -> ShippedFile:
         Part(_check_number(offset), _check_number(length), _check_number(crc, _MAX_CRC), bool(is_live))
         for offset, length, crc, is_live in fields["parts"]
     )
+    # Without gaps and within the file: readers take the last part's end for the number of shipped bytes.
     end = 0
     for part in parts:
         if part.offset != end or not part.size or part.end > size:

@@ -147,7 +147,9 @@ class SlaveConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection of a slave, or close it if the master refuses it."""
         self._transport = cast("asyncio.Transport", transport)
+        # Above this, `pause_writing` is called, so that a slave that does not read costs no memory.
         self._transport.set_write_buffer_limits(_UNREAD_BYTES)
+        # Without the zone of a link-local IPv6 address, which `ip_address` does not compare with networks.
         self.ip = transport.get_extra_info("peername")[0].partition("%")[0]
         if (refusal := self._master.add_slave(self)) is not None:
             self._master.log.warning("refused slave %s: %s", self._peer, refusal)
@@ -179,6 +181,7 @@ class SlaveConnection(asyncio.Protocol):
         end = time.perf_counter() + SLICE_SECONDS
         try:
             while not self._is_paused and not transport.is_closing():
+                # A slave that lags by gigabytes must not hold up the broker's other connections.
                 if time.perf_counter() >= end:
                     self._will_send = True
                     self._master.loop.call_soon(self._continue_sending)
@@ -212,6 +215,7 @@ class SlaveConnection(asyncio.Protocol):
         elif now - self._heard_at > options.housekeeping_seconds:
             self._close_after_error(PeerError(f"expected a report every {options.heartbeat_seconds:.0f} s, found none"))
         elif now - self._sent_at >= options.heartbeat_seconds and not self._is_paused:
+            # A paused slave gets its bytes later, and a heartbeat would only add to them.
             self._write_bytes(self._side.serialize_heartbeat())
 
     def pause_writing(self) -> None:

@@ -89,6 +89,7 @@ class FolderTarget(ShipTarget):
     def replace_manifest(self, name: str, data: bytes) -> None:
         """Replace a manifest, unless another agent has changed it; see ShipTarget."""
         known = self._manifests.get(name)
+        # The lock does not work on every mounted file system, so the manifest is compared, too.
         if self.read_manifest(name) != known:
             self._manifests[name] = known
             raise ShipError(
@@ -110,6 +111,7 @@ class FolderTarget(ShipTarget):
                     os.utime(file.fileno(), ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
                 os.fsync(file.fileno())
             rename_file(beside, path, trusted_root=self._root)
+            # Without it, a crash of the machine may lose the new name, though not the file.
             with open_parent(path, self._root) as parent:
                 _sync_folder(parent)
 
@@ -127,8 +129,10 @@ class FolderTarget(ShipTarget):
                 step = view[done : done + self._pace.slice_bytes]
                 self._pace.wait_for_bytes(len(step))
                 done += os.pwrite(descriptor, step, part.offset + done)
+            # The full size, as of the broker's own files, from which jobs derive the size of segments.
             if os.fstat(descriptor).st_size < file.size:
                 os.ftruncate(descriptor, file.size)
+            # Before the manifest names the part.
             os.fdatasync(descriptor)
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
@@ -151,6 +155,7 @@ class FolderTarget(ShipTarget):
     def truncate(self, file: ShippedFile, end: int) -> None:
         """Replace the bytes of a file from position `end` on by zeros; see ShipTarget."""
         with self._convert_errors(file.name), suppress(FileNotFoundError), self._open_file(file) as descriptor:
+            # Cut and extended again, so that the rest reads as zeros, like bytes that were never written.
             os.ftruncate(descriptor, end)
             os.ftruncate(descriptor, file.size)
             os.fdatasync(descriptor)

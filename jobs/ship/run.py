@@ -122,6 +122,7 @@ def lower_priority() -> None:
     """Give this process the lowest priority for the disk, and a low one for the CPU, as far as the system can."""
     with suppress(OSError):
         os.nice(_NICE)
+    # Python has no call for `ioprio_set`, so it is called by its number, which depends on the processor.
     number = _IO_PRIORITY_CALLS.get(os.uname().machine)
     if sys.platform == "linux" and number is not None:
         import ctypes
@@ -155,6 +156,7 @@ class _Shipping:
                 self._found = agent.ship_round()
                 self._warn_of_unread_messages()
                 self._warn_of_skipped_files()  # the next round does not look at these files
+                # The newest record is shipped only after it has been unchanged for a time; one more round ships it.
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
                     self._found = agent.ship_round(with_other_files=False)
         code = self._print_result()
@@ -171,6 +173,7 @@ class _Shipping:
                     if self._agent is None:
                         self._target.claim()
                         self._agent = self._open_agent()
+                    # Small files change less often than the log, and listing them costs requests.
                     has_files = time.monotonic() - files_at >= self._files_interval
                     self._found = self._agent.ship_round(with_other_files=has_files)
                     if has_files:

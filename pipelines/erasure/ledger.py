@@ -156,6 +156,7 @@ def _to_erasure_state(erasure_number: int, events: Mapping[str, list[dict[str, A
             purged["at"] if purged else None,
             dict(counts),
         )
+        # A forged retention that is negative would allow a purge at once.
         assert state.purge_due_at is None or state.purge_due_at > state.begun_at
     except (AssertionError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise UsageError(
@@ -189,6 +190,7 @@ def begin_erasure(
     """
     erasure_id = secrets.token_hex(16)
     for _ in range(_MAX_TRIES):
+        # The commit below only succeeds if this is still the next number.
         number = newest_erasure_number(open_erasures(lake)) + 1
         by = make_erasure_writer(parser_version)
         # Read again for each attempt: the erasure that was first may have made the key of the hashes.
@@ -275,6 +277,7 @@ def collect_erasure_evidence(lake: Lake, states: Sequence[ErasureState]) -> Iter
         states: states of erasures, the oldest first.
     """
     for state in states:
+        # Evidence is a chain in the order of numbers, so nothing after an unfinished erasure is signed yet.
         if state.erased_at is None:
             return
         rows = read_erasure_rows(lake)

@@ -89,6 +89,7 @@ def purge_old_versions(
     """
     lake.check_links()
     last = read_last_commit(lake)
+    # Its data files for other tables are written, but not committed yet, so a vacuum might delete them.
     if last is not None and unfinished_commits(lake, last.sequence):
         raise UsageError(
             f"archive run {last.sequence} of {lake.root} is not finished, expected that every run is finished. "
@@ -146,6 +147,7 @@ def strip_log_statistics(lake: Lake, table_name: str, cutoff: datetime.datetime)
     folder = lake.open_log(table_name)
     listing = folder.read_listing()
     base = listing.checkpoint_version
+    # Entries may only be changed if no reader needs them to get to the newest version.
     if base < table.version():
         raise UsageError(
             f"{lake.uri(table_name)}: expected a checkpoint of version {table.version()}, found that of {base}"
@@ -161,6 +163,7 @@ def _strip_log_entry(folder: LogFolder, version: int) -> bool:
     data = folder.read(name)
     lines = [_strip_line(line) for line in data.splitlines()]
     stripped = b"\n".join(lines) + b"\n"
+    # The same lines with another line end: nothing to strip.
     if stripped == data or lines == data.splitlines():
         return False
     folder.write(name, stripped)
@@ -225,6 +228,7 @@ def _delete_old_log_files(folder: LogFolder, listing: LogListing, cutoff: dateti
             continue
         named = _VERSION.match(info.base_name)
         if named is None:
+            # A young unfinished file may be of a writer that is still running.
             is_wanted = _UNFINISHED.search(info.base_name) is None or _modification_time(info) > cutoff
         elif name in {file.name for file in listing.entries.values()}:
             is_wanted = True

@@ -113,6 +113,7 @@ def clear_erased_rows(erased: ErasedMessages, batches: Iterator[pa.Table]) -> It
             column = pa.nulls(len(hits), field.type) if values is None else pa.array(values, field.type)
             emptied = emptied.set_column(place, field, column)
         rows = pa.concat_tables([batch.take(pa.array(stays)), emptied])
+        # Back in the order of the file.
         yield rows.take(pa.array(np.argsort(np.concatenate([stays, hits]))))
 
 
@@ -156,6 +157,7 @@ def add_missing_erasure_rows(lake: Lake, erased: ErasedMessages, parser_version:
         parser_version: version of CommitLake.
     """
     opened = lake.table("messages")
+    # All rows have the form of this version already.
     if erased_form_number(opened) >= FORM:
         return
     recorded = newest_erasure_rows(read_ledger(lake))
@@ -213,6 +215,7 @@ def erase_from_table(lake: Lake, table: str, erased: ErasedMessages, runner: Run
                 records_form=table == "messages",
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
+            # A merge may have deleted a file, or committed first: the table is examined again.
             continue
         before, after = sum(file.size for file in removed), sum(file.size for file in added)
         return TableWork(table, sum(one.row_count for one in hits), len(removed), before, after)
@@ -259,5 +262,6 @@ def commit_rewritten_files(
         note={"number": erasure_number},
         note_key=ERASURE_KEY,
         transactions=[Transaction(APPLICATION_ID, erasure_number), *form],
+        # A commit in between may have added rows of the messages, which must be examined, too.
         expected_version=at_version,
     )

@@ -109,6 +109,7 @@ def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Seque
     sources: list[pq.ParquetFile] = []
     try:
         sources.extend(
+            # Pre-buffered, whole row groups of all files would be in memory.
             pq.ParquetFile(files.open_input_file(path), pre_buffer=False, page_checksum_verification=True)
             for path in paths
         )
@@ -128,6 +129,7 @@ def _merge_order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str])
     keys = pa.concat_tables(
         [source.read(list(sort_columns), use_threads=False) for source in sources], promote_options="permissive"
     )
+    # `lexsort` takes the most important column last.
     order = np.lexsort([_value_ranks(keys.column(name)) for name in reversed(sort_columns)])
     by_file = order[np.argsort(numbers[order], kind="stable")]
     wrong = np.flatnonzero(np.diff(by_file) < 0)
@@ -142,6 +144,7 @@ def _value_ranks(column: pa.ChunkedArray) -> Array:
         return np.asarray(column.to_numpy(), np.int64)
     encoded = pc.dictionary_encode(column.combine_chunks())
     names = encoded.dictionary
+    # One more, for null, to which -1 refers below.
     rank = np.empty(len(names) + 1, np.int64)
     rank[pc.array_sort_indices(names).to_numpy()] = np.arange(len(names))
     rank[-1] = -1
@@ -163,6 +166,7 @@ def _choose_batch_row_count(sources: Sequence[pq.ParquetFile]) -> int:
 def _column_encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None]:
     """Return each column's encoding in the largest file; None if it is encoded with a dictionary."""
     found: dict[str, str | None] = {}
+    # The largest file last, so that its encodings win.
     for source in sorted(sources, key=lambda source: source.metadata.num_rows):
         for number in range(source.metadata.num_columns if source.metadata.num_row_groups else 0):
             column = source.metadata.row_group(0).column(number)

@@ -91,17 +91,20 @@ def plan_index_tasks(
         work_folder: folder for unfinished files.
     """
     ends = prefix_sums([each.keys for each in totals])
+    # Entry 0 is never used by brokers.
     room, keys = settings.index_entries - 1, ends[-1]
     last_record = max((each.last_offset for each in totals), default=-1)
     last_keyed = max((each.last_keyed for each in totals), default=-1)
     if last_record < 0:
         return []
     files = max(1, -(-keys // room))
+    # The last file is full, and a record without a key follows: for this one, too, a broker makes the next file.
     if keys and keys % room == 0 and last_record > last_keyed:
         files += 1
     tasks = []
     for number in range(files):
         first, end = number * room, min(keys, (number + 1) * room)
+        # From the part with the key before the first one, whose time and offset begin the header.
         begin = max(0, bisect_right(ends, max(0, first - 1)) - 1)
         stop = bisect_left(ends, end)
         of_file, their_ends = tuple(part_paths[begin:stop]), tuple(ends[begin : stop + 1])
@@ -136,6 +139,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
             int(state[index_entries.USED_SLOTS]),
             int(state[index_entries.NUMBER]),
         )
+        # Slots and header last; until the rename below, nobody reads the file.
         _write_at(descriptor, slots.astype(">i4").view(np.uint8), geometry.slot_position(0))
         _write_at(descriptor, np.frombuffer(serialize_header(header), np.uint8), 0)
         os.fsync(descriptor)
@@ -191,6 +195,7 @@ def rename_built_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
     names: list[str] = []
     for each in built:
         name = index_file_name(each.header.begin_timestamp)
+        # Two files may begin in the same millisecond, and the order of names is the order of files.
         if names and name <= names[-1]:
             name = f"{int(names[-1]) + 1:0{_NAME_LENGTH}d}"
         names.append(name)

@@ -36,6 +36,7 @@ class QueueFolder:
 
     def __init__(self, path: Path, file_size: int) -> None:
         """Create an empty folder, and remove what an earlier run has left there."""
+        # An earlier run's folder may be incomplete, since only renamed folders are known to be whole.
         remove_tree(path)
         make_folders(path)
         self.path = path
@@ -156,9 +157,11 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     folders = {
         queue: QueueFolder(work / f"queue-{task.number}-{place}", _queue_file_size(task.settings, queue))
         for place, queue in enumerate(task.queues)
+        # A folder with its final name was completed by an earlier run.
         if not check_folder(queue_folder_path(out, queue, task.settings))
     }
     writers = {queue: _make_queue_writer(task, queue, folder) for queue, folder in folders.items()}
+    # Part by part for all queues of the task, so that each part is opened once.
     for path in task.parts.value if writers else ():
         reader = PartReader(Path(path))
         for queue in writers.keys() & reader.table.queues.keys():
@@ -169,6 +172,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
             )
     notes = _save_queue_notes(work / f"queues-{task.number}.json", writers)
     for queue, folder in folders.items():
+        # Synced before it is renamed: the name says that the content is on disk.
         folder.finish()
         if folder.files:  # otherwise no entry could be written
             move_synced(folder.path, queue_folder_path(out, queue, task.settings), trusted_root=out)

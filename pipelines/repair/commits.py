@@ -95,12 +95,14 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     table = lake.table("messages")
     known = newest_commit(lake, table)
     last = known[1] if known else ArchiveCommit(0, "")
+    # A sequence that no run has had, also none whose commit is lost but that other tables know.
     newest = max(
         last.sequence, table.transaction_version(APPLICATION_ID) or 0, newest_finished_sequence(lake), note["sequence"]
     )
     # Each lost version may have been an unknown run.
     sequence = newest + 1 + max(0, int(table.version()) - note["first"])
     stores = last.stores
+    # The log knows a newer run than its commits show: their progress is lost, and rows are all that is left.
     if last.sequence < (table.transaction_version(APPLICATION_ID) or 0):
         stores = _progress_from_rows(lake, table, last)
     now = datetime.datetime.now(datetime.UTC).isoformat()

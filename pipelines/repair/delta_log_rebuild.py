@@ -132,6 +132,7 @@ class FileAdoption:
             for broker, extents in file.extents.items()
             if broker in self.extents
         )
+        # If all records of a file are in the table already, nothing is lost by leaving it out.
         if shared:
             if shared < sum(extents.total_bytes for extents in file.extents.values()):
                 self.overlapping.append(file.path)
@@ -171,6 +172,7 @@ def find_adoptable_files(lake: Lake) -> FileAdoption:
     candidates = []
     for path, info in _find_data_files(lake):
         run = _RUN.match(path.rpartition("/")[2])
+        # Without `archive_runs`, nothing tells a killed run's files from others, so that all are taken.
         if run and runs is not None and run[1] not in runs:
             found.uncommitted.append(path)
             continue
@@ -179,6 +181,7 @@ def find_adoptable_files(lake: Lake) -> FileAdoption:
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             lines = str(error).splitlines() or ["no message"]
             found.damaged.append(f"{path}: {lines[0]}")
+    # The largest first, as merged files hold the rows of several smaller ones.
     for file in sorted(candidates, key=lambda file: (-file.rows, file.path)):
         found.add_file(file)
     return found
@@ -195,6 +198,7 @@ def adopt_files(aside_folder: AsideFolder, adoption: FileAdoption, sequence: int
     commit = _adoption_commit(lake, adoption, sequence)
     entries = _make_log_entries(adoption.files, commit)
     taken = {file.path for file in adoption.files}
+    # Files that are not taken would otherwise be adopted by a later rebuild.
     for path, _ in _find_data_files(lake):
         if path not in taken:
             aside_folder.move_file(f"messages/{path}")

@@ -128,6 +128,7 @@ def rebuild_history_table(aside_folder: AsideFolder, table: str) -> Iterator[str
     key = tuple(field.name for field in columns if not pa.types.is_nested(field.type))
     rows = _distinct_rows(found.rows, key, table) if is_whole else columns.empty_table()
     numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake)) else {}
+    # Snapshots are numbered by store; only "not 0" matters, as the next one continues from it.
     if table in SNAPSHOT_TABLES:
         numbers = {
             snapshot_application_id(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()
@@ -163,6 +164,7 @@ def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Seque
         is_lost = pc.is_valid(rows["broker"]) if broker is None else pc.equal(rows["broker"], broker)
         if since is not None:
             is_lost = pc.and_(is_lost, pc.greater_equal(rows["as_of"], since))
+        # Also rows of intact files: later snapshots hold only the changes since the lost one.
         rows = rows.filter(pc.invert(is_lost))
         of_store = "" if broker is None else f" of broker {broker!r}"
         when = "so far" if since is None else f"from {since:%Y-%m-%d %H:%M:%S} UTC on"
@@ -171,6 +173,7 @@ def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Seque
     kept = [new_table_file(write_plain_file(rows, lake, table, name))] if rows.num_rows else []
     lost = sum(file.rows or 0 for file in files) - rows.num_rows
     replace_table_files(lake, table, files, kept, changes_data=True, note=make_repair_note(lost))
+    # After the commit: before it, readers need the files.
     for path in sorted(names):
         aside_folder.move_file(f"{table}/{path}")
 
@@ -230,6 +233,7 @@ def _replace_table(
         progress_numbers: the progress numbers of applications, at least one.
     """
     lake, uri = aside_folder.lake, aside_folder.lake.uri(table)
+    # The new file first, so that a killed repair still finds all rows in the folder.
     file = write_plain_file(rows, lake, table, f"part-repair-{secrets.token_hex(16)}.zstd.parquet")
     for name in data_file_names:
         aside_folder.move_file(f"{table}/{name}")
@@ -285,6 +289,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
         rows: the rows that `erasures` still has.
     """
     known = dict(_ids_and_numbers(rows))
+    # Tables that follow know numbers whose rows are all lost; they must not be given again.
     newest = max([*known.values(), *(_applied_erasure(lake, table) for table in _FOLLOWING)], default=0)
     recorded = rows.filter(pc.is_in(rows.column("event"), pa.array([ErasureEvent.MESSAGE, ErasureEvent.COPY])))
     erased = _unrecorded_rows(_read_marked_rows(lake), recorded)

@@ -93,6 +93,7 @@ class Fetcher:
         )
 
     def _try_fetch(self) -> Manifest:
+        # Small files first and the log last, so that offsets and queues are never ahead of the log.
         others = self._read_source_manifest(FILES_MANIFEST)
         small = {file: self._read_small_file(file) for file in others.files.values() if file.modified_ms}
         log = self._read_source_manifest(LOG_MANIFEST)
@@ -106,6 +107,7 @@ class Fetcher:
             if saved.files.get(file.name) != file:
                 self._target.write_file(file.name, data, file.modified_ms)
                 saved = saved.with_file(file)
+        # The broker has stopped since the last fetch; `abort` would show a running or crashed one.
         if "abort" in saved.files and "abort" not in others.files:
             self._target.delete("abort")
             saved = replace(saved, files={name: file for name, file in saved.files.items() if name != "abort"})
@@ -120,6 +122,7 @@ class Fetcher:
                 f"{self._target.text} has the copy of {mine.broker!a}, expected {source_manifest.broker!a}",
                 exit_code=ExitCode.REFUSED,
             )
+        # Before the first byte, so that the folder is known as a copy if this run is killed.
         mine = self._save_manifest(manifest_name, replace(mine, lost=source_manifest.lost))
         for _, file in sorted(source_manifest.files.items()):
             if not file.modified_ms:
@@ -148,6 +151,7 @@ class Fetcher:
             entry = replace(entry, parts=(*entry.parts, part))
             self.new_bytes += len(data)
             self._on_progress(len(data))
+            # A manifest costs a sync; a killed run reads at most this number of parts again.
             if len(entry.parts) % _SAVED_PARTS == 0:
                 yield entry
         found, expected = (
@@ -155,6 +159,7 @@ class Fetcher:
             source_file.crc if source_file.is_sealed else crc_of_parts(source_file.parts),
         )
         if found != expected:
+            # The next run begins with this file again, and does not continue on wrong bytes.
             self._target.truncate(entry, 0)
             yield replace(entry, parts=())
             raise ShipError(

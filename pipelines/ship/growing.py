@@ -79,8 +79,10 @@ class GrowingFiles:
         kept = select_parts_to_keep(entry.parts, end, self.settings)
         replaced = entry.parts[len(kept) :]
         start = kept[-1].end if kept else 0
+        # Read from the store again, together with the replaced parts: nothing is downloaded.
         data = source.read_range(start, end - start)
         old_size = entry.shipped_bytes - start
+        # The same bytes as shipped, or the new part would mix two states of the file.
         if zlib.crc32(data[:old_size]) != crc_of_parts(replaced):
             raise ChangedFileError
         if len(data) <= old_size:
@@ -89,6 +91,7 @@ class GrowingFiles:
         self.target.write_part(entry, part, data)
         self.counts.sent_bytes += len(data)
         self.counts.new_bytes += len(data) - old_size
+        # Deleted only after a manifest without them has been written, because readers may still use the old one.
         self.dropped += [(entry, old) for old in replaced]
         tail = data[-_TAIL_BYTES:]
         self._tails[entry.name] = part.end - len(tail), len(tail), zlib.crc32(tail)
@@ -101,6 +104,7 @@ class GrowingFiles:
             ChangedFileError: if bytes that are shipped have changed.
         """
         if source is not None:
+            # Parts of a live file were read while the broker wrote it; this is the last look at them.
             if any(part.is_live and source.compute_crc(part.offset, part.size) != part.crc for part in entry.parts):
                 raise ChangedFileError
             entry = self._merge_small_parts(entry, source)
@@ -121,6 +125,7 @@ class GrowingFiles:
         if tail is not None:
             offset, size, crc = tail
             return source.compute_crc(offset, size) != crc
+        # The last part is where a broker writes; a restarted broker may also have truncated more.
         parts = entry.parts if checks_every_part else entry.parts[-1:]
         if any(source.compute_crc(part.offset, part.size) != part.crc for part in parts):
             return True
@@ -141,6 +146,7 @@ class GrowingFiles:
                 break
             kept.append(part)
         self.counts.rewritten += 1
+        # The checksum of the first bytes belongs to the old content.
         if not kept:
             entry = replace(entry, head_size=0, head_crc=0)
         return self._drop_parts(entry, kept)
@@ -208,6 +214,7 @@ def select_parts_to_keep(parts: Sequence[Part], end: int, settings: ShipSettings
     begin = full[-1].end if full else 0
     if end - begin >= settings.full_part_bytes:
         return tuple(full)
+    # Parts of the new size and smaller are merged, so that each byte is sent again only once for each tier.
     tier = _size_tier(end - shipped)
     equal = 0
     for part in reversed(parts[len(full) :]):

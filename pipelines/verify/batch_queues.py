@@ -43,6 +43,7 @@ class BatchChecker:
             expected = files.layout.to_entries(entries)
             offsets = expected["physical_offset"]
             places, found = files.entries_between(int(offsets[0]), int(offsets[-1]))
+            # The usual case; only otherwise are all entries of the queue read.
             if len(found) == len(expected) and (found["physical_offset"] == offsets).all():
                 self._compare_entries(files, places, found, expected)
             else:
@@ -184,6 +185,7 @@ class BatchEnds:
             if written.any():
                 last = entries[np.flatnonzero(written)[-1]]
                 queue_end = int(last["message_base_offset"]) + int(last["batch_size"])
+            # More runs have begun at or before the offset than have ended before it, so it is inside one.
             in_a_run = np.searchsorted(begins, offsets, "right") > np.searchsorted(ends, offsets, "left")
             for row in np.flatnonzero(written & ~in_a_run & (offsets >= self._view.start)).tolist():
                 self._report_dangling_entry(files, first_place + row, entries[row])

@@ -115,6 +115,7 @@ def _has_batches(view: StoreView, entries: QueueEntries, flagged_offsets: Array)
 
 def _check_store_times(index_data: IndexData, split: Split, report: LogReport, max_findings: int) -> None:
     if index_data.rows:
+        # Of all records; the order below is checked only where times are exact.
         report.newest_time = max(report.newest_time, int(index_data.store_timestamp.max()))
     times, offsets = index_data.store_timestamp, index_data.physical_offset
     if index_data.is_dated is not None:
@@ -216,6 +217,7 @@ def _bad_range_finding(bad_range: BadRange, split: Split) -> Finding:
     if bad_range.fault is Fault.PHYSICAL_OFFSET:
         own = split.format.records.own_offset(view)
         segment_size = split.segment_end - split.base_offset
+        # The record's own offset differs by whole segments: the file was reused, and this is old content.
         if own is not None and own >= 0 and (own - bad_range.start) % segment_size == 0:
             code = "log_reused_file"
     return Finding(code, file, bad_range.start - split.base_offset, bad_range.start, found=found, expected=expected)

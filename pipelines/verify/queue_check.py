@@ -62,6 +62,7 @@ def find_runs(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[
     numbers, offsets = entries.queue_offset, entries.physical_offset
     each = np.broadcast_to(counts, numbers.shape)
     following = numbers + each
+    # Two conditions, because numbers that overflow may happen to look consecutive.
     overflows = following < numbers  # in a forged record: the number after it is larger than 64 bits
     breaks = np.flatnonzero((numbers[1:] != following[:-1]) | overflows[:-1]) + 1
     for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
@@ -97,6 +98,7 @@ class QueueChecker:
                 found = self._correct_queue_offsets(files, found)
             begun_at = self._first_entry_offset(files)
             for run, rows in found:
+                # Records before the first entry's record are not compared, see `_first_entry_offset`.
                 if run.last_offset >= begun_at or run.first < files.first_number:
                     self._check_run_entries(files, run, entries, rows)
         return [run for run, _ in found]
@@ -125,6 +127,7 @@ class QueueChecker:
         """Return the runs of a queue; report wrong queue offsets of short runs, and correct them by their entries."""
         right: list[tuple[Run, slice]] = []
         for place, (run, rows) in enumerate(runs_with_rows):
+            # For the first run, the number that would lead to the second one.
             expected = right[-1][0].end if right else runs_with_rows[place + 1][0].first - (run.end - run.first)
             if run.first != expected and run.end - run.first <= _MAX_WRONG_RECORDS and 0 <= expected <= MAX_NUMBER:
                 entry = files.read_entries(expected, expected + 1)[0]
@@ -167,6 +170,7 @@ class QueueChecker:
         if not wrong.any():
             return
         empty = layout.is_empty(actual_entries)
+        # Empty entries of the newest records: the broker had not dispatched them yet.
         lags = empty & (offsets >= self._view.dispatched_end)
         wrong_code = wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended
         other_delay = np.zeros(len(actual_entries), np.bool_)
@@ -252,6 +256,7 @@ def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Rest
     for (topic, _), runs in queues.items():
         expected = 0
         for before, run in pairwise(runs):
+            # The greatest end so far, because records that were repeated go back, too.
             expected = max(expected, before.end)
             if run.first == 0 and expected > 1:
                 found[topic].append((before.last_offset, run.first_offset))
@@ -278,6 +283,7 @@ def check_queue_order(
     for place, run in enumerate(runs):
         if expected is not None and run.first < expected:
             is_new_topic = any(old < run.first_offset and last_offset < new for old, new in restarts)
+            # After damage, old records may follow, as in a file that was reused.
             is_after_damage = bad_ranges.has_range_between(last_offset, run.first_offset)
             code = _finding_code(run, expected, is_after_damage=is_after_damage, is_new_topic=is_new_topic)
             findings.add(
@@ -285,6 +291,7 @@ def check_queue_order(
                         f"number {run.first}", f"number {expected}")
             )  # fmt: skip
             is_new = code == "log_queue_restarted"
+            # A restarted queue is judged from here on; other faults keep the greatest number as reference.
             expected, begin = (run.end, place) if is_new else (max(expected, run.end), begin)
         else:
             expected = run.end
