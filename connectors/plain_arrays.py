@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array, read_only_view
+from commitlake.connectors.numpy_arrays import Array, read_only_view
 from commitlake.schemas.times import EPOCH
 
 

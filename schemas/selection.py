@@ -7,7 +7,7 @@ uses it, once for a task:
 | --- | --- |
 | DataFusion and Spark, on the lake's tables | `connectors.lake.sql.selection_conditions` |
 | Spark, on DataFrames | `connectors.lake.spark_reader.selected` |
-| the reader of logs | `connectors.reading.request.Filters.of` |
+| the reader of logs | `connectors.reading.read_request.Filters.of` |
 | HBase | `connectors.hbase.lookups.find_messages` |
 
 An engine that cannot check a condition refuses the selection (`refuse_conditions`), because its rows would be too many.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.lookup import check_reachable, table_roots
+from commitlake.connectors.catalog.lake_root_lookup import check_reachable, table_roots
 from commitlake.connectors.catalog.names import CatalogError, SchemaName, lake_root_of_table
 from commitlake.connectors.catalog.tables import CatalogTable
 from commitlake.schemas.errors import ExitCode

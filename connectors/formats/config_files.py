@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from commitlake.connectors.log_format.small_files import Problems
+from commitlake.connectors.log_format.checkpoint_and_config import Problems
 from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, read_file
 
 T = TypeVar("T")

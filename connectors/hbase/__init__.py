@@ -1,14 +1,14 @@
 """HBase: a projection of `messages` for look-ups in milliseconds, through Thrift (happybase). Off by default.
 
 Data
-    keys      row keys, and why            cells     messages as cells, and back
-    tables    the table and its creation   progress  the version of the lake that the table has reached
+    keys    row keys, and why           cells     messages as cells, and back
+    tables  the table and its creation  progress  the version of the lake that the table has reached
 
 Readers and writers
-    follower  the projection, by version   work      its pieces, here or in tasks
-    writer    batches into calls           lookups   by id, key, topic and time
-    source    the Spark data source, or missing_client where happybase is not installed
-    client    one connection, with retries; options: what a user can set
+    table_update  the projection, by version  row_writing_tasks  its pieces, here or in tasks
+    writer        batches into calls          lookups            by id, key, topic and time
+    source        the Spark data source, or missing_client where happybase is not installed
+    client        one connection, with retries; options: what a user can set
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ read, even if few columns are selected. There is no snapshot: a row that is writ
 Write: the columns of the DataFrame are written. `broker` and `physical_offset` are required. A message without `topic`,
 `store_timestamp`, `msg_id`, `unique_key` or `keys` cannot be found by that column. The table is created if it does not
 exist. Writing a message again changes nothing, so a repeated task or micro-batch does no harm. Overwriting the table is
-not supported. The source does not store how far a lake was followed; `connectors.hbase.follower` does.
+not supported. The source does not store how far a lake was followed; `connectors.hbase.table_update` does.
 """
 
 from __future__ import annotations

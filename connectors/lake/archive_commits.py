@@ -87,7 +87,7 @@ class ArchiveCommit:
         counts: counts of the run; None before it has read anything.
         files: files written for the tables that follow `messages`, by the table's name.
         bodies: root of the packs, see `pipelines.archive.body_location`; None if an earlier version did not record it.
-        masks: rules by which messages were masked, see `pipelines.masking.archiving`; None if there are none.
+        masks: rules by which messages were masked, see `pipelines.masking.archive_masks`; None if there are none.
     """
 
     sequence: int

@@ -25,10 +25,10 @@ from commitlake.connectors.lake.archive_commits import (
     read_last_commit,
 )
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, compute_sum_change
+from commitlake.connectors.lake.delta_log.row_sum_changes import COMMIT_KEY, compute_sum_change
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.store_files import make_folders

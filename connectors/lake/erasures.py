@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.numpy_arrays import Array
 
 APPLICATION_ID = "commitlake.erasure"
 FORM_ID = "commitlake.erasure.form"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.catalog.names import is_catalog_place
-from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, pack_location
 from commitlake.connectors.lake.paths import LakeError, check_links
 from commitlake.connectors.storage.s3_options import S3Options
@@ -424,6 +424,6 @@ def _s3_options() -> S3Options:
 
 
 def _import_catalog_lookup() -> ModuleType:
-    from commitlake.connectors.catalog import lookup
+    from commitlake.connectors.catalog import lake_root_lookup
 
-    return lookup
+    return lake_root_lookup

@@ -47,7 +47,7 @@ class TaskProfile:
     """The profile of a task's rows, in the form in which it is sent to the driver.
 
     Attributes:
-        data: the profile, or the index of its file if it is in one: see `pipelines.quality.partitions`.
+        data: the profile, or the index of its file if it is in one: see `pipelines.quality.profile_partitions`.
         path: the file, relative to the folder of the table `profiles`; empty for none.
     """
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.paths import LakeError, local_folder_or_none
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError

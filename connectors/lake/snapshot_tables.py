@@ -17,7 +17,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import commit_with_transaction, open_or_create
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

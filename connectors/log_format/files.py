@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

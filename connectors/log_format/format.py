@@ -18,6 +18,13 @@ from commitlake.connectors.log_format.records import RecordRules
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 
 if TYPE_CHECKING:
+    from commitlake.connectors.log_format.checkpoint_and_config import (
+        CheckedLog,
+        Claim,
+        Problems,
+        RebuiltLog,
+        SmallFiles,
+    )
     from commitlake.connectors.log_format.files import Segment, StoreFiles
     from commitlake.connectors.log_format.indexes import IndexDataReader, KeyIndex
     from commitlake.connectors.log_format.kernel import FormatKernel
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
         TopicKinds,
     )
     from commitlake.connectors.log_format.recorded_deliveries import ConsumeLogPart, StoredRetries
-    from commitlake.connectors.log_format.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
 
 _ANY = "any"
 

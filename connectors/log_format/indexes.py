@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
 class HopArguments(NamedTuple):
-    """Window and limits of a read: the arguments `window` to `verify` of `kernel.hop.hop`, in this order."""
+    """Window and limits of a read: the arguments `window` to `verify` of `kernel.record_walk.hop`, in this order."""
 
     window: Array
     length: int
@@ -37,7 +37,7 @@ class FormatKernel:
     """Compiled loops of a format, for code that reads many records.
 
     Attributes:
-        hop: walks from record to record; it is `kernel.hop.hop` with the first argument bound.
+        hop: walks from record to record; it is `kernel.record_walk.hop` with the first argument bound.
         find_border: finds a position that is certainly the start of a record; it is
             `kernel.record_starts.find_record_start` with
             the first argument bound.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of

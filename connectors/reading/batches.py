@@ -14,21 +14,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.kernel import BadRange
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.damage import BadRangeCounter, bad_range_rows, count_and_describe_bad_range
 from commitlake.connectors.reading.decoding.columns import DecodedBatch, Texts
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, describe_invalid_utf8, record_fault
 from commitlake.connectors.reading.errors import CommitLogError, no_progress_error
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.kernel import hop as kernel
+from commitlake.connectors.reading.kernel import record_walk as kernel
 from commitlake.connectors.reading.listed_records import select_wanted_parts, walk_listed
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk
 from commitlake.connectors.reading.splits import ListedSplit, Split
-from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 KEY_COLUMNS = frozenset({"unique_key", "keys"})

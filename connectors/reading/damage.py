@@ -11,7 +11,7 @@ from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import Fault

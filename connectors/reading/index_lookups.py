@@ -26,12 +26,12 @@ from typing import Protocol
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
 from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.snapshots import divide_segment
 from commitlake.connectors.reading.splits import ListedSplit, Split, group_for_reading

@@ -14,17 +14,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.kernel import BadRange
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.kernel import hop
-from commitlake.connectors.reading.kernel.memory import PADDING
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.kernel import record_walk
+from commitlake.connectors.reading.kernel.memory_access import PADDING
+from commitlake.connectors.reading.read_request import Filters
+from commitlake.connectors.reading.segment_walk import WalkStep
 from commitlake.connectors.reading.splits import ListedSplit, group_for_reading
-from commitlake.connectors.reading.walking import WalkStep
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 
 _WINDOW_SPAN = 64 << 20
@@ -56,7 +56,7 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
 def select_wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
     """Return the columns of `parts` for the records that pass the filters for topic, queue, offset and time."""
     parts, kernel = step.parts, log_format.kernel
-    starts = parts[hop.START]
+    starts = parts[record_walk.START]
     kept = np.ones(parts.shape[1], bool)
     if filters.topics is not None:
         topics = [name.encode() for name in filters.topics if isinstance(name, str)]
@@ -111,7 +111,7 @@ class _Reader:
         self.ends = self.offsets + self.sizes
         self.read_together = group_for_reading(self.offsets, self.sizes)[:-1]
         self._read_to = np.zeros(len(self.offsets), np.int64)
-        self._state = np.zeros(hop.STATE_SIZE, np.int64)
+        self._state = np.zeros(record_walk.STATE_SIZE, np.int64)
         self._faults = np.empty((2, 3), np.int64)
         self._kernel = split.format.kernel
         self._parts = np.empty((self._kernel.part_count, 0), np.int64)
@@ -130,18 +130,18 @@ class _Reader:
         if self._parts.shape[1] < last - first + 2:
             self._parts = np.empty((self._kernel.part_count, last - first + 2), np.int64)
         origin = int(self.offsets[first])
-        self._state[hop.RECORDS] = 0
+        self._state[record_walk.RECORDS] = 0
         bad: list[BadRange] = []
         good: list[Array] = []
         for begin, end in _adjacent_runs(self.offsets, self.ends, first, last):
-            before = int(self._state[hop.RECORDS])
+            before = int(self._state[record_walk.RECORDS])
             # Adjacent records are examined in one call of the kernel. Only if that finds anything unexpected is each
             # examined alone, to find which one it is.
             if self._examine_run(window, origin, begin, end) and self._matches_listing(before, origin, begin, end):
                 good.append(np.arange(begin, end))
                 continue
             # The run may have added some records before it failed.
-            self._state[hop.RECORDS] = before
+            self._state[record_walk.RECORDS] = before
             for row in range(begin, end):
                 fault = self._examine_record(window, origin, row)
                 if fault is None:
@@ -157,10 +157,14 @@ class _Reader:
     def _examine_run(self, window: Window, origin: int, begin: int, end: int) -> bool:
         """Return whether a run of adjacent records is intact and as listed; if it is, append the records' parts."""
         state, split = self._state, self._split
-        before, stop = int(state[hop.RECORDS]), int(self.ends[end - 1])
+        before, stop = int(state[record_walk.RECORDS]), int(self.ends[end - 1])
         if stop > self._read_to[begin]:
             return False
-        state[hop.POSITION], state[hop.BAD_START], state[hop.FAULTS] = self.offsets[begin], -1, 0
+        state[record_walk.POSITION], state[record_walk.BAD_START], state[record_walk.FAULTS] = (
+            self.offsets[begin],
+            -1,
+            0,
+        )
         self._kernel.hop(
             window, stop - origin, origin, stop, split.segment_end, split.file_end,
             self._max_record_bytes, True, state, self._parts, self._faults,
@@ -168,23 +172,23 @@ class _Reader:
         return bool(
             # All four: a false size, one record that claims the bytes of two, and damage each leave one of them
             # different.
-            state[hop.STOP] == hop.STOP_LIMIT
-            and state[hop.FAULTS] == 0
-            and state[hop.RECORDS] - before == end - begin
-            and state[hop.POSITION] == stop
+            state[record_walk.STOP] == record_walk.STOP_LIMIT
+            and state[record_walk.FAULTS] == 0
+            and state[record_walk.RECORDS] - before == end - begin
+            and state[record_walk.POSITION] == stop
         )
 
     def _matches_listing(self, first_part: int, origin: int, begin: int, end: int) -> bool:
         """Return whether the records found in a run have the listed offsets, and the listed end."""
-        starts = origin + self._parts[hop.START, first_part : first_part + end - begin]
+        starts = origin + self._parts[record_walk.START, first_part : first_part + end - begin]
         return bool((starts == self.offsets[begin:end]).all())
 
     def _examine_record(self, window: Window, origin: int, row: int) -> BadRange | None:
         """Append a record's parts and return None if it is as listed; else return it as a bad range."""
-        before = int(self._state[hop.RECORDS])
+        before = int(self._state[record_walk.RECORDS])
         if self._examine_run(window, origin, row, row + 1) and self._matches_listing(before, origin, row, row + 1):
             return None
-        self._state[hop.RECORDS] = before
+        self._state[record_walk.RECORDS] = before
         start, size = int(self.offsets[row]), int(self.sizes[row])
         if start + size > self._read_to[row]:
             return BadRange(start, start + size, Fault.CUT)
@@ -216,7 +220,7 @@ class _Reader:
             wrong = of_topic[~_mask_records_with_topic(window, parts[:, of_topic], topic.encode())]
             if len(wrong):
                 place = int(wrong[0])
-                start, size = int(parts[hop.TOPIC, place]), int(parts[hop.TOPIC_LENGTH, place])
+                start, size = int(parts[record_walk.TOPIC, place]), int(parts[record_walk.TOPIC_LENGTH, place])
                 name = window[start : start + size].tobytes().decode("utf-8", "replace")
                 raise self._mismatch_error(int(rows[place]), f"topic {topic!r}", f"{name!r}")
 
@@ -249,9 +253,9 @@ def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterat
 
 def _mask_records_with_topic(window: Window, parts: Array, topic: bytes) -> Array:
     """Return a mask of the records with a topic."""
-    same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
+    same: Array = parts[record_walk.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)
     # All topics of that length as one matrix. A row's bytes lie within the record, because its lengths were checked.
-    found = window[parts[hop.TOPIC, rows][:, None] + np.arange(len(topic))]
+    found = window[parts[record_walk.TOPIC, rows][:, None] + np.arange(len(topic))]
     same[rows] = (found == np.frombuffer(topic, np.uint8)).all(axis=1)
     return same

@@ -25,10 +25,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, Claim
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.log_format.small_files import CHECKPOINT, Claim
 from commitlake.connectors.reading.settings_files import read_settings
-from commitlake.connectors.reading.unread import PULL_HINT
+from commitlake.connectors.reading.unread_warnings import PULL_HINT
 from commitlake.schemas import shipped
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties

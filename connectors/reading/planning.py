@@ -36,7 +36,7 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.index_lookups import Index, QueueIndex, make_index_splits
 from commitlake.connectors.reading.options import Mode, ReadOptions
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.snapshots import (
     Snapshot,

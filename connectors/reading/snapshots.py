@@ -5,8 +5,8 @@ The bytes after it are the tail: zeros that are not written yet, or the torn end
 examines again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of one
 snapshot return the same rows.
 
-Splits begin and end at boundaries of records, see `walking`. A valid record inside a message's body is not taken for a
-boundary.
+Splits begin and end at boundaries of records, see `segment_walk`. A valid record inside a message's body is not taken
+for a boundary.
 
 The last records of a log may be incomplete although head and body are intact, because no CRC covers topic and
 properties, which follow the body:
@@ -31,19 +31,19 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import Segment, SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.records import RecordRules
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
-from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.kernel import record_walk
 from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, describe_other_log, find_other_logs
+from commitlake.connectors.reading.segment_walk import WalkEnd, find_cuts, find_last_cut, walk
 from commitlake.connectors.reading.single_records import LogRecords, examine_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
-from commitlake.connectors.reading.unread import UNREAD
-from commitlake.connectors.reading.walking import WalkEnd, find_cuts, find_last_cut, walk
+from commitlake.connectors.reading.unread_warnings import UNREAD
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
@@ -262,7 +262,7 @@ def add_last_record(store: Store, store_range: StoreRange) -> StoreRange:
 
 def _newest_store_time(store: Store, end_offset: int) -> int | None:
     """Return the latest store time among the records near the end of a log, in ms; None without records."""
-    from commitlake.connectors.reading.index_data.reading import read_index_data  # noqa: PLC0415 (of few reads)
+    from commitlake.connectors.reading.index_data.log_range_reader import read_index_data  # noqa: PLC0415 (of few reads)
 
     times = []
     for whole in segment_ranges(store, StoreRange(max(0, end_offset - 2 * END_STEP_BYTES), end_offset)):
@@ -378,10 +378,10 @@ def find_segment_end(
         if step.bad:
             bad_end = step.bad[-1].end
     # A BLANK directly after a record, not after a bad range, which it may be a part of.
-    if end.stop == hop.STOP_BLANK and bad_end <= records.last_record_end(default=begin):
+    if end.stop == record_walk.STOP_BLANK and bad_end <= records.last_record_end(default=begin):
         return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_record_start)
     last_record, last_good = records.find_last_complete_record(file, split, max_record_bytes, default=begin)
-    if end.stop == hop.STOP_UNWRITTEN:
+    if end.stop == record_walk.STOP_UNWRITTEN:
         if last_good == begin and end.position == begin:
             return None
         torn = end.position - last_good
@@ -411,12 +411,12 @@ class _LastRecords:
 
     @property
     def _record_starts(self) -> Array:
-        starts: Array = self._origin + self._parts[hop.START]
+        starts: Array = self._origin + self._parts[record_walk.START]
         return starts
 
     @property
     def _record_ends(self) -> Array:
-        ends: Array = self._origin + self._parts[hop.PROPERTIES] + self._parts[hop.PROPERTIES_LENGTH]
+        ends: Array = self._origin + self._parts[record_walk.PROPERTIES] + self._parts[record_walk.PROPERTIES_LENGTH]
         return ends
 
     def last_record_end(self, default: int) -> int:
@@ -459,7 +459,7 @@ class _LastRecords:
         spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
         if not spans:
             return 0, 0
-        start = int(parts[hop.START])
+        start = int(parts[record_walk.START])
         return spans[0][0] - start, sum(spans[-1]) - start
 
     def _has_complete_texts(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:

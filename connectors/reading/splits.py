@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.scan import SizeLimits
 
 

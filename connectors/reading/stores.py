@@ -27,13 +27,18 @@ from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.log_format.format import Format, Formats
 from commitlake.connectors.reading.errors import EmptyStoreError, StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, map_concurrently
-from commitlake.connectors.reading.files.shipped import (
+from commitlake.connectors.reading.files.shipped_stores import (
     check_no_versions,
     read_shipped_manifest,
     resolve_filesystem,
     shipped_file_sizes,
 )
-from commitlake.connectors.reading.unread import UNREAD, check_supported, find_unsupported_logs, format_folder_names
+from commitlake.connectors.reading.unread_warnings import (
+    UNREAD,
+    check_supported,
+    find_unsupported_logs,
+    format_folder_names,
+)
 from commitlake.connectors.storage.uris import is_uri, scheme_prefix
 from commitlake.schemas import shipped
 from commitlake.schemas.errors import UsageError

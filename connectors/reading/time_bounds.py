@@ -23,13 +23,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk
 from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import WalkEnd, WalkStep, walk
 
 _READERS = 16  # on remote filesystems each read is a request, so several run in parallel
 PROBES = 16

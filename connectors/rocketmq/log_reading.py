@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.rocketmq.pulled import (
+from commitlake.connectors.formats.rocketmq.pulled_records import (
     CutPosition,
     PulledRange,
     PulledRecords,
@@ -20,7 +20,7 @@ from commitlake.connectors.formats.rocketmq.pulled import (
 )
 from commitlake.connectors.reading.batches import BatchInspector
 from commitlake.connectors.reading.errors import DamagedLogError
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, Pulled, QueueRange, format_queue, read_range

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 
 _FEW, _SMALL_ROWS, _LARGE_ROWS = 64, 20_000, 200_000
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")

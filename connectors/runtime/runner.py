@@ -18,7 +18,7 @@ from commitlake.connectors.reading.partition_sizes import group_by_size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from commitlake.connectors.arrays import Array
+    from commitlake.connectors.numpy_arrays import Array
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -1,11 +1,11 @@
 """Spark data sources for broker stores: logs as rows of `messages`, as a batch or as a stream, and their indexes.
 
-commitlog     RocketMQ's and BoltMQ's CommitLog       journal     JMQ's journal, with the same classes
-consumequeue  the broker's queues, batches only       indexfile   its IndexFiles, batches only
-schema_choice the columns of a read
-predicates    Spark's predicates as filters of a read
-stream        Spark's interface of a stream; stream_planner: the next micro-batch; stream_ends, stream_offsets,
-stream_shares, stream_start and stream_ranges: parts of that; stream_checkpoint: offsets stored by Spark
+commitlog     RocketMQ's and BoltMQ's CommitLog  journal    JMQ's journal, with the same classes
+consumequeue  the broker's queues, batches only  indexfile  its IndexFiles, batches only
+schema_choice  the columns of a read
+predicates     Spark's predicates as filters of a read
+stream         Spark's interface of a stream; stream_planner: the next micro-batch; stream_log_ends, stream_offsets,
+               stream_size_shares, stream_start_positions, stream_ranges: its parts; stream_checkpoint: Spark's offsets
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.formats.registry import COMMITLOGS, JOURNALS
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.sources.predicates import push_predicates
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
@@ -48,7 +48,7 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from commitlake.schemas.tables.spark import spark_schema
 
 if TYPE_CHECKING:
-    from commitlake.connectors.reading.request import Request
+    from commitlake.connectors.reading.read_request import Request
 
 
 # Spark asks for the schema in a separate process, so the kernel, which takes a second to import, is only loaded to
@@ -187,7 +187,7 @@ class CommitLogReader(DataSourceReader):
             freeze_loaded_objects()
 
     def _request(self) -> Request:
-        from commitlake.connectors.reading.request import Request  # noqa: PLC0415
+        from commitlake.connectors.reading.read_request import Request  # noqa: PLC0415
 
         return Request.of(self._options, self._filters, self._arrow_schema)
 

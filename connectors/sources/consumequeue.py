@@ -40,7 +40,7 @@ from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, QUEUE_ENTRIES
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.index_entries.queue_parts import QueuePart
+    from commitlake.connectors.formats.index_entries.queue_file_parts import QueuePart
 
 
 class ConsumeQueueDataSource(DataSource):
@@ -96,7 +96,7 @@ class QueueReader(DataSourceReader):
     @forward_worker_errors()
     def partitions(self) -> list[QueuePartition]:
         """Return partitions with the queue files of the wanted topics and queues."""
-        from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads kernel)
+        from commitlake.connectors.formats.index_entries.queue_file_parts import plan_queues  # noqa: PLC0415 (loads kernel)
 
         return [QueuePartition(tuple(parts)) for parts in plan_queues(self._options, self._filters)]
 

@@ -40,7 +40,7 @@ from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.index_entries.index_parts import IndexPart
+    from commitlake.connectors.formats.index_entries.index_file_parts import IndexPart
 
 _TABLES = {
     IndexContent.ENTRIES: INDEX_ENTRIES,
@@ -102,7 +102,7 @@ class IndexFileReader(DataSourceReader):
     @forward_worker_errors()
     def partitions(self) -> list[IndexPartition]:
         """Return the IndexFiles, divided into partitions."""
-        from commitlake.connectors.formats.index_entries.index_parts import plan_index_files  # noqa: PLC0415
+        from commitlake.connectors.formats.index_entries.index_file_parts import plan_index_files  # noqa: PLC0415
 
         return [IndexPartition(tuple(parts)) for parts in plan_index_files(self._options, self._filters)]
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.schemas.times import epoch_ms, with_time_zone
 
 _SETS = {"broker": "brokers", "topic": "topics", "queue_id": "queue_ids"}

@@ -25,9 +25,9 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.options import Content, Mode, ReadOptions
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.spark.limited_streams import (
+from commitlake.connectors.spark.limited_stream_reader import (
     LimitedStreamReader,
     ReadAllAvailable,
     ReadLimit,
@@ -132,7 +132,7 @@ class CommitLogStreamReader(LimitedStreamReader):
 
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
-        from commitlake.connectors.reading.request import Request  # noqa: PLC0415
+        from commitlake.connectors.reading.read_request import Request  # noqa: PLC0415
         from commitlake.connectors.runtime.memory import freeze_loaded_objects  # noqa: PLC0415
 
         request = Request.of(self._options, Filters.of_stream(self._options), self._arrow_schema)

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.log_format.files import Segment
-from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.reading.stores import Store, segment_sizes
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range

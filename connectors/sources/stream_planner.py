@@ -14,18 +14,22 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import EmptyStoreError, StoreError
 from commitlake.connectors.reading.options import Content, Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind
 from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.connectors.sources.stream_ends import LogEnd
+from commitlake.connectors.sources.stream_log_ends import LogEnd
 from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, check_same_store, segment_at
-from commitlake.connectors.sources.stream_shares import end_of_share, fair_shares
-from commitlake.connectors.sources.stream_start import first_positions, is_record_boundary, position_in_new_store
+from commitlake.connectors.sources.stream_size_shares import end_of_share, fair_shares
+from commitlake.connectors.sources.stream_start_positions import (
+    first_positions,
+    is_record_boundary,
+    position_in_new_store,
+)
 
 logger = logging.getLogger(__name__)
 

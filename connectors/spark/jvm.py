@@ -36,8 +36,8 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from commitlake.connectors.printable import escape_unprintable
 from commitlake.connectors.runtime.fork_server import SAFE_PATH
 from commitlake.connectors.spark import submit_arguments, worker_environment
-from commitlake.connectors.spark.defaults import configuration_folder, read_defaults, without_defaults
 from commitlake.connectors.spark.java import JavaError, java_home
+from commitlake.connectors.spark.spark_defaults import configuration_folder, read_defaults, without_defaults
 from commitlake.connectors.spark.yarn import SETTINGS as YARN_SETTINGS
 from commitlake.connectors.spark.yarn import check_configuration
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.util import inheritable_thread_target
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.memory import freeze_loaded_objects, use_system_memory
 from commitlake.connectors.runtime.partition_files import divide_rows, pack_rows, unpack_rows
 from commitlake.connectors.runtime.pool import run_in_pool

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
+from commitlake.connectors.spark.spark_defaults import configuration_folder, read_defaults
 from commitlake.connectors.spark.yarn import MASTER as YARN
 
 VARIABLE = "PYSPARK_SUBMIT_ARGS"

@@ -1,8 +1,9 @@
 """Differences between the Spark versions that CommitLake supports: 4.1 and 4.2.
 
 Spark 4.1, unlike 4.2, has no parameter `timezone` of `to_arrow_schema`, whose times are in UTC then; its streams
-differ, too, see `limited_streams`. Spark 4.0 does not work: it has no `DataSourceStreamArrowWriter` and no predicates
-(`Filter`) for data sources. Delta's jars for each version are in `jars`. Other code does not ask for Spark's version.
+differ, too, see `limited_stream_reader`. Spark 4.0 does not work: it has no `DataSourceStreamArrowWriter` and no
+predicates (`Filter`) for data sources. Delta's jars for each version are in `jars`. Other code does not ask for Spark's
+version.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.errors import LATER, CloudError
-from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.storage import (
     Entry,
     FoundFile,

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from commitlake.connectors.storage.opening import open_readable
+from commitlake.connectors.storage.adapter_choice import open_readable
 from commitlake.connectors.storage.storage import Entry, RangeFile, ReadableStorage
 
 

@@ -34,10 +34,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.errors import CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause_before_retry
 from commitlake.connectors.storage.hdfs_files import HdfsFile, Version, find_versions, to_found_file, version_path
-from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.storage import (
     Content,
     Entry,

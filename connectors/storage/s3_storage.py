@@ -32,8 +32,8 @@ from typing import Any
 
 from botocore import exceptions
 
+from commitlake.connectors.storage.bandwidth_limit import Pace, PacedBody
 from commitlake.connectors.storage.errors import FileError, S3Error
-from commitlake.connectors.storage.pace import Pace, PacedBody
 from commitlake.connectors.storage.s3_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client, s3_options
 from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, NO_LISTING, error_code, s3_error
 from commitlake.connectors.storage.s3_options import S3Options

@@ -27,8 +27,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
-from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, Part
 from commitlake.schemas.store_files import check_relative_name
 

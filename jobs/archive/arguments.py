@@ -33,7 +33,7 @@ from commitlake.schemas.layouts.numbers import parse_decimal
 
 if TYPE_CHECKING:
     from commitlake.connectors.rocketmq.throttle import Rate
-    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 
 
 _RATE = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,3})?) ?(?P<unit>KiB|MiB|GiB)?(/s)?")
@@ -259,7 +259,7 @@ def make_broker_source(command: ArchiveOptions) -> BrokerSource:
     """
     from commitlake.connectors.rocketmq.options import ClientOptions
     from commitlake.connectors.rocketmq.throttle import Rate
-    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 
     return BrokerSource(
         ClientOptions(command.from_broker or "", request_seconds=_REQUEST_SECONDS),

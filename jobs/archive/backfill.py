@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
@@ -16,9 +16,9 @@ from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.progress import counted_progress, runner_progress
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.pipelines.archive.following import unreadable_trace_notes
-from commitlake.pipelines.edges.follow import catch_up_edges
-from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
+from commitlake.pipelines.archive.derived_table_updates import unreadable_trace_notes
+from commitlake.pipelines.edges.table_update import catch_up_edges
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

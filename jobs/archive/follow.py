@@ -36,7 +36,7 @@ from commitlake.connectors.worker_errors import extract_worker_error
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
-from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
+from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import CommitLakeError
 
 _POLL_SECONDS = 1

@@ -20,7 +20,7 @@ from commitlake.jobs.report.output import Facts, PageFile, join_names, period_te
 from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text
 from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refused
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun, commit_numbers_text
-from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
+from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, PageFigures
 from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
 from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import format_count

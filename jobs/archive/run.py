@@ -41,7 +41,7 @@ from commitlake.pipelines.archive.body_location import check_bodies_writable
 from commitlake.pipelines.archive.quality_check import CriticalQualityError
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
 from commitlake.pipelines.archive.run_page import RunPage
-from commitlake.pipelines.masking.archiving import parse_archive_masks
+from commitlake.pipelines.masking.archive_masks import parse_archive_masks
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.schemas.errors import ExitCode
 

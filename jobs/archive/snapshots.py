@@ -16,13 +16,13 @@ from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.snapshot.append import AppendedCounts, append_store_snapshots, group_snapshots
-from commitlake.pipelines.snapshot.files import read_store_snapshot
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
+from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
+from commitlake.pipelines.snapshot.table_append import AppendedCounts, append_store_snapshots, group_snapshots
 from commitlake.schemas.errors import ConcurrentRunError
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 
 _LOG = logging.getLogger(__name__)
 _NOT_SAVED = "; the offsets of these consumers are not saved this time"
@@ -41,7 +41,7 @@ def read_offset_snapshots(config: Config) -> list[StoreSnapshot]:
 def _read_broker_offsets(source: BrokerSource) -> list[StoreSnapshot]:
     """Ask brokers for consumer offsets; a broker that refuses or does not answer is skipped with a warning."""
     from commitlake.connectors.rocketmq.errors import RocketMQError
-    from commitlake.pipelines.snapshot.live import fetch_store_snapshot
+    from commitlake.pipelines.snapshot.broker_queries import fetch_store_snapshot
 
     found = []
     with source.open_admin() as admin:

@@ -35,7 +35,7 @@ def read_evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
     """
     if not arguments.evidence_key and not os.environ.get("COMMITLAKE_EVIDENCE_SECRET"):
         return None  # cryptography is loaded only if it is needed
-    from commitlake.pipelines.evidence.keys import read_private_key
+    from commitlake.pipelines.evidence.signing_keys import read_private_key
 
     return read_private_key(arguments.evidence_key, os.environ)
 

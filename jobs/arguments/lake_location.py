@@ -16,7 +16,7 @@ from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.permissions import check_lake_is_readable
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.packs.stores import PackStore
+    from commitlake.connectors.lake.packs.pack_stores import PackStore
 
 BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
 
@@ -88,7 +88,7 @@ def open_packs(lake: Lake) -> PackStore:
         JobError: if `--bodies` names a folder that does not exist.
         PackStoreError: if packs cannot be stored in this kind of place.
     """
-    from commitlake.connectors.lake.packs.stores import open_store
+    from commitlake.connectors.lake.packs.pack_stores import open_store
 
     check_packs_location(lake)
     return open_store(lake.packs)

@@ -55,7 +55,7 @@ def check_stores_at_uris(stores: str, endpoint: str | None = None, region: str |
     uris = [place.strip() for place in stores.split(",") if is_uri(place)]
     if not uris:
         return
-    from commitlake.connectors.storage.opening import open_for_arrow
+    from commitlake.connectors.storage.adapter_choice import open_for_arrow
     from commitlake.connectors.storage.uris import check_scheme
 
     for uri in uris:

@@ -6,7 +6,7 @@ For each topic, queue and window of ten minutes, it compares messages, bytes, fi
 over all messages. `messages` is compared with what the archive's runs counted when they read the log, with the bodies
 in the packs (each is read, and compared with its CRC), with the archived part of the store that still exists, and
 with HBase. A single missing message is a difference. The tables' data files, and the tables that follow `messages`, are
-checked by `pipelines.audit.tables`. Expired messages are not differences: maintain records what it deletes, and
+checked by `pipelines.audit.table_checks`. Expired messages are not differences: maintain records what it deletes, and
 --bodies-kept and --hbase-kept give the ages at which a lifecycle rule or HBase deletes. All sides are read at one
 version of `messages`, so an archive may run at the same time. With --spark, tasks on Spark give the same result.
 
@@ -44,6 +44,8 @@ from commitlake.jobs.report.output import PageFile, check_page_file, write_page_
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write_varying_rows
 from commitlake.jobs.report.text import print_sections
+from commitlake.pipelines.audit.audited_ranges import AuditSpan
+from commitlake.pipelines.audit.audited_versions import Moment, read_moment
 from commitlake.pipelines.audit.compared_sides import Sides, open_sides
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
@@ -52,10 +54,7 @@ from commitlake.pipelines.audit.comparisons import (
     compare_run_counts,
     compare_store_logs,
 )
-from commitlake.pipelines.audit.minutes import compare_minutes
-from commitlake.pipelines.audit.moment import Moment, read_moment
-from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.audit.tables import (
+from commitlake.pipelines.audit.table_checks import (
     TableFinding,
     compare_archive_runs,
     compare_contents,
@@ -65,6 +64,7 @@ from commitlake.pipelines.audit.tables import (
     find_lost_messages,
     prevents_comparison,
 )
+from commitlake.pipelines.audit.topic_minutes_check import compare_minutes
 from commitlake.pipelines.audit.verdicts import AuditResult, AuditVerdict, collect_audit_evidence, to_json_objects
 from commitlake.pipelines.audit.window_counts import Profile
 from commitlake.schemas.errors import ExitCode

@@ -43,7 +43,7 @@ from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.reading.settings_files import use_settings_file
-from commitlake.connectors.reading.unread import watch_unread_warnings
+from commitlake.connectors.reading.unread_warnings import watch_unread_warnings
 from commitlake.connectors.runtime.blocked_imports import disable_pandas_import
 from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.connectors.worker_errors import extract_worker_error
@@ -460,7 +460,7 @@ def resolve_catalog_lake(values: dict[str, Any]) -> None:
     if values.get("reports_places"):
         return
     if isinstance(place, str) and is_catalog_place(place):
-        from commitlake.connectors.catalog.lookup import find_lake_root
+        from commitlake.connectors.catalog.lake_root_lookup import find_lake_root
 
         values["lake"] = find_lake_root(place)
 

@@ -49,7 +49,7 @@ def raise_for_damaged_file(lake: Lake, tables: Iterable[str], reason: str) -> No
     """
     if not any(word in reason.lower() for word in ("parquet", "object store", "object at location")):
         return
-    from commitlake.pipelines.repair.data_check import find_damaged_files  # slow to load, and rarely needed
+    from commitlake.pipelines.repair.data_file_check import find_damaged_files  # slow to load, and rarely needed
 
     asked, lake = list(tables), Lake(lake.root, lake.s3)  # at its newest version, whose files are there
     for table in asked:

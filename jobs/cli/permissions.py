@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.connectors.lake.delta_log.names import LOG, SEALS
+from commitlake.connectors.lake.delta_log.file_names import LOG, SEALS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.schemas.store_files import describe_file_type

@@ -16,18 +16,18 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, get_format
-from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.formats.rocketmq.pulled_records import PulledRecords
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import PackRefs
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.packs.reader import read_bodies
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.batches import read_split
-from commitlake.connectors.reading.files.windows import Mapping
-from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
-from commitlake.connectors.reading.index_data.reading import read_index_data
+from commitlake.connectors.reading.files.segment_windows import Mapping
+from commitlake.connectors.reading.index_data.log_range_reader import read_index_data
+from commitlake.connectors.reading.index_data.queue_entries import group_entries_by_queue
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
@@ -36,11 +36,11 @@ from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.replay.parts import COLUMNS
+from commitlake.pipelines.replay.plan_part_rows import COLUMNS
 from commitlake.pipelines.replay.sending.batches import encode_part
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.segments import segment_name

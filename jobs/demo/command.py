@@ -30,10 +30,10 @@ from commitlake.jobs.cli.options import option
 from commitlake.jobs.lineage.tree import write_tree
 from commitlake.jobs.report.rows_output import rows_of_batches, write_table
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.lineage.answer import read_story
-from commitlake.pipelines.lineage.story import Question
-from commitlake.pipelines.snapshot.append import append_snapshot
+from commitlake.pipelines.lineage.history_reader import read_story
+from commitlake.pipelines.lineage.message_history import Question
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (

@@ -15,9 +15,9 @@ from commitlake.jobs.replay.message_selection import SelectedMessages
 from commitlake.jobs.replay.send import send_selected_messages
 from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.cause_conditions import exclude_letters_sql, find_replayed_offsets
-from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
+from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, replayed_sql
 from commitlake.pipelines.replay.ledger import read_replay_states
-from commitlake.pipelines.replay.parts import log_ranges_condition
+from commitlake.pipelines.replay.plan_part_rows import log_ranges_condition
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent

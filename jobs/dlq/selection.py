@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_value_sentences
@@ -21,7 +21,7 @@ from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import cause_condition_sql, select_cause
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_rows_by_cause
-from commitlake.pipelines.dead_letters.letters import count_letters, dead_letter_condition
+from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, dead_letter_condition
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind

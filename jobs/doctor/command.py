@@ -107,11 +107,11 @@ def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
 
 
 def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> Iterator[DoctorFinding]:
-    from commitlake.connectors.catalog.lookup import find_lake_root
+    from commitlake.connectors.catalog.lake_root_lookup import find_lake_root
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.lake.packs.location import pack_location
-    from commitlake.connectors.lake.packs.stores import open_store
+    from commitlake.connectors.lake.packs.pack_stores import open_store
     from commitlake.connectors.lake.paths import local_folder_or_none
     from commitlake.connectors.storage.errors import S3Error
     from commitlake.jobs.arguments.s3 import set_s3_environment

@@ -128,8 +128,8 @@ class Dump(
 
 def _warn_of_unread_messages(store: Store) -> None:
     """Warn of messages in folders that `dump` does not read; not for a copy in an object store, where `ship` warns."""
-    from commitlake.connectors.reading.unread import UNREAD
-    from commitlake.pipelines.ship.store import SourceStore
+    from commitlake.connectors.reading.unread_warnings import UNREAD
+    from commitlake.pipelines.ship.source_store import SourceStore
     from commitlake.schemas.errors import UsageError
 
     if store.is_remote:

@@ -113,7 +113,7 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
 
 def _run_action(command: EvidenceCommand) -> ExitCode:
     if command.action == KEY:
-        from commitlake.pipelines.evidence.keys import write_key_pair
+        from commitlake.pipelines.evidence.signing_keys import write_key_pair
 
         key_id = write_key_pair(Path(command.out or "").expanduser())
         print_line(f"{command.out}: private key; {command.out}.pub: public key, with the id {key_id}")
@@ -179,7 +179,7 @@ def _newest_document_number(command: EvidenceCommand) -> int:
 
 def _read_public_keys(command: EvidenceCommand) -> dict[str, Ed25519PublicKey]:
     from commitlake.pipelines.evidence.documents import compute_key_id
-    from commitlake.pipelines.evidence.keys import read_public_key
+    from commitlake.pipelines.evidence.signing_keys import read_public_key
 
     keys = [read_public_key(path) for path in command.public_key]
     return {compute_key_id(key): key for key in keys}

@@ -89,7 +89,7 @@ class Explain(
         from commitlake.connectors.formats.registry import COMMITLOGS
         from commitlake.connectors.reading.options import ReadOptions
         from commitlake.connectors.reading.planning import plan_read
-        from commitlake.connectors.reading.request import Filters
+        from commitlake.connectors.reading.read_request import Filters
 
         options = ReadOptions.parse(_source_options(self), formats=COMMITLOGS)
         filters = Filters.of(self.selection)

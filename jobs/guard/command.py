@@ -34,7 +34,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.connectors.lake.archive_commits import StoreProgress
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.pipelines.retention.watch import WatchedStore
+    from commitlake.pipelines.retention.deletion_forecast import WatchedStore
 
 DESCRIPTION = (
     "Show for each store which segments the broker will delete, when and why, and whether they are archived. The rules "
@@ -111,11 +111,11 @@ def _forecast_stores(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
-    from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
+    from commitlake.connectors.reading.files.shipped_stores import read_shipped_manifest, resolve_filesystem
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.guard.rules import make_rule_reader
-    from commitlake.pipelines.retention.watch import watch_stores
+    from commitlake.pipelines.retention.deletion_forecast import watch_stores
 
     progress = _read_progress(lake)
     layouts = find_formats(command)

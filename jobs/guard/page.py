@@ -14,8 +14,8 @@ from commitlake.jobs.report.findings import Example, FindingGroup, findings_sect
 from commitlake.jobs.report.history import history_section, read_run_history
 from commitlake.jobs.report.output import Facts, join_names, left_out_text, period_text, time_text
 from commitlake.jobs.report.value_decoding import bytes_text, offset_text
-from commitlake.pipelines.retention.rules import Cause
-from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
+from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedSegment, WatchedStore
+from commitlake.pipelines.retention.deletion_rules import Cause
 from commitlake.schemas.advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (

@@ -10,8 +10,8 @@ from typing import Any
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.rows_output import Row, write_rows
-from commitlake.pipelines.retention.rules import Disk, Rules
-from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
+from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedStore
+from commitlake.pipelines.retention.deletion_rules import Disk, Rules
 from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

@@ -12,7 +12,7 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.arguments.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.guard.arguments import RuleArguments
-from commitlake.pipelines.retention.rules import Rules
+from commitlake.pipelines.retention.deletion_rules import Rules
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.boltmq.conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ

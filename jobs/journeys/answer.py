@@ -17,7 +17,14 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import selection_conditions
 from commitlake.jobs.journeys.arguments import JourneysOptions
 from commitlake.jobs.report.rows_output import rows_of_batches
-from commitlake.pipelines.journeys.arrays import hop_counts, hops_table, journeys_table, sorted_key_rows, sum_hop_counts
+from commitlake.pipelines.journeys.arrow_journeys import (
+    hop_counts,
+    hops_table,
+    journeys_table,
+    sorted_key_rows,
+    sum_hop_counts,
+)
+from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.misfits import (
     Misfits,
@@ -28,7 +35,6 @@ from commitlake.pipelines.journeys.misfits import (
     rare_paths,
     sum_path_counts,
 )
-from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS
 
@@ -255,7 +261,7 @@ class SparkAnswer:
         self, paths: Sequence[Sequence[str]], limit: int
     ) -> Mapping[tuple[str, ...], Sequence[str]]:
         """Return the first keys of each path, see `Answer`."""
-        from commitlake.pipelines.journeys.frames import first_keys_of
+        from commitlake.pipelines.journeys.spark_journeys import first_keys_of
 
         found: dict[tuple[str, ...], list[str]] = {tuple(path): [] for path in paths}
         for row in first_keys_of(self._journeys, paths, limit).collect():
@@ -264,7 +270,7 @@ class SparkAnswer:
 
     def paths(self, limit: int | None) -> Sequence[Row]:
         """Return paths, see `Answer`."""
-        from commitlake.pipelines.journeys.frames import paths_of
+        from commitlake.pipelines.journeys.spark_journeys import paths_of
 
         found = paths_of(self._journeys)
         return _table_to_rows((found if limit is None else found.limit(limit)).toArrow())
@@ -278,7 +284,7 @@ class SparkAnswer:
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
         """Return keys that do not fit, see `Answer`."""
-        from commitlake.pipelines.journeys.frames import misfits_of
+        from commitlake.pipelines.journeys.spark_journeys import misfits_of
 
         found = misfits_of(self._journeys.drop("steps"), criteria).select(*_KEY_NAMES)
         if limit is None:

@@ -17,7 +17,7 @@ from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import Section, flag, option, overrides, repeated, rules_for_values, shorthand_option
 from commitlake.jobs.report.output_forms import JsonArgument, OutputArguments
-from commitlake.pipelines.journeys.question import MARGIN
+from commitlake.pipelines.journeys.journeys_query import MARGIN
 
 PATHS, HOPS, KEYS = "paths", "hops", "keys"
 _SHOWN = {

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
     from commitlake.jobs.journeys.answer import Answer, KnownTimes
     from commitlake.jobs.report.output import PageFile
+    from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.journeys.misfits import Misfits
-    from commitlake.pipelines.journeys.question import JourneysQuestion
     from commitlake.schemas.report import Report
 
 _READ = ("messages", "edges")
@@ -96,7 +96,7 @@ def _open_lake_and_print(command: Journeys, page_file: PageFile | None) -> ExitC
 def _print_rows_and_page(command: Journeys, lake: Lake, page_file: PageFile | None) -> ExitCode:
     """Compute and print the chosen rows, and also write a page if a file is given."""
     from commitlake.jobs.journeys.answer import newest_record_times, open_journeys_answer
-    from commitlake.pipelines.journeys.question import JourneysQuestion
+    from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.lineage.topic_graph import complete_time_range
 
     check_archived_brokers(lake, command.broker)

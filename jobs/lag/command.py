@@ -169,7 +169,7 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
     from commitlake.jobs.lag import report
     from commitlake.jobs.lag.source import measure_lag, unknown_name_sentences
     from commitlake.jobs.report.rows_output import write_rows, write_table_block
-    from commitlake.pipelines.lag.groups import sort_worst_first
+    from commitlake.pipelines.lag.group_summaries import sort_worst_first
 
     answer = measure_lag(command, command)
     unknown = unknown_name_sentences(command, answer)

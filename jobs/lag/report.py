@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.lag.group_lag import Lag
-from commitlake.pipelines.lag.groups import (
+from commitlake.pipelines.lag.group_summaries import (
     GROUP_KINDS,
     GroupSummary,
     group_row_times,

@@ -18,7 +18,7 @@ from commitlake.jobs.arguments.similar_names import abbreviate_name_list, sugges
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
-from commitlake.pipelines.lag.groups import find_stalled_since, summarize_by_group
+from commitlake.pipelines.lag.group_summaries import find_stalled_since, summarize_by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter

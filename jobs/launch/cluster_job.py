@@ -72,7 +72,7 @@ def _check_and_submit(options: Sequence[str], command: Sequence[str]) -> int:
     job, *arguments = command
     if job not in JOBS:
         raise JobError(f"there is no job {job!a}", "./spark-submit.sh --help lists the jobs")
-    from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
+    from commitlake.connectors.spark.spark_defaults import configuration_folder, read_defaults
     from commitlake.connectors.spark.submit_arguments import parse_settings
 
     chosen = {**read_defaults(configuration_folder()), **parse_settings(options)}

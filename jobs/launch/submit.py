@@ -54,7 +54,7 @@ def _is_cluster_mode(options: Sequence[str]) -> bool:
 
 
 def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
-    from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
+    from commitlake.connectors.spark.spark_defaults import configuration_folder, read_defaults
     from commitlake.connectors.spark.submit_arguments import is_yarn, parse_master
 
     defaults = read_defaults(configuration_folder())

@@ -17,7 +17,7 @@ from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import conflicts_with, flag, option, overrides, repeated, requires_one_of
 from commitlake.jobs.report.output_forms import DisplayArguments
-from commitlake.pipelines.lineage.story import MAX_RECORDS, Question
+from commitlake.pipelines.lineage.message_history import MAX_RECORDS, Question
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_hash_key, parse_mask
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 

@@ -35,9 +35,9 @@ from commitlake.jobs.lineage.arguments import (
     split_options_by_key,
 )
 from commitlake.jobs.report.rows_output import write_table, write_table_block
-from commitlake.pipelines.lineage.answer import read_story_and_rows
-from commitlake.pipelines.lineage.masked import mask_story
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.history_masking import mask_story
+from commitlake.pipelines.lineage.history_reader import read_story_and_rows
+from commitlake.pipelines.lineage.message_history import Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -114,7 +114,7 @@ def _read_story(command: LineageOptions, lake: Lake) -> Story:
     if command.related_by is not None and story.steps:
         _warn_of_unknown_property(command.related_by, story)
     if command.body:
-        from commitlake.pipelines.lineage.bodies import add_bodies_to_story
+        from commitlake.pipelines.lineage.record_bodies import add_bodies_to_story
 
         story = add_bodies_to_story(story, rows, open_packs(lake))
     return mask_story(story, masks, key)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from commitlake.connectors.printable import escape_line
-from commitlake.pipelines.lineage.story import OutcomeState, Step, Story
+from commitlake.pipelines.lineage.message_history import OutcomeState, Step, Story
 from commitlake.schemas.times import to_display_zone
 
 FINAL = frozenset({

@@ -22,7 +22,7 @@ from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_files import check_output_file
-from commitlake.pipelines.lineage.story import Edge, Step, Story
+from commitlake.pipelines.lineage.message_history import Edge, Step, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.edges import AbsentReason

@@ -26,7 +26,7 @@ import json
 from typing import Any
 
 from commitlake.connectors.printable import escape_json
-from commitlake.pipelines.lineage.story import Edge, Outcome, Record, Step, Story
+from commitlake.pipelines.lineage.message_history import Edge, Outcome, Record, Step, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND, format_iso_time

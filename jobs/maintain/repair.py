@@ -18,7 +18,7 @@ from commitlake.jobs.arguments.similar_names import print_warning, suggest_simil
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
-from commitlake.pipelines.audit.refilled_checksums import update_refilled_checksums
+from commitlake.pipelines.audit.checksums_after_repair import update_refilled_checksums
 from commitlake.pipelines.erasure.run import ErasureTarget, finish_erasures
 from commitlake.pipelines.repair.content_sums import list_unsealed_tables, seal_table_contents
 from commitlake.pipelines.repair.plan import plan_repair
@@ -100,7 +100,7 @@ def _find_named_stores(command: MaintainOptions, lake: Lake) -> RefillStores | N
     from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name
-    from commitlake.pipelines.masking.archiving import parse_lake_masks
+    from commitlake.pipelines.masking.archive_masks import parse_lake_masks
 
     try:
         commit = read_last_commit(lake)

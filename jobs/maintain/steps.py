@@ -13,14 +13,14 @@ from functools import partial
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress, read_last_commit
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
-from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.pipelines.erasure.bodies import erase_bodies
+from commitlake.pipelines.erasure.body_erasure import erase_bodies
 from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact_table, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     Expired,
@@ -38,7 +38,7 @@ from commitlake.pipelines.maintenance.log_cleanup import (
     vacuum,
     write_checkpoint,
 )
-from commitlake.pipelines.maintenance.packs import (
+from commitlake.pipelines.maintenance.pack_merging import (
     PackMerges,
     delete_merged_packs,
     find_merge_candidates,
@@ -49,8 +49,8 @@ from commitlake.pipelines.maintenance.packs import (
 )
 from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, list_unsealed_tables, seal_table_contents
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
-from commitlake.pipelines.topic_minutes.joining import join_sorted_batches
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
+from commitlake.pipelines.topic_minutes.row_joining import join_sorted_batches
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_replay_states
@@ -26,10 +26,10 @@ from commitlake.pipelines.replay.planning import (
     needed_target_topics,
     target_queue_ends,
 )
-from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share import ReplaySettings
-from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.verifying import verify_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError

@@ -11,9 +11,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.arguments import OffsetsOptions
-from commitlake.pipelines.offsets.group_offsets import PlannedOffset
-from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
-from commitlake.pipelines.offsets.setting import (
+from commitlake.pipelines.offsets.broker_offset_update import (
     SetOffset,
     TopicOffsets,
     broker_resets_clients,
@@ -21,6 +19,8 @@ from commitlake.pipelines.offsets.setting import (
     make_mqadmin_commands,
     set_offsets,
 )
+from commitlake.pipelines.offsets.group_offsets import PlannedOffset
+from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue

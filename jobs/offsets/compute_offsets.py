@@ -26,9 +26,9 @@ from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
+from commitlake.pipelines.offsets.offset_sources import OffsetSource, open_lake_sources, open_store_sources
 from commitlake.pipelines.offsets.past_offsets import read_past_offsets
 from commitlake.pipelines.offsets.plan import plan_offsets_since, plan_past_offsets
-from commitlake.pipelines.offsets.sources import OffsetSource, open_lake_sources, open_store_sources
 from commitlake.pipelines.snapshot.progress import GroupTopic
 
 _READ = ("messages", "consumer_offsets", "subscriptions")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.lag.report import bounds_text, seconds_text
 from commitlake.jobs.report.rows_output import Row
-from commitlake.pipelines.lag.groups import sum_bounds
+from commitlake.pipelines.lag.group_summaries import sum_bounds
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import format_count

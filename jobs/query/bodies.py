@@ -17,7 +17,7 @@ from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.packs.stores import PackStore
+    from commitlake.connectors.lake.packs.pack_stores import PackStore
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
 BODY_COLUMNS = ("body", "body_base64")
@@ -34,7 +34,7 @@ def make_body_fetcher(packs: PackStore, *, keeps_stored_form: bool) -> Fetch:
         packs: the lake's packs.
         keeps_stored_form: whether bodies are wanted as the broker stored them.
     """
-    from commitlake.connectors.lake.packs.body import fetch_body
+    from commitlake.connectors.lake.packs.body_reader import fetch_body
 
     return lambda row: fetch_body(packs, row, as_stored=keeps_stored_form)
 

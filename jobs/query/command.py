@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
-from commitlake.connectors.lake.followed_runs import check_is_up_to_date
+from commitlake.connectors.lake.follower_progress import check_is_up_to_date
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
@@ -226,7 +226,7 @@ def _explain_masked_keys(lake: Lake) -> None:
     last = read_last_commit(lake)
     if last is None or last.masks is None:
         return
-    from commitlake.pipelines.masking.archiving import describe_rules
+    from commitlake.pipelines.masking.archive_masks import describe_rules
 
     _warn(f"the messages of this lake are masked ({describe_rules(last.masks)}): search for the masked form of a key")
 
@@ -320,7 +320,7 @@ def _run_table_query(
 
 def _add_key_offset_conditions(table_query: TableQuery, lake: Lake) -> TableQuery:
     """Speed up a query by key or id with physical offsets from the table of keys, as additional conditions."""
-    from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition
+    from commitlake.pipelines.query.key_conditions import business_keys_condition, unique_key_condition
 
     keys = table_query.selection.keys
     return replace(

@@ -16,7 +16,7 @@ from commitlake.jobs.report.rows_output import Row
 
 _NAME = "body"
 _PLACE = ("body_ref", "body_crc", "body_codec")
-"""The columns that `connectors.lake.packs.body` needs; a copy, because that module loads slowly."""
+"""The columns that `connectors.lake.packs.body_reader` needs; a copy, because that module loads slowly."""
 _ENCODED = "_base64"
 # Quoted text and comments are skipped, and stay unchanged.
 _SKIPPED = r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*` | --[^\n]* | /\*.*?\*/ | """

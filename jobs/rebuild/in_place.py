@@ -16,9 +16,9 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, UnknownDelaysError
-from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import RequestedSettings
+from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.shipped import fetch_hint

@@ -17,7 +17,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.arguments import SendingArguments
 from commitlake.jobs.report.rows_output import write_rows
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_hash_key, parse_mask
-from commitlake.pipelines.replay.changes import (
+from commitlake.pipelines.replay.message_changes import (
     MessageChanges,
     Transform,
     decode_messages,

@@ -17,7 +17,7 @@ from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource, archived_store_names
 from commitlake.pipelines.replay.errors import UnknownGroupError
-from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
+from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.selection import SENDABLE, selection_condition
 from commitlake.schemas.layouts.rocketmq.topics import Kind, is_system_group, kind_of

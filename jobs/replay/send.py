@@ -36,10 +36,9 @@ from commitlake.jobs.replay.source import MessageSource, open_message_source
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
 from commitlake.jobs.replay.verify import verify_replay_by_id, verify_sent_messages
 from commitlake.jobs.report.rows_output import Row, write_rows
-from commitlake.pipelines.replay.changes import MessageChanges
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Places, fetch_live_offsets
-from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
+from commitlake.pipelines.replay.groups.consumed_counts import ChosenMessages, Places, fetch_live_offsets
+from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed
 from commitlake.pipelines.replay.ledger import (
     Counts,
     Ledger,
@@ -49,6 +48,7 @@ from commitlake.pipelines.replay.ledger import (
     check_is_not_running,
     read_replay_state,
 )
+from commitlake.pipelines.replay.message_changes import MessageChanges
 from commitlake.pipelines.replay.other_replays import (
     OtherReplay,
     check_no_unfinished_replay,
@@ -69,13 +69,13 @@ from commitlake.pipelines.replay.planning import (
     target_queue_ends,
 )
 from commitlake.pipelines.replay.replay_rows import write_copied_rows
-from commitlake.pipelines.replay.sending.pace import Pace
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
+from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.replay_control import watch_replay
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share import ReplaySettings
-from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.sending.tasks import check_no_speculation
-from commitlake.pipelines.replay.sending.watch import watch_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column

@@ -26,14 +26,19 @@ from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
-from commitlake.pipelines.replay.groups.consumed import KnownOffsets, Places, fetch_live_offsets, read_known_offsets
-from commitlake.pipelines.replay.groups.not_consumed import (
+from commitlake.pipelines.replay.groups.consumed_counts import (
+    KnownOffsets,
+    Places,
+    fetch_live_offsets,
+    read_known_offsets,
+)
+from commitlake.pipelines.replay.groups.not_consumed_messages import (
     NotConsumed,
     find_not_consumed_in_lake,
     find_not_consumed_in_stores,
     find_not_consumed_live,
 )
-from commitlake.pipelines.replay.sending.target import client_options
+from commitlake.pipelines.replay.sending.target_client import client_options
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of, strip_broadcast_suffix
 from commitlake.schemas.remoting.routes import subscribe_queues
@@ -115,8 +120,8 @@ def _copy_store_messages(store_path: str, arguments: ReplayOptions, copy_lake: L
     from commitlake.jobs.arguments.broker_name import find_named_stores
     from commitlake.jobs.arguments.store_queues import unknown_store_name_sentences
     from commitlake.pipelines.replay.copied_messages import copy_log_messages
-    from commitlake.pipelines.snapshot.files import read_store_snapshot
     from commitlake.pipelines.snapshot.progress import OffsetKind
+    from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 
     stores = find_named_stores(store_path, None, None, find_formats(arguments))
     names = [store.broker for store in stores]

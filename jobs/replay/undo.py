@@ -15,10 +15,10 @@ from commitlake.jobs.offsets.apply import NOTHING, check_connected_clients, repo
 from commitlake.jobs.offsets.compute_offsets import offset_client
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.report.rows_output import Row, write_rows
+from commitlake.pipelines.offsets.broker_offset_update import set_offsets
 from commitlake.pipelines.offsets.live_queues import OffsetClient
-from commitlake.pipelines.offsets.setting import set_offsets
-from commitlake.pipelines.offsets.sources import open_lake_sources
-from commitlake.pipelines.replay.groups.undo import GroupStep, find_consumer_groups, plan_group_steps
+from commitlake.pipelines.offsets.offset_sources import open_lake_sources
+from commitlake.pipelines.replay.groups.undo_offsets import GroupStep, find_consumer_groups, plan_group_steps
 from commitlake.pipelines.replay.ledger import (
     Ledger,
     ReplayState,

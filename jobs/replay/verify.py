@@ -13,7 +13,7 @@ from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.report.rows_output import write_rows
 from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, check_has_copies, read_replay_state
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
-from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.verifying import Difference, verification_text, verify_replay
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent

@@ -201,7 +201,7 @@ def _warn_of_lost_ranges(command: Restore) -> bool:
 
 def _warn_of_masks(command: Restore) -> None:
     from commitlake.connectors.lake.archive_commits import read_last_commit
-    from commitlake.pipelines.masking.archiving import describe_rules
+    from commitlake.pipelines.masking.archive_masks import describe_rules
 
     last = read_last_commit(open_lake_argument(command))
     if last is not None and last.masks is not None:

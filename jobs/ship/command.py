@@ -53,7 +53,7 @@ class Ship(ShipOptions):
 
     def run(self) -> ExitCode:
         """Ship the store once, or repeatedly until the agent is stopped."""
-        from commitlake.connectors.storage.opening import is_storage
+        from commitlake.connectors.storage.adapter_choice import is_storage
         from commitlake.connectors.storage.uris import check_scheme
         from commitlake.jobs.ship.run import fetch_store, ship_store
 

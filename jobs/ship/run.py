@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from commitlake.connectors.lake.owned_folders import refuse_owned_folder
-from commitlake.connectors.reading.unread import UNREAD
-from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.shipping.target import ShipTarget, ShipUnavailableError
-from commitlake.connectors.storage.opening import is_storage, open_storage
-from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.reading.unread_warnings import UNREAD
+from commitlake.connectors.shipping.ship_target import ShipTarget, ShipUnavailableError
+from commitlake.connectors.shipping.storage_target import StorageTarget
+from commitlake.connectors.storage.adapter_choice import is_storage, open_storage
+from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3
 from commitlake.jobs.arguments.s3 import set_s3_environment
 from commitlake.jobs.arguments.similar_names import print_warning
@@ -31,7 +31,7 @@ from commitlake.jobs.ship.arguments import ShipOptions
 from commitlake.pipelines.ship.agent import ShipAgent, ShipRound, ShipStoppedError
 from commitlake.pipelines.ship.log_end import UNCHANGED_SECONDS
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.source_store import SourceStore
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
@@ -59,8 +59,8 @@ def ship_store(command: ShipOptions, broker: str) -> ExitCode:
 
 def fetch_store(command: ShipOptions) -> ExitCode:
     """Download a shipped copy of a store from an object store or HDFS into a folder."""
-    from commitlake.connectors.shipping.folder import FolderTarget
-    from commitlake.pipelines.ship.fetch import Fetcher
+    from commitlake.connectors.shipping.folder_target import FolderTarget
+    from commitlake.pipelines.ship.shipped_store_fetch import Fetcher
 
     if has_scheme(command.to):
         raise JobError(
@@ -103,7 +103,7 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
             "abfss://container@account.dfs.core.windows.net/prefix, hdfs://host:port/folder, or a folder",
             "mount other file systems as a folder",
         )
-    from commitlake.connectors.shipping.folder import FolderTarget
+    from commitlake.connectors.shipping.folder_target import FolderTarget
 
     root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
     if folder == root or root in folder.parents or folder in root.parents:

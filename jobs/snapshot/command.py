@@ -31,8 +31,8 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.pipelines.snapshot.append import AppendedCounts
     from commitlake.pipelines.snapshot.progress import StoreSnapshot
+    from commitlake.pipelines.snapshot.table_append import AppendedCounts
 
 
 DESCRIPTION = (
@@ -102,7 +102,7 @@ def _take_snapshots(command: Snapshot, lake: Lake, printed_notes: set[str]) -> E
     Args:
         printed_notes: notes that were printed before; new ones are added.
     """
-    from commitlake.pipelines.snapshot.append import append_snapshot
+    from commitlake.pipelines.snapshot.table_append import append_snapshot
 
     code = ExitCode.OK
     for progress in (
@@ -129,7 +129,7 @@ def _read_store_offsets(
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
-    from commitlake.pipelines.snapshot.files import read_store_snapshot
+    from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 
     last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
@@ -153,7 +153,7 @@ def _read_store_offsets(
 def _read_broker_offsets(command: Snapshot) -> Iterator[StoreSnapshot]:
     """Yield a snapshot of the offsets of each live broker."""
     from commitlake.connectors.rocketmq import Admin, ClientOptions
-    from commitlake.pipelines.snapshot.live import fetch_store_snapshot
+    from commitlake.pipelines.snapshot.broker_queries import fetch_store_snapshot
 
     with closing(Admin(ClientOptions(command.namesrv or ""))) as admin:
         brokers = sorted(admin.clusters().broker_addr_table)

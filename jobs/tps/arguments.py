@@ -17,7 +17,7 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, option, overrides, requires_one_of, rules_for_values, shorthand_option
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.jobs.report.output_forms import OutputArguments
-from commitlake.pipelines.tps.question import GROUPS, SECOND
+from commitlake.pipelines.tps.rates_query import GROUPS, SECOND
 
 RATES, HOT_QUEUES, HOT_KEYS, DELAYED = "rates", "hot-queues", "hot-keys", "delayed"
 DESCRIPTION = (

@@ -38,14 +38,14 @@ from commitlake.jobs.tps.arguments import (
     parse_group_names,
 )
 from commitlake.jobs.tps.source import TpsSource, open_tps_source
-from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, round_time
+from commitlake.pipelines.tps.rates_query import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, round_time
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import EPOCH, add_capped, format_iso_time
 
 if TYPE_CHECKING:
     from commitlake.jobs.report.output import PageFile
-    from commitlake.pipelines.tps.transactions import ReadOutcomes
+    from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes
     from commitlake.schemas.report import Report
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
@@ -147,7 +147,7 @@ def _read_transaction_outcomes(
     command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared_count: int, *, is_needed: bool
 ) -> ReadOutcomes:
     """Return transaction outcomes if the rates or the notes need them; print a warning if `edges` is damaged."""
-    from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
+    from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes, read_outcomes_if_intact
 
     if not is_needed and command.quiet:
         return ReadOutcomes()
@@ -224,7 +224,7 @@ def _show_hot_keys(command: TpsOptions, monotonic_start: float) -> ExitCode:
 
 
 def _show_delayed_messages(command: TpsOptions, monotonic_start: float) -> ExitCode:
-    from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, count_delayed_messages
+    from commitlake.pipelines.tps.delayed_messages import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, count_delayed_messages
 
     with open_tps_source(command, MESSAGES, extra_columns=NEEDED, reads_to_end=True) as source:
         question = _make_rates_question(command, [], source)

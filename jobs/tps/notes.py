@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.tps.arguments import COMPARED
-from commitlake.pipelines.tps.question import GROUPS, RatesQuestion
+from commitlake.pipelines.tps.rates_query import GROUPS, RatesQuestion
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time
 
 if TYPE_CHECKING:
     from commitlake.jobs.tps.source import TpsSource
-    from commitlake.pipelines.tps.transactions import TransactionOutcomes
+    from commitlake.pipelines.tps.transaction_outcomes import TransactionOutcomes
 
 
 OWN_COPIES = "are copies that brokers store themselves (timers, half and op messages, retries, POP) and traces"

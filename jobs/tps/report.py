@@ -22,7 +22,7 @@ from commitlake.jobs.tps.notes import (
 )
 from commitlake.pipelines.tps.comparison import COLUMNS
 from commitlake.pipelines.tps.coverage import ALL, NONE
-from commitlake.pipelines.tps.question import MINUTE
+from commitlake.pipelines.tps.rates_query import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, RatesReport
 from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import format_count

@@ -14,7 +14,7 @@ from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.tps.arguments import TpsOptions
-from commitlake.pipelines.tps.question import MINUTES, CountedTable, round_time
+from commitlake.pipelines.tps.rates_query import MINUTES, CountedTable, round_time
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -112,7 +112,7 @@ def open_tps_source(
 
 
 def _open_lake_tables(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSource:
-    from commitlake.connectors.lake.followed_runs import check_is_up_to_date
+    from commitlake.connectors.lake.follower_progress import check_is_up_to_date
     from commitlake.connectors.lake.lake import NoTableError
     from commitlake.jobs.arguments.lake_names import check_archived_brokers
     from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs

@@ -36,7 +36,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.stores import Store
-    from commitlake.pipelines.verify.admission import VerifyOptions
+    from commitlake.pipelines.verify.store_precheck import VerifyOptions
     from commitlake.pipelines.verify.store_verification import StoreReport
 
 DESCRIPTION = (
@@ -144,7 +144,7 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
     """Find the stores, and verify them."""
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import find_named_stores
-    from commitlake.pipelines.verify.admission import VerifyOptions
+    from commitlake.pipelines.verify.store_precheck import VerifyOptions
 
     place = require_store(command.store)
     formats = find_formats(command)

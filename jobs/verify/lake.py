@@ -10,9 +10,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, to_log_ranges
+from commitlake.pipelines.audit.audited_versions import read_moment
 from commitlake.pipelines.audit.compared_sides import Sides, open_sides
-from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.span import AuditSpan, to_log_ranges
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.audit.window_counts import Differences
 from commitlake.pipelines.verify.findings import Finding

@@ -19,13 +19,13 @@ from commitlake.connectors.lake.lake import Lake, PinnedLake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
 from commitlake.connectors.lake.sql import in_condition, text_literal
-from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
-from commitlake.pipelines.lag.groups import GROUP_KINDS
-from commitlake.pipelines.lag.queue_rows import queue_lag_row
+from commitlake.pipelines.analysis.lag_arguments import LagHistoryQuestion, LagQuestion
+from commitlake.pipelines.lag.group_summaries import GROUP_KINDS
+from commitlake.pipelines.lag.queue_lag_rows import queue_lag_row
 from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, find_covered_minutes
-from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
-from commitlake.pipelines.lag_minutes.reading import lag_at_minutes
+from commitlake.pipelines.lag_minutes.minute_computation import first_minute_at, last_minute_at
+from commitlake.pipelines.lag_minutes.minute_reader import lag_at_minutes
 from commitlake.schemas.layouts.rocketmq.topics import strip_broadcast_suffix
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG

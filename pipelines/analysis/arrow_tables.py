@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.followed_runs import check_is_up_to_date
+from commitlake.connectors.lake.follower_progress import check_is_up_to_date
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.body_batches import (
     BodyForm,
@@ -21,21 +21,27 @@ from commitlake.connectors.lake.packs.body_batches import (
     convert_bodies,
     decompress_bodies,
 )
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql, run_sql_over
 from commitlake.connectors.lake.sql import Engine, in_condition, quote_column_name, text_literal
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.analysis.arrow_lag import lag_table
-from commitlake.pipelines.analysis.lag_question import LagQuestion
-from commitlake.pipelines.dead_letters.letters import computed_columns_sql
-from commitlake.pipelines.journeys.arrays import hop_counts, hops_table, journeys_table, sorted_key_rows, sum_hop_counts
+from commitlake.pipelines.analysis.lag_arguments import LagQuestion
+from commitlake.pipelines.dead_letters.dead_letter_rows import computed_columns_sql
+from commitlake.pipelines.journeys.arrow_journeys import (
+    hop_counts,
+    hops_table,
+    journeys_table,
+    sorted_key_rows,
+    sum_hop_counts,
+)
+from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeyRecords
-from commitlake.pipelines.journeys.question import JourneysQuestion
-from commitlake.pipelines.journeys.statements import Sources
+from commitlake.pipelines.journeys.sql_statements import Sources
 from commitlake.pipelines.query.engines import TableQuery
-from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition
-from commitlake.pipelines.tps.question import Origins, PartialCount, RatesQuestion
+from commitlake.pipelines.query.key_conditions import business_keys_condition, unique_key_condition
+from commitlake.pipelines.tps.rates_query import Origins, PartialCount, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import TEXT, Column, Columns

@@ -39,9 +39,9 @@ from commitlake.pipelines.analysis.selection_arguments import (
     parse_time_argument,
     with_selection_signature,
 )
-from commitlake.pipelines.lineage.answer import read_matching_records, read_matching_rows, read_story_and_rows
-from commitlake.pipelines.lineage.masked import mask_story
-from commitlake.pipelines.lineage.story import MAX_RECORDS, Question, Record, Story
+from commitlake.pipelines.lineage.history_masking import mask_story
+from commitlake.pipelines.lineage.history_reader import read_matching_records, read_matching_rows, read_story_and_rows
+from commitlake.pipelines.lineage.message_history import MAX_RECORDS, Question, Record, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, build_topic_graph
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.selection import Selection
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from commitlake.connectors.lake.packs.body_batches import BodyForm
-    from commitlake.pipelines.analysis.lag_question import LagQuestion
-    from commitlake.pipelines.journeys.question import JourneysQuestion
+    from commitlake.pipelines.analysis.lag_arguments import LagQuestion
+    from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.replay.named_replay import ReplayResult
-    from commitlake.pipelines.tps.question import RatesQuestion
+    from commitlake.pipelines.tps.rates_query import RatesQuestion
 
 Frame = TypeVar("Frame")
 """`pyarrow.Table`, or with Spark `DataFrame`."""
@@ -235,7 +235,7 @@ class Lake(Generic[Frame]):
             LogDamagedError: `topic_minutes` has lost rows of finished runs.
             QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
         """
-        from commitlake.pipelines.analysis.rates_question import make_rates_question
+        from commitlake.pipelines.analysis.rates_arguments import make_rates_question
 
         question = make_rates_question(by, window, make_selection(**chosen))
         return self._tables.rates(question, [name.replace("-", "_") for name in question.by])
@@ -305,7 +305,7 @@ class Lake(Generic[Frame]):
             NoTableError: The lake has no snapshots of consumer groups.
             UsageError: An argument is not valid.
         """
-        from commitlake.pipelines.analysis.lag_question import make_lag_question
+        from commitlake.pipelines.analysis.lag_arguments import make_lag_question
 
         return self._tables.lag(make_lag_question(by, at, broker, group, topic))
 
@@ -349,7 +349,7 @@ class Lake(Generic[Frame]):
             NoTableError: The lake has no snapshots of consumer groups.
             UsageError: An argument is not valid.
         """
-        from commitlake.pipelines.analysis.lag_question import make_lag_history_question
+        from commitlake.pipelines.analysis.lag_arguments import make_lag_history_question
 
         return self._tables.lag(make_lag_history_question(by, window, since, until, broker, group, topic))
 
@@ -397,7 +397,7 @@ class Lake(Generic[Frame]):
             UsageError: An argument is not valid.
             QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
         """
-        from commitlake.pipelines.analysis.journeys_question import make_journeys_question
+        from commitlake.pipelines.analysis.journeys_arguments import make_journeys_question
 
         question = make_journeys_question(
             since, until, margin, max_steps, broker=broker, topic=topic, key=key, tag=tag, where=where
@@ -444,8 +444,8 @@ class Lake(Generic[Frame]):
             UsageError: An argument is not valid.
             QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
         """
-        from commitlake.pipelines.analysis.journeys_question import make_journeys_question
-        from commitlake.pipelines.analysis.rates_question import make_window
+        from commitlake.pipelines.analysis.journeys_arguments import make_journeys_question
+        from commitlake.pipelines.analysis.rates_arguments import make_window
 
         question = make_journeys_question(
             since, until, margin, broker=broker, topic=topic, key=key, tag=tag, where=where
@@ -559,8 +559,8 @@ class Lake(Generic[Frame]):
         question = Question(key, id, place, start, end, depth, related_by, limit)
         story, rows = read_story_and_rows(self.paths, question)
         if bodies:
-            from commitlake.connectors.lake.packs.stores import open_store
-            from commitlake.pipelines.lineage.bodies import add_bodies_to_story
+            from commitlake.connectors.lake.packs.pack_stores import open_store
+            from commitlake.pipelines.lineage.record_bodies import add_bodies_to_story
 
             story = add_bodies_to_story(story, rows, open_store(self.paths.packs))
         if masks:
@@ -599,8 +599,8 @@ class Lake(Generic[Frame]):
             PackError: The body cannot be read, or is a different one.
             BodyError: It cannot be decompressed.
         """
-        from commitlake.connectors.lake.packs.body import fetch_body
-        from commitlake.connectors.lake.packs.stores import open_store
+        from commitlake.connectors.lake.packs.body_reader import fetch_body
+        from commitlake.connectors.lake.packs.pack_stores import open_store
 
         place = (record.broker, record.physical_offset) if isinstance(record, Record) else record
         question = Question(message_id=place) if isinstance(place, str) else Question(place=place)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from commitlake.pipelines.analysis.rates_question import make_window
+from commitlake.pipelines.analysis.rates_arguments import make_window
 from commitlake.pipelines.replay.named_replay import NamedReplay, check_replay_name
 from commitlake.pipelines.replay.plan import QueueMapping
-from commitlake.pipelines.replay.sending.share import ReplaySettings
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.tasks import check_no_speculation
 from commitlake.schemas.errors import UsageError
 

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_commits import StoreProgress
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.spark.worker_check import choose_python
-from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
+from commitlake.pipelines.analysis.lag_arguments import LagHistoryQuestion, LagQuestion
 from commitlake.pipelines.lag.store_lag import MAX_IMPOSSIBLE
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import MAX_AGE

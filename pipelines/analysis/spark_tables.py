@@ -24,12 +24,12 @@ from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.pipelines.analysis.arrow_tables import add_body_columns, no_edges_message
-from commitlake.pipelines.analysis.lag_question import LagQuestion
+from commitlake.pipelines.analysis.lag_arguments import LagQuestion
 from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
-from commitlake.pipelines.dead_letters.letters import computed_columns_sql
-from commitlake.pipelines.journeys.frames import hops_of, journeys_of
-from commitlake.pipelines.journeys.question import JourneysQuestion
-from commitlake.pipelines.tps.question import Origins, RatesQuestion
+from commitlake.pipelines.dead_letters.dead_letter_rows import computed_columns_sql
+from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
+from commitlake.pipelines.journeys.spark_journeys import hops_of, journeys_of
+from commitlake.pipelines.tps.rates_query import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
 from commitlake.pipelines.transforms.rates import compute_rates, count_by_window

@@ -14,7 +14,7 @@ from pathlib import Path
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.lake import BODIES, Lake
 from commitlake.connectors.lake.owned_folders import broker_folder_names, refuse_owned_folder
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.paths import LakeError, local_folder_or_none
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.storage.uris import parse_s3_uri

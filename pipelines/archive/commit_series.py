@@ -28,9 +28,9 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.profile_files import profiles_file_name
 from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, Result, make_losses, plan_work, run_archive
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
-from commitlake.pipelines.archive.work import ArchiveWork
-from commitlake.pipelines.quality.figures import FIGURE_COLUMNS, PageFigures
-from commitlake.pipelines.quality.partitions import (
+from commitlake.pipelines.archive.work_planning import ArchiveWork
+from commitlake.pipelines.quality.page_figures import FIGURE_COLUMNS, PageFigures
+from commitlake.pipelines.quality.profile_partitions import (
     PARTITIONS,
     group_partitions,
     partition_row_counts,

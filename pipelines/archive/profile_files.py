@@ -23,8 +23,16 @@ from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.rows.data_files import DataFile, open_table_file
 from commitlake.connectors.lake.rows.row_sums import SummedWriter
 from commitlake.connectors.lake.rows.statistics import file_statistics
-from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.partitions import (
+from commitlake.pipelines.quality.profile_columns import (
+    PROFILES_SCHEMA,
+    SCHEMA,
+    ProfileError,
+    parse_profile,
+    serialize_profile,
+    to_profiles,
+)
+from commitlake.pipelines.quality.profile_merging import merge_profiles
+from commitlake.pipelines.quality.profile_partitions import (
     GROUP_ROWS,
     PartitionGroup,
     PartitionIndex,
@@ -33,14 +41,6 @@ from commitlake.pipelines.quality.partitions import (
     partition_row_counts,
     select_group_rows,
     serialize_partitions,
-)
-from commitlake.pipelines.quality.profile_columns import (
-    PROFILES_SCHEMA,
-    SCHEMA,
-    ProfileError,
-    parse_profile,
-    serialize_profile,
-    to_profiles,
 )
 
 STAGED = "staged"

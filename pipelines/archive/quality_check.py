@@ -17,13 +17,19 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
 from commitlake.pipelines.archive.queue_ends import QueueEnds
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
-from commitlake.pipelines.archive.work import ArchiveWork
-from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.judge_input import BeginJudging, BrokerFacts, ProfileJudge, RunFacts, split_by_topics
+from commitlake.pipelines.archive.work_planning import ArchiveWork
+from commitlake.pipelines.quality.expectation_input import (
+    BeginJudging,
+    BrokerFacts,
+    ProfileJudge,
+    RunFacts,
+    split_by_topics,
+)
+from commitlake.pipelines.quality.page_figures import PageFigures
 from commitlake.pipelines.quality.report import (
     Losses,
     QualityReport,
@@ -117,7 +123,7 @@ def judge_run(
 
 
 def _make_local_judge(facts: RunFacts) -> ProfileJudge:
-    from commitlake.pipelines.quality.judge import ProfileJudging  # noqa: PLC0415 (pandas, which a process of its own loads)
+    from commitlake.pipelines.quality.profile_judge import ProfileJudging  # noqa: PLC0415 (pandas, which a process of its own loads)
 
     return ProfileJudging(facts=facts)
 

@@ -17,7 +17,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.schemas.layouts.rocketmq.scan import Fault

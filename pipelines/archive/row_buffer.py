@@ -19,21 +19,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import ErasedMessages, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import CloseLater, DataFile, sort_rows, write_data_file
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.archive.bodies import PackOfBodies, date_of_day
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.pipelines.archive.body_packs import PackOfBodies, date_of_day
 from commitlake.pipelines.edges.row_lookup import rows_may_have_roles
+from commitlake.pipelines.masking.copies_of_erased import LaterCopies
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import ErasureWriter, make_erasure_rows
-from commitlake.pipelines.masking.later_copies import LaterCopies
-from commitlake.pipelines.message_keys.files import KeyWriter
-from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.message_keys.key_files import KeyWriter
 from commitlake.pipelines.quality.profile import profile_rows
-from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
+from commitlake.pipelines.quality.profile_merging import merge_profiles
+from commitlake.pipelines.topic_minutes.minute_counts import MinutesFiles
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
 

@@ -5,7 +5,7 @@
     profiles  of the tasks, on their way to the driver             profile_files.py
     quality   checks of the profiles by suites                     judging.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
-    follow    adds files of the commit to the other tables         connectors.lake.follower
+    follow    adds files of the commit to the other tables         connectors.lake.follower_runs
     keys      message_keys, from files of large tasks, or new rows pipelines.message_keys
     consumed  consumptions, from the stores' consume logs          pipelines.consumptions
     edges     edges, from new rows of messages and consumptions    pipelines.edges
@@ -30,12 +30,12 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
-from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
+from commitlake.connectors.hbase.update_result import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
-from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -51,7 +51,7 @@ from commitlake.pipelines.archive.body_location import (
     check_bodies_writable,
     check_outside_stores,
 )
-from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
+from commitlake.pipelines.archive.derived_table_updates import NOTHING_FOLLOWED, FollowedTables, follow_tables
 from commitlake.pipelines.archive.profile_files import clean_up_staged_profiles
 from commitlake.pipelines.archive.quality_check import JudgedRun, judge_run
 from commitlake.pipelines.archive.queue_ends import QueueEnds
@@ -59,19 +59,19 @@ from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.store_config import write_config_changes, write_topic_and_group_changes
 from commitlake.pipelines.archive.task import ArchiveTasks, check_files_written
 from commitlake.pipelines.archive.task_input import Part
-from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
-from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
-from commitlake.pipelines.masking.later_copies import read_later_copies
-from commitlake.pipelines.message_keys.files import PreparedKeys
-from commitlake.pipelines.quality.judge_input import BeginJudging
-from commitlake.pipelines.quality.loading import start_loading_thread
+from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
+from commitlake.pipelines.masking.archive_masks import MASKED, ArchiveMasks, check_masks
+from commitlake.pipelines.masking.copies_of_erased import read_later_copies
+from commitlake.pipelines.message_keys.key_files import PreparedKeys
+from commitlake.pipelines.quality.expectation_input import BeginJudging
+from commitlake.pipelines.quality.great_expectations_loading import start_loading_thread
 from commitlake.pipelines.quality.report import Losses, RunVerdict
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.hbase.options import HBaseOptions
-    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 
 MIB = 1 << 20
 NOTHING_NEW = RunVerdict("nothing new")
@@ -524,7 +524,7 @@ def _update_hbase(config: Config, runner: Runner) -> FollowedInHBase:
     lake = config.lake
     if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), lake.storage_options):
         return _NOTHING_IN_HBASE
-    from commitlake.connectors.hbase.follower import follow_messages  # noqa: PLC0415 (happybase, only where it is wanted)
+    from commitlake.connectors.hbase.table_update import follow_messages  # noqa: PLC0415 (happybase, only where it is wanted)
 
     for attempt in range(MAX_TRIES):
         try:

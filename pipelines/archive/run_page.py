@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.archive_commits import CommittedRange, RunCounts
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.quality.figures import PageFigures
+from commitlake.pipelines.quality.page_figures import PageFigures
 from commitlake.pipelines.quality.report import QualityReport, RunVerdict
 
 

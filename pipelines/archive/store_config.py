@@ -25,13 +25,13 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.shipped import open_small_files_folder
 from commitlake.connectors.reading.files.shipped_files import NoCopyError
+from commitlake.connectors.reading.files.shipped_stores import open_small_files_folder
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.stores import Store, for_each_store, segment_size

@@ -26,27 +26,27 @@ from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.store_progress import QueueReport
 from commitlake.connectors.reading.batches import LastDecoder
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.partition_sizes import MIN_PART_BYTES, choose_part_size, group_by_size, read_costs
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.snapshots import divide_segment
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.pipelines.archive.bodies import BodyPacks
+from commitlake.pipelines.archive.body_packs import BodyPacks
 from commitlake.pipelines.archive.profile_files import max_inline_bytes, stage_profile
 from commitlake.pipelines.archive.quarantine_rows import Refusals
 from commitlake.pipelines.archive.row_buffer import ErasureOnArrival, RowBuffer, join_rows
 from commitlake.pipelines.archive.task_input import Part, read_part
-from commitlake.pipelines.masking.archiving import ArchiveMasks
-from commitlake.pipelines.masking.later_copies import NO_COPIES, LaterCopies
-from commitlake.pipelines.message_keys.files import KeyWriter
-from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
+from commitlake.pipelines.masking.archive_masks import ArchiveMasks
+from commitlake.pipelines.masking.copies_of_erased import NO_COPIES, LaterCopies
+from commitlake.pipelines.message_keys.key_files import KeyWriter
+from commitlake.pipelines.topic_minutes.minute_counts import MinutesFiles
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, SOURCE
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from commitlake.connectors.lake.store_progress import QueueReport
 from commitlake.connectors.reading.batches import BatchInspector, LastDecoder, read_split
-from commitlake.connectors.reading.continuity import check_not_truncated
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.store_identity_check import check_not_truncated
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.archive.from_broker.pulled_part import PulledPart
+    from commitlake.pipelines.archive.from_broker.pull_task_input import PulledPart
 
 Part: TypeAlias = "Split | PulledPart"
 

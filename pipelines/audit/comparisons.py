@@ -10,9 +10,9 @@ from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
+from commitlake.pipelines.audit.audited_ranges import to_log_ranges
+from commitlake.pipelines.audit.audited_versions import Moment, wait_for_hbase
 from commitlake.pipelines.audit.compared_sides import Sides
-from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
-from commitlake.pipelines.audit.span import to_log_ranges
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.audit.verdicts import AuditVerdict, compare_profiles
 from commitlake.pipelines.audit.window_counts import Profile

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.pipelines.audit.span import AuditSpan, Stretch
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
 from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 
 DICTIONARIES = (

@@ -14,9 +14,9 @@ from commitlake.schemas.tables.profile import FIGURES
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from commitlake.pipelines.audit.moment import Moment
-    from commitlake.pipelines.audit.span import AuditSpan
-    from commitlake.pipelines.audit.tables import TableFinding
+    from commitlake.pipelines.audit.audited_ranges import AuditSpan
+    from commitlake.pipelines.audit.audited_versions import Moment
+    from commitlake.pipelines.audit.table_checks import TableFinding
 
 
 @dataclass(frozen=True)

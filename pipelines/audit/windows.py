@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.profile import (

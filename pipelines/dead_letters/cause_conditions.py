@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import join_with_or, text_literal
 from commitlake.pipelines.dead_letters.causes import Cause, cause_digest, cause_texts
-from commitlake.pipelines.dead_letters.letters import failure_reason_sql, read_letters
+from commitlake.pipelines.dead_letters.dead_letter_rows import failure_reason_sql, read_letters
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import parse_int

@@ -26,10 +26,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.atomic_files import open_atomic
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_unprintable
 from commitlake.pipelines.dead_letters.causes import cause_digest, cause_texts
-from commitlake.pipelines.dead_letters.letters import Letters, failure_reason_sql, read_letters, replayed_sql
+from commitlake.pipelines.dead_letters.dead_letter_rows import Letters, failure_reason_sql, read_letters, replayed_sql
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX

@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.client_actions import ENTRIES, Action
+from commitlake.pipelines.edges.key_matching import Column, LinkableRecords, encode_key_columns
+from commitlake.pipelines.edges.lake_spans import Spans
 from commitlake.pipelines.edges.links.client_actions import (
     LATE_US,
     join_consumptions,
@@ -24,12 +26,10 @@ from commitlake.pipelines.edges.links.client_actions import (
 )
 from commitlake.pipelines.edges.links.copies import link_deliveries, link_replays, link_retries
 from commitlake.pipelines.edges.links.transactions import link_transactions
-from commitlake.pipelines.edges.matching import Column, LinkableRecords, encode_key_columns
-from commitlake.pipelines.edges.reading import PLACES
-from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.message_reader import PLACES
 from commitlake.pipelines.edges.step_records import MEMBERS, Role
 from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeat_text
-from commitlake.pipelines.message_keys.files import key_hashes
+from commitlake.pipelines.message_keys.key_files import key_hashes
 from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX, Kind
 from commitlake.schemas.tables.edges import EDGES, AbsentReason, EdgeKind, StepOutcome
 

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.client_actions import build_unique_keys
-from commitlake.pipelines.edges.matching import LinkableRecords, encode_key_columns, match_same_key
+from commitlake.pipelines.edges.key_matching import LinkableRecords, encode_key_columns, match_same_key
+from commitlake.pipelines.edges.lake_spans import Spans
 from commitlake.pipelines.edges.row_lookup import refer_to_positions
-from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.step_records import MEMBERS
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind

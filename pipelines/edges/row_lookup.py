@@ -20,15 +20,15 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
-from commitlake.pipelines.edges.reading import PLACES, ROWS, RowContents, distinct_positions
+from commitlake.pipelines.edges.message_reader import PLACES, ROWS, RowContents, distinct_positions
 from commitlake.pipelines.edges.step_records import KEYS_LEAF, MARKING
-from commitlake.pipelines.message_keys.files import key_hashes
+from commitlake.pipelines.message_keys.key_files import key_hashes
 from commitlake.pipelines.message_keys.progress import UNIQUE_KEY
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind

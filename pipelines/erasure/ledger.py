@@ -31,8 +31,9 @@ from commitlake.connectors.lake.erasures import (
     parse_erased_messages,
 )
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.plain_arrays import to_utc_times
+from commitlake.pipelines.masking.copies_of_erased import NO_TEXTS, CopyTexts, ensure_hash_key, read_later_copies
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import (
     ErasureWriter,
@@ -40,7 +41,6 @@ from commitlake.pipelines.masking.erasure_rows import (
     newest_row_by_message,
     to_erasures_schema,
 )
-from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, ensure_hash_key, read_later_copies
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ConcurrentRunError, UsageError
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent

@@ -25,17 +25,17 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
+from commitlake.connectors.lake.delta_log.row_sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.delta_log.seals import expected_row_sum, read_newest_seal, write_seal
-from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY
-from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure_files
 from commitlake.pipelines.maintenance.log_cleanup import find_garbage, vacuum
-from commitlake.pipelines.maintenance.packs import find_orphan_packs
+from commitlake.pipelines.maintenance.pack_merging import find_orphan_packs
 from commitlake.pipelines.repair.delta_log import ASIDE
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

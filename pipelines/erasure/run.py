@@ -31,14 +31,22 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.bodies import (
+from commitlake.pipelines.erasure.body_erasure import (
     PackWork,
     bodies_by_pack,
     erase_bodies,
     measure_pack_work,
     packs_of_erasures,
 )
-from commitlake.pipelines.erasure.counts import correct_profiles, delete_content_hashes, recount_minutes
+from commitlake.pipelines.erasure.count_corrections import correct_profiles, delete_content_hashes, recount_minutes
+from commitlake.pipelines.erasure.data_file_rewriting import (
+    CHANGES,
+    TableWork,
+    add_missing_erasure_rows,
+    erase_from_table,
+    find_table_work,
+    is_erasure_done,
+)
 from commitlake.pipelines.erasure.ledger import (
     ErasureState,
     add_erasure_event,
@@ -47,18 +55,10 @@ from commitlake.pipelines.erasure.ledger import (
     read_erasure_states,
 )
 from commitlake.pipelines.erasure.purge import Purged, purge_old_versions
-from commitlake.pipelines.erasure.rewriting import (
-    CHANGES,
-    TableWork,
-    add_missing_erasure_rows,
-    erase_from_table,
-    find_table_work,
-    is_erasure_done,
-)
 from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, select_messages
-from commitlake.pipelines.erasure.texts import TABLES, erase_texts, measure_text_erasure
+from commitlake.pipelines.erasure.text_erasure import TABLES, erase_texts, measure_text_erasure
 from commitlake.pipelines.maintenance.log_cleanup import SHORTEST_RETENTION
-from commitlake.pipelines.masking.later_copies import read_later_copies
+from commitlake.pipelines.masking.copies_of_erased import read_later_copies
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.erasures import ErasureEvent
@@ -297,7 +297,7 @@ def update_hbase(target: ErasureTarget) -> int:
     """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages."""
     from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
     from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
-    from commitlake.connectors.hbase.follower import follow_messages  # noqa: PLC0415
+    from commitlake.connectors.hbase.table_update import follow_messages  # noqa: PLC0415
 
     assert target.hbase is not None
     for attempt in range(MAX_TRIES):

@@ -22,15 +22,15 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, file_actions, read_table_files
 from commitlake.connectors.lake.erasures import ErasedMessages, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.pipelines.masking.copies_of_erased import NO_TEXTS, CopyTexts
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
-from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
 from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.errors import UsageError

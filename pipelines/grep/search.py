@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, group_rows_by_pack
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import parse_pack_name
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import quote_column_name
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES, decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.runtime.runner import Runner

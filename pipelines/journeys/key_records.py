@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import Engine
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_numpy_numbers, to_single_array
 from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
-from commitlake.pipelines.journeys.question import JourneysQuestion
-from commitlake.pipelines.journeys.statements import RECORD_TEXTS, Sources, Statements
+from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
+from commitlake.pipelines.journeys.sql_statements import RECORD_TEXTS, Sources, Statements
 
 Tables = Mapping[str, DeltaTable]
 _CODED = ("topic", "broker")

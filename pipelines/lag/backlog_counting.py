@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 
 COLUMNS = ("physical_offset", "topic", "queue_id", "queue_offset", "size", "store_timestamp")

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.lag.backlog_counting import COLUMNS, Backlog, Queue, integer_column, milliseconds_column
 from commitlake.pipelines.lag.group_lag import Lag
-from commitlake.pipelines.lag.held_back import held_back_lag_row
+from commitlake.pipelines.lag.held_back_messages import held_back_lag_row
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queue_offset_spans import BODY, Count, QueueSpan
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner

@@ -35,8 +35,8 @@ from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queue_offset_spans import Times
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import PastSubscriptions, read_subscriptions_over_time
-from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic
+from commitlake.pipelines.snapshot.table_append import HEARTBEAT
 from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, RETRY_PREFIX, strip_broadcast_suffix
 from commitlake.schemas.times import TimeWindows
 

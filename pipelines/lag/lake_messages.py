@@ -24,8 +24,8 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, in_condition, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts

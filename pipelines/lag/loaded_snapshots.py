@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, read_offset_changes, read_snapshot_headers
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.lag.offsets import WATCH
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.times import epoch_us

@@ -26,7 +26,7 @@ from commitlake.pipelines.lag.group_lag import (
     missing_messages_note,
 )
 from commitlake.pipelines.lag.half_messages import HalfLag
-from commitlake.pipelines.lag.held_back import (
+from commitlake.pipelines.lag.held_back_messages import (
     DelayLag,
     DelayLevels,
     TimerLag,
@@ -41,8 +41,8 @@ from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.verdicts import LagVerdict
-from commitlake.pipelines.snapshot.files import read_store_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
+from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 from commitlake.pipelines.verify.observed_delays import complete_delay_levels, parse_archived_delays
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_in_range

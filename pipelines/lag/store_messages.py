@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.log_format.indexes import IndexAnswer
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import merge_in_log_order, plan_entries
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION, parse_tag_expression
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92, property_names
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import PinnedLake
-from commitlake.pipelines.lag_minutes.late_rows import find_minutes_to_compute, newest_versions
-from commitlake.pipelines.lag_minutes.minutes import first_minute_at
+from commitlake.pipelines.lag_minutes.minute_computation import first_minute_at
+from commitlake.pipelines.lag_minutes.minutes_to_recompute import find_minutes_to_compute, newest_versions
 from commitlake.pipelines.lag_minutes.progress import NOTHING, read_progress
 from commitlake.pipelines.maintenance.expiry import read_expiries
 

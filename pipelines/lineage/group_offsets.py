@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import in_condition, text_literal, timestamp_literal
-from commitlake.pipelines.lineage.lookups import Place, Row
+from commitlake.pipelines.lineage.table_lookups import Place, Row
 from commitlake.pipelines.tps.result_rows import to_row_dicts
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group, strip_broadcast_suffix
 

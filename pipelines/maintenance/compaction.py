@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
-from commitlake.connectors.lake.delta_log.sum_changes import read_footer_sum
+from commitlake.connectors.lake.delta_log.row_sum_changes import read_footer_sum
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.rows.data_files import NO_DATE, open_table_file
@@ -32,8 +32,8 @@ from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file
-from commitlake.pipelines.maintenance.merging import Merge, UnsortedFileError, open_merge
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, replace_table_files
+from commitlake.pipelines.maintenance.file_replacement import ConcurrentMaintenanceError, replace_table_files
+from commitlake.pipelines.maintenance.sorted_file_merge import Merge, UnsortedFileError, open_merge
 
 _MAX_ROWS = 4 << 20  # their sort keys are held in memory
 _MAX_FILES = 512  # files that are open at the same time

@@ -21,8 +21,8 @@ from deltalake.exceptions import CommitFailedError
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
-from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.pipelines.maintenance.table_files import NO_HOOKS, ConcurrentMaintenanceError, replace_table_files
+from commitlake.connectors.lake.packs.pack_stores import PackStore
+from commitlake.pipelines.maintenance.file_replacement import NO_HOOKS, ConcurrentMaintenanceError, replace_table_files
 
 _PROPERTY = "commitlake.expiredBefore."
 _MAX_TRIES = 100

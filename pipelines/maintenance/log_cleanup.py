@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit
+from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.delta_log.history import read_history
-from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
-from commitlake.pipelines.maintenance.table_files import NO_HOOKS
+from commitlake.pipelines.maintenance.file_replacement import NO_HOOKS
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
 from commitlake.schemas.times import from_ms
 

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import MARKER, ErasedMessages
+from commitlake.connectors.numpy_arrays import Array
 
 CHANGED_COLUMNS = ("unique_key", "keys", "properties", "body_ref", "tags", "born_host", "body_size", "body_crc")
 _ALWAYS_CHANGED = ("unique_key", "keys", "body_ref")

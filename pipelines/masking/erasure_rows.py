@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS

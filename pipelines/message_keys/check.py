@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import newest_commit
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, group_small_tasks
-from commitlake.pipelines.message_keys.files import COLUMNS, REPEATING, SCHEMA, extract_keys
+from commitlake.pipelines.message_keys.key_files import COLUMNS, REPEATING, SCHEMA, extract_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import MESSAGES

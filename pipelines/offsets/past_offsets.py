@@ -21,7 +21,7 @@ from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.offsets.group_offsets import GroupOffset
-from commitlake.pipelines.offsets.sources import OffsetSource
+from commitlake.pipelines.offsets.offset_sources import OffsetSource
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 
 _NO_OFFSET = "the group had no committed offset in this queue at that time, although it has messages"

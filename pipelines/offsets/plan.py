@@ -15,7 +15,7 @@ from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.pipelines.offsets.live_queues import LiveQueues
-from commitlake.pipelines.offsets.sources import FirstMessage, OffsetSource
+from commitlake.pipelines.offsets.offset_sources import FirstMessage, OffsetSource
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.times import from_ms
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array, read_only_view
 from commitlake.connectors.lake.rows.hashing import SEED, hash_lists, hash_strings, update_row_hashes
+from commitlake.connectors.numpy_arrays import Array, read_only_view
 from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
@@ -23,7 +23,7 @@ _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.row_b
 
 
 def message_hashes(table: pa.Table) -> Array:
-    """Hash the numbers of each message for the profile's `checksum`, as `kernel` does. Nulls do not change a hash.
+    """Hash the numbers of each message for the profile's `checksum`, as `compiled_profiling` does; nulls change none.
 
     Args:
         table: has `CHECKSUM_COLUMNS`, each in one chunk.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from commitlake.pipelines.quality.loading import load_great_expectations
+from commitlake.pipelines.quality.great_expectations_loading import load_great_expectations
 from commitlake.pipelines.quality.profile_columns import QualityError
 from commitlake.pipelines.quality.report import MAX_DAMAGED_QUEUES, MAX_EXAMPLES, Judgement
 from commitlake.schemas.quality.expectation import Expectation, Severity, Suite

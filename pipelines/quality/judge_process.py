@@ -13,8 +13,8 @@ from commitlake.connectors.runtime.side_process import SideProcess
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from commitlake.pipelines.quality.judge import ProfileJudging
-    from commitlake.pipelines.quality.judge_input import ProfileJudge, RunFacts
+    from commitlake.pipelines.quality.expectation_input import ProfileJudge, RunFacts
+    from commitlake.pipelines.quality.profile_judge import ProfileJudging
     from commitlake.pipelines.quality.report import QualityReport
 
 
@@ -70,16 +70,14 @@ _judging: ProfileJudging | None = None
 
 
 def _load_judge() -> None:
-    from commitlake.pipelines.quality.loading import load_ignoring_errors, skip_unused_packages  # noqa: PLC0415 (not in the parent)
+    from commitlake.pipelines.quality.great_expectations_loading import load_ignoring_errors, skip_unused_packages  # noqa: PLC0415 (not in the parent)
 
     with skip_unused_packages():
         load_ignoring_errors()
-    import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
-    import commitlake.pipelines.quality.profile_columns  # noqa: F401, PLC0415 (likewise)
 
 
 def _begin_judging(run_facts: RunFacts) -> None:
-    from commitlake.pipelines.quality.judge import ProfileJudging  # noqa: PLC0415 (likewise)
+    from commitlake.pipelines.quality.profile_judge import ProfileJudging  # noqa: PLC0415 (likewise)
 
     global _judging  # noqa: PLW0603 (one profile is judged at a time)
     _judging = ProfileJudging(facts=run_facts)

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array, read_only_view
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.pipelines.quality import kernel
+from commitlake.connectors.numpy_arrays import Array, read_only_view
+from commitlake.pipelines.quality import compiled_profiling
 from commitlake.pipelines.quality.checksums import column_hashes
-from commitlake.pipelines.quality.kernel import (
+from commitlake.pipelines.quality.compiled_profiling import (
     NO_QUEUE,
     NULL_BODY_SIZE,
     NULL_BORN,
@@ -26,8 +26,8 @@ from commitlake.pipelines.quality.kernel import (
     NULL_SIZE,
     NULL_STORE,
 )
-from commitlake.pipelines.quality.merging import combine_window_parts
 from commitlake.pipelines.quality.profile_columns import QUEUE, SUMS, ProfileError, WindowParts
+from commitlake.pipelines.quality.profile_merging import combine_window_parts
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import commitlog
@@ -40,7 +40,9 @@ from commitlake.schemas.tables.profile import BORN_TOLERANCE_MS, COLUMN_CHECKSUM
 
 _WINDOW_US = WINDOW_SECONDS * 1_000_000
 _MIN_RECORD_SIZE = min(commitlog.MIN_RECORD_SIZE, journal.MIN_RECORD_SIZE)
-_EXTREMES = [kernel.GREATEST] * kernel.LEASTS + [kernel.LEAST] * kernel.LEASTS
+_EXTREMES = [compiled_profiling.GREATEST] * compiled_profiling.LEASTS + [
+    compiled_profiling.LEAST
+] * compiled_profiling.LEASTS
 PROFILED_COLUMNS = tuple(field.name for field in MESSAGES if field.name != STORE_DATE.name)
 _NULL_BITS = {
     "physical_offset": NULL_PHYSICAL,
@@ -78,12 +80,12 @@ def _profile_groups(rows: RowArrays) -> WindowParts:
     topics, topic_names = rows.string_codes("topic")
     queues, stores, nulls = rows.queue_numbers(), rows.number_column("store_timestamp"), rows.null_bits()
     starts = np.empty(rows.count, np.int64)
-    starts = starts[: kernel.find_part_starts(brokers, topics, queues, stores, nulls, _WINDOW_US, starts)]
-    out = np.zeros((len(kernel.FIELDS), len(starts)), np.int64)
-    out[kernel.SUMS :] = np.array(_EXTREMES)[:, None]
+    starts = starts[: compiled_profiling.find_part_starts(brokers, topics, queues, stores, nulls, _WINDOW_US, starts)]
+    out = np.zeros((len(compiled_profiling.FIELDS), len(starts)), np.int64)
+    out[compiled_profiling.SUMS :] = np.array(_EXTREMES)[:, None]
     runs, run_counts = np.empty((4, rows.count), np.int64), np.zeros(len(starts), np.int64)
     taken, _ = rows.inner_message_counts()
-    found = kernel.profile_parts(
+    found = compiled_profiling.profile_parts(
         starts,
         rows.number_column("physical_offset"),
         rows.number_column("queue_offset"),
@@ -104,17 +106,17 @@ def _profile_groups(rows: RowArrays) -> WindowParts:
         run_counts,
     )
     zeros = np.zeros(len(starts), np.int64)
-    values = dict.fromkeys((*SUMS, *QUEUE), zeros) | dict(zip(kernel.FIELDS, out, strict=True))
+    values = dict.fromkeys((*SUMS, *QUEUE), zeros) | dict(zip(compiled_profiling.FIELDS, out, strict=True))
     for name, marked in rows.counted_masks().items():
         values[name] = np.add.reduceat(marked, starts, dtype=np.int64)
     for name, hashes in rows.row_hashes_by_column().items():
         values[name] = np.add.reduceat(hashes, starts) if len(starts) else hashes
-    windows, timeless = stores[starts] // _WINDOW_US * _WINDOW_US, nulls[starts] & kernel.NULL_STORE != 0
+    windows, timeless = stores[starts] // _WINDOW_US * _WINDOW_US, nulls[starts] & compiled_profiling.NULL_STORE != 0
     return WindowParts(
         keys=[
             broker_names.take(_nullable_indices(brokers[starts])).cast(pa.string()),
             topic_names.take(_nullable_indices(topics[starts])).cast(pa.string()),
-            pa.array(queues[starts], mask=queues[starts] == kernel.NO_QUEUE).cast(pa.int32()),
+            pa.array(queues[starts], mask=queues[starts] == compiled_profiling.NO_QUEUE).cast(pa.int32()),
             pa.array(windows, mask=timeless).cast(pa.timestamp("us", "UTC")),
         ],
         values=values,

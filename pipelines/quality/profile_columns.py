@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, PROFILES, RUN, RUN_ID, RUNS
 

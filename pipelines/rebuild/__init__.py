@@ -3,18 +3,18 @@
 JMQ stores go through the same two passes; of these files they have queue files and a checkpoint.
 
 Set-up
-    settings   sizes and rules that are not in the log: read from the remaining files, or given
-    plan       a run: log, end, division into ranges; kept in the work folder, so that a run can be resumed
-    run        the entry point: `rebuild_store`
+    settings  sizes and rules that are not in the log: read from the remaining files, or given
+    plan      a run: log, end, division into ranges; kept in the work folder, so that a run can be resumed
+    run       the entry point: `rebuild_store`
 
 First pass, a task for each range of the log
-    collect    the entries of every queue and the keys of every record, into a part file (parts)
+    entry_collection  the entries of every queue and the keys of every record, into a part file (part_files)
 
 Second pass, tasks for groups of queues and for index files
-    queues     queue files, by the broker's rules (the format's `queue_writer`)
-    index      IndexFiles (index_entries: compiled)
+    queue_building  queue files, by the broker's rules (the format's `queue_writer`)
+    index_building  IndexFiles (index_entries: compiled)
 
 At the end
-    small_files  the checkpoint, and topics.json from the old one and from the log
-    replace      replaces a store's files by the new ones, and keeps the old ones beside them
+    checkpoint_and_topics  the checkpoint, and topics.json from the old one and from the log
+    store_replacement      replaces a store's files by the new ones, and keeps the old ones beside them
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.memory import store_be_u64
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.memory_access import store_be_u64
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
 
 NUMBER, USED_SLOTS, BEGIN_TIME, BEGIN_OFFSET, END_TIME, END_OFFSET = range(6)

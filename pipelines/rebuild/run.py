@@ -13,20 +13,26 @@ from pathlib import Path
 
 from commitlake.connectors.atomic_files import remove_folder_file_last, write_synced
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
+from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.log_format.small_files import CHECKPOINT
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
-from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect_range
-from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, plan_index_tasks, rename_built_files
-from commitlake.pipelines.rebuild.parts import Queue, Totals
+from commitlake.pipelines.rebuild.checkpoint_and_topics import build_checkpoint, build_topics_file, find_unlikely_queues
+from commitlake.pipelines.rebuild.entry_collection import Collected, CollectTask, collect_range
+from commitlake.pipelines.rebuild.index_building import (
+    IndexBuilt,
+    IndexTask,
+    build_index,
+    plan_index_tasks,
+    rename_built_files,
+)
+from commitlake.pipelines.rebuild.part_files import Queue, Totals
 from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume_plan
-from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
+from commitlake.pipelines.rebuild.queue_building import QueuesBuilt, QueueTask, build_queues, group_queues
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, find_settings
-from commitlake.pipelines.rebuild.small_files import build_checkpoint, build_topics_file, find_unlikely_queues
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS

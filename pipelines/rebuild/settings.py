@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from commitlake.connectors.formats.rocketmq.small_files import read_checkpoint
+from commitlake.connectors.formats.rocketmq.checkpoint_and_config import read_checkpoint
 from commitlake.connectors.formats.rocketmq.topic_kinds import may_have_light_queues
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.log_format.format import Format

@@ -36,7 +36,7 @@ from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.maintenance.table_files import METADATA_KEY, NO_HOOKS
+from commitlake.pipelines.maintenance.file_replacement import METADATA_KEY, NO_HOOKS
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY
 from commitlake.schemas.layouts.numbers import parse_int64
 

@@ -19,15 +19,20 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.delta_log.row_sum_changes import (
+    COMMIT_KEY,
+    NOTHING_CHANGED,
+    read_footer_sum,
+    wrap_int64,
+)
 from commitlake.connectors.lake.delta_log.seals import expected_row_sum, read_newest_seal, write_seal
-from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, read_footer_sum, wrap_int64
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.row_sums import sum_file_rows
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import replace_table_files
-from commitlake.pipelines.repair.data_check import DataDamage
+from commitlake.pipelines.maintenance.file_replacement import replace_table_files
+from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 SUMMED_TABLES = tuple(table for table in LAKE_TABLES if table not in {"messages", "message_keys"})

@@ -46,13 +46,13 @@ from commitlake.connectors.lake.delta_log.check import (
 )
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest, read_newest
 from commitlake.connectors.lake.delta_log.seals import expected_row_sum, newest_version, read_newest_seal, write_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.storage.opening import open_lake_storage
+from commitlake.connectors.storage.adapter_choice import open_lake_storage
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

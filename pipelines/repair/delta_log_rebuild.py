@@ -30,13 +30,13 @@ from deltalake.transaction import AddAction, RemoveAction
 from commitlake.connectors.lake.archive_commits import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.delta_log.files import entry_name
-from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import NO_DATE
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.repair.delta_log import AsideFolder, create_empty_table
-from commitlake.pipelines.repair.extents import Extents, read_extents
+from commitlake.pipelines.repair.log_extents import Extents, read_extents
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE

@@ -34,7 +34,6 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import APPLICATION_ID as ARCHIVE
 from commitlake.connectors.lake.archive_commits import read_last_commit
@@ -44,9 +43,10 @@ from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import MARKER, ErasedMessages, newest_erasure_number, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import snapshot_application_id
-from commitlake.pipelines.maintenance.table_files import new_table_file, replace_table_files
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.pipelines.maintenance.file_replacement import new_table_file, replace_table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.erasure_rows import (
     ERASURES_SCHEMA,
@@ -55,7 +55,7 @@ from commitlake.pipelines.masking.erasure_rows import (
     to_erasures_schema,
 )
 from commitlake.pipelines.repair.commits import make_repair_note
-from commitlake.pipelines.repair.data_check import DataDamage
+from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import ErasureEvent

@@ -19,8 +19,8 @@ from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError, VersionsError
 from commitlake.connectors.lake.erasures import is_erasures_table_missing
-from commitlake.connectors.lake.followed_runs import last_finished_sequence, missing_runs
-from commitlake.connectors.lake.follower import list_unrecorded_runs
+from commitlake.connectors.lake.follower_progress import last_finished_sequence, missing_runs
+from commitlake.connectors.lake.follower_runs import list_unrecorded_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.paths import check_table_links
@@ -34,7 +34,7 @@ from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair import replay_tables
 from commitlake.pipelines.repair.commits import find_unfinished_repair, read_lost_runs
 from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, TableContents, sum_table_contents
-from commitlake.pipelines.repair.data_check import DataDamage, find_damaged_files
+from commitlake.pipelines.repair.data_file_check import DataDamage, find_damaged_files
 from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
 from commitlake.pipelines.repair.delta_log_rebuild import FileAdoption, find_adoptable_files
 from commitlake.pipelines.repair.derived_tables import OF_RUNS, lost_run_ids

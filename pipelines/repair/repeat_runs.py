@@ -31,7 +31,7 @@ from commitlake.connectors.lake.erasures import (
     open_erasures,
     parse_erased_messages,
 )
-from commitlake.connectors.lake.followed_runs import last_finished_sequence
+from commitlake.connectors.lake.follower_progress import last_finished_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind, plan_splits
@@ -40,9 +40,9 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
 from commitlake.pipelines.archive.quality_check import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import ArchiveWork, check_is_same_store
+from commitlake.pipelines.archive.work_planning import ArchiveWork, check_is_same_store
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.table_files import replace_table_files
+from commitlake.pipelines.maintenance.file_replacement import replace_table_files
 from commitlake.pipelines.masking.erasure_rows import newest_row_by_message
 from commitlake.pipelines.quality.report import Losses
 from commitlake.pipelines.repair.commits import count_lost_rows, make_repair_note

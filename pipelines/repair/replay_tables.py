@@ -29,10 +29,10 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.table_files import new_table_file, replace_table_files
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
+from commitlake.pipelines.maintenance.file_replacement import new_table_file, replace_table_files
 from commitlake.pipelines.repair.commits import make_repair_note
-from commitlake.pipelines.repair.data_check import DataDamage
+from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import Origin, tables_with_origin

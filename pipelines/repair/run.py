@@ -32,16 +32,16 @@ from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.delta_log.versions import VersionsError
-from commitlake.connectors.lake.follower import restore_runs
+from commitlake.connectors.lake.follower_runs import restore_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.consumptions.follow import follow_consume_logs
-from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.consumptions.table_update import follow_consume_logs
 from commitlake.pipelines.edges.progress import followed_messages_version as followed_edges
 from commitlake.pipelines.edges.progress import is_ahead_of_messages
-from commitlake.pipelines.maintenance.table_files import replace_table_files
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.edges.table_update import follow_edges
+from commitlake.pipelines.maintenance.file_replacement import replace_table_files
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.repair import replay_tables
 from commitlake.pipelines.repair.commits import (
     commit_repair,
@@ -51,7 +51,7 @@ from commitlake.pipelines.repair.commits import (
     read_lost_runs,
 )
 from commitlake.pipelines.repair.content_sums import undo_foreign_changes
-from commitlake.pipelines.repair.data_check import DataDamage
+from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, read_lost_entries, repair_log
 from commitlake.pipelines.repair.delta_log_rebuild import adopt_files
 from commitlake.pipelines.repair.delta_log_rebuild import lost_run_ids as runs_beyond

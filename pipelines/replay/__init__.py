@@ -6,9 +6,9 @@
     plan               messages to send and their target, fixed before anything is sent
     planning           makes a plan
     other_replays      other replays of the same messages to the same target
-    parts              rows and bodies of a part
+    plan_part_rows     rows and bodies of a part
     planned_messages   reads a plan's messages, part by part
-    changes            changes messages by a function and by masks (of pipelines.masking)
+    message_changes    changes messages by a function and by masks (of pipelines.masking)
     replay_rows        writes changed messages to replay_rows, and drops them later
     spark_transform    runs such a function on Spark
     queue_mapping      assigns rows to queues of the target

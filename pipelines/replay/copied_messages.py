@@ -17,26 +17,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.batches import read_split
-from commitlake.connectors.reading.continuity import check_not_truncated
 from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.store_identity_check import check_not_truncated
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.parts import log_ranges_condition
 from commitlake.pipelines.replay.plan import LogRange
+from commitlake.pipelines.replay.plan_part_rows import log_ranges_condition
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns

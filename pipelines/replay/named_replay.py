@@ -22,10 +22,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.sql import quote_column_name, text_literal
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq import RocketMQError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.replay.copied_messages import copy_chosen_messages
@@ -56,12 +56,12 @@ from commitlake.pipelines.replay.planning import (
 )
 from commitlake.pipelines.replay.replay_rows import read_copies_number, write_copied_rows
 from commitlake.pipelines.replay.selection import SENDABLE
-from commitlake.pipelines.replay.sending.pace import Pace
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
+from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.replay_control import watch_replay
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share import ReplaySettings
-from commitlake.pipelines.replay.sending.target import open_target_client
-from commitlake.pipelines.replay.sending.watch import watch_replay
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.verifying import verification_text, verify_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode, UsageError

@@ -13,8 +13,8 @@ from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import ReplayState, add_replay_event, read_replay_states
-from commitlake.pipelines.replay.parts import log_ranges_condition
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
+from commitlake.pipelines.replay.plan_part_rows import log_ranges_condition
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ENDED, ReplayEvent
 

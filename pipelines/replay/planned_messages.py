@@ -22,13 +22,14 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.parts import (
+from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
+from commitlake.pipelines.replay.plan_part_rows import (
     COLUMNS,
     StoredBodies,
     bodies_from_column,
@@ -37,9 +38,8 @@ from commitlake.pipelines.replay.parts import (
     read_part_rows,
     sending_order,
 )
-from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
 from commitlake.pipelines.replay.sending.batches import OWN_COLUMNS, split_properties
-from commitlake.pipelines.restore.arrow import to_int64_array
+from commitlake.pipelines.restore.arrow_conversion import to_int64_array
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM, base_offset_and_count

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.errors import ReplayError

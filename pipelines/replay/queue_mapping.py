@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import original_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target

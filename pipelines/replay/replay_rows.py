@@ -26,12 +26,11 @@ from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_ta
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import replace_table_files
-from commitlake.pipelines.replay.changes import MessageChanges, decode_messages, mask_and_encode
+from commitlake.pipelines.maintenance.file_replacement import replace_table_files
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import (
     Ledger,
@@ -40,6 +39,7 @@ from commitlake.pipelines.replay.ledger import (
     check_is_not_running,
     read_replay_states,
 )
+from commitlake.pipelines.replay.message_changes import MessageChanges, decode_messages, mask_and_encode
 from commitlake.pipelines.replay.planned_messages import SCHEMA, PlannedMessages
 from commitlake.schemas.tables.replays import ENDED, IDENTITY, TRANSFORMED, ReplayEvent
 

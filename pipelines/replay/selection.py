@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from commitlake.connectors.lake.sql import join_with_or, quote_column_name, selection_conditions, text_literal
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
+from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed, QueueStart
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Kind, kind_of
 from commitlake.schemas.selection import Selection

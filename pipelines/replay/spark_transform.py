@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.spark_reader import arrow_batches, table_name
-from commitlake.pipelines.replay.changes import Transform
 from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.message_changes import Transform
 from commitlake.schemas.tables.replays import TRANSFORMED
 from commitlake.schemas.tables.spark import spark_schema
 

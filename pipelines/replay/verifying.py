@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.formats.rocketmq.pulled_records import PulledRecords
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, read_range
 from commitlake.pipelines.replay.ledger import Ledger

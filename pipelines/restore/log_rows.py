@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.registry import all_formats, format_of_id, get_format
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import microseconds_literal, selection_conditions, text_literal
 from commitlake.connectors.log_format.format import Format
-from commitlake.pipelines.restore.arrow import to_int64_array
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.pipelines.restore.arrow_conversion import to_int64_array
 from commitlake.pipelines.restore.record_arrays import COLUMNS
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE

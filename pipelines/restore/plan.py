@@ -12,7 +12,7 @@ from typing import Any
 from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.log_rows import LogRange, RestoreSelection
-from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
+from commitlake.pipelines.restore.segment_restore import Lost, SegmentRestored, SegmentTask
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import segment_name

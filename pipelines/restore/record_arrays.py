@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 
 NEEDED = (
     "physical_offset", "size", "topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "born_host",

@@ -20,7 +20,7 @@ from commitlake.connectors.atomic_files import remove_folder_file_last, write_sy
 from commitlake.connectors.formats.registry import all_formats, format_for_restore
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
@@ -58,7 +58,7 @@ from commitlake.pipelines.restore.plan import (
     has_run_to_resume,
     read_resumed_plan,
 )
-from commitlake.pipelines.restore.segment import LakeVersion, SegmentRestored, run_segment_task
+from commitlake.pipelines.restore.segment_restore import LakeVersion, SegmentRestored, run_segment_task
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS

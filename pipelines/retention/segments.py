@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.files.shipped import resolve_filesystem
+from commitlake.connectors.reading.files.shipped_stores import resolve_filesystem
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.segments import segment_name

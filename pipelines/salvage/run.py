@@ -15,21 +15,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
 from commitlake.connectors.log_format.files import Segment, StoreFiles
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.index_files import read_all
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
+from commitlake.connectors.reading.files.shipped_stores import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel import record_walk as h
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
-from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.salvage.segments import Damage, SegmentSalvaged, SegmentTask, salvage_segment

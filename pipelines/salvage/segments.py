@@ -29,9 +29,9 @@ from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel import record_walk as h
+from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import WalkEnd, WalkStep, walk
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     HEAD,

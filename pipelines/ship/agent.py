@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from commitlake.connectors.shipping.target import ShipError, ShipNameError, ShipTarget
-from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, ShippedCounts
+from commitlake.connectors.shipping.ship_target import ShipError, ShipNameError, ShipTarget
+from commitlake.pipelines.ship.growing_files import ChangedFileError, GrowingFiles, ShippedCounts
 from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import GrowingFile, LogFile, SmallFile, SourceFile, SourceStore
+from commitlake.pipelines.ship.source_store import GrowingFile, LogFile, SmallFile, SourceFile, SourceStore
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,

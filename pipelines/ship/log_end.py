@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from commitlake.connectors.log_format.format import Format
-from commitlake.pipelines.ship.store import SourceFile
+from commitlake.pipelines.ship.source_store import SourceFile
 from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SizeLimits, SpanKind
 
 UNCHANGED_SECONDS = 0.3

@@ -18,22 +18,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import commits_after, newest_commit
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import newest_erasure_number
-from commitlake.connectors.lake.followed_runs import last_finished_sequence
+from commitlake.connectors.lake.follower_progress import last_finished_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.table_rows import TableRows
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, divide_tasks
-from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING, MinutesFiles
+from commitlake.pipelines.topic_minutes.minute_counts import COLUMNS, REPEATING, MinutesFiles
 from commitlake.pipelines.topic_minutes.progress import APPLICATION_ID, BACKFILLED
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.messages import MESSAGES

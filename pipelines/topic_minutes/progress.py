@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_per_file
-from commitlake.connectors.lake.followed_runs import last_finished_sequence, read_sequence
+from commitlake.connectors.lake.follower_progress import last_finished_sequence, read_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.layouts.numbers import parse_int64

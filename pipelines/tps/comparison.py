@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlake.pipelines.tps.coverage import NONE
-from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.pipelines.tps.rates import Key, Rates, Row, check_row_count, group_key_of_row, window_starts
+from commitlake.pipelines.tps.rates_query import RatesQuestion
 
 COLUMNS = ("messages_before", "change_percent")
 """Columns that a comparison adds to the rows."""

@@ -19,8 +19,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.tps.coverage import Coverage
-from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.pipelines.tps.rates_query import MESSAGES, RatesQuestion
 
 KEY_COLUMNS = ("key", "messages", "at_least", "at_most", "share_percent")
 """Columns of the result for each key."""

@@ -12,10 +12,10 @@ from functools import partial
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
-from commitlake.pipelines.tps.question import MINUTE, SUMS, RatesQuestion
+from commitlake.pipelines.tps.rates_query import MINUTE, SUMS, RatesQuestion
 
 MAX_PEAK_CELLS = 1 << 25
 """Largest number of cells (groups times minutes, 8 bytes each) for finding peaks; longer times are read in parts."""

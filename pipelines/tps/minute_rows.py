@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_in_time_range
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.pipelines.tps.question import MINUTE, MINUTES, RatesQuestion
+from commitlake.pipelines.tps.rates_query import MINUTE, MINUTES, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.times import epoch_us
 

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from datasketches import kll_doubles_sketch
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
-from commitlake.pipelines.tps.question import MINUTE, RatesQuestion
+from commitlake.pipelines.tps.rates_query import MINUTE, RatesQuestion
 
 SKETCH_K = 400
 """`SKETCH_K` of `schemas.tables.topic_minutes`, which imports PySpark: that takes longer than many a question."""

@@ -15,15 +15,15 @@ import pyarrow as pa
 from datasketches import kll_doubles_sketch
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.sql import Engine
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.query.engines import run_select
 from commitlake.pipelines.tps.coverage import NONE, Coverage
 from commitlake.pipelines.tps.minute_counts import sum_whole_range, sum_windows
 from commitlake.pipelines.tps.minute_sketches import merge_minute_sketches
-from commitlake.pipelines.tps.question import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
+from commitlake.pipelines.tps.rates_query import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
 from commitlake.pipelines.tps.result_rows import to_row_dicts
 from commitlake.schemas.counts import format_count
 

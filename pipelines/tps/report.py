@@ -16,9 +16,9 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.tps.comparison import Comparison, find_silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damaged_time_ranges
-from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion, round_time
 from commitlake.pipelines.tps.rates import Rates
-from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
+from commitlake.pipelines.tps.rates_query import MINUTES, SUMS, RatesQuestion, round_time
+from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes, read_outcomes_if_intact
 from commitlake.schemas.times import TimeWindows
 
 MAX_WINDOWS = 144

@@ -23,24 +23,24 @@ from commitlake.connectors.lake.committer import append_files, open_or_create
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.batches import read_split
-from commitlake.connectors.reading.continuity import check_not_truncated
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.store_identity_check import check_not_truncated
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.time_bounds import time_bounds
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
-from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
+from commitlake.pipelines.topic_minutes.minute_counts import COLUMNS as MINUTES_COLUMNS
+from commitlake.pipelines.topic_minutes.minute_counts import MinutesFiles
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, first_and_last_time_sql
-from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
+from commitlake.pipelines.tps.rates_query import MINUTE, MINUTES, CountedTable
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection

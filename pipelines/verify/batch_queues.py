@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.batch_queues import message_counts
 from commitlake.connectors.log_format.queues import QueueEntries
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, find_runs, recorded_number_ranges
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueFolders

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import IndexedFile
 from commitlake.connectors.log_format.indexes import IndexData
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile
-from commitlake.connectors.reading.files.windows import Mapping
-from commitlake.pipelines.verify import chains
+from commitlake.connectors.reading.files.segment_windows import Mapping
+from commitlake.pipelines.verify import index_chains
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_entries_between
 from commitlake.pipelines.verify.store_view import StoreView
@@ -26,19 +26,19 @@ from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
 _PIECE_BYTES = 8 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CODES = {
-    chains.MISSING: "index_missing_entry",
-    chains.WRONG_HASH: "index_wrong_hash",
-    chains.DANGLING: "index_dangling_entry",
-    chains.WRONG_TIME: "index_wrong_time",
-    chains.REPEATED: "index_repeated_entry",
+    index_chains.MISSING: "index_missing_entry",
+    index_chains.WRONG_HASH: "index_wrong_hash",
+    index_chains.DANGLING: "index_dangling_entry",
+    index_chains.WRONG_TIME: "index_wrong_time",
+    index_chains.REPEATED: "index_repeated_entry",
 }
 _CHAIN_CODES = {
-    chains.EMPTY: "index_empty_entry",
-    chains.LOOP: "index_chain_loop",
-    chains.WRONG_CHAIN: "index_wrong_chain",
-    chains.UNREACHABLE: "index_unreachable",
-    chains.DISORDER: "index_disorder",
-    chains.BAD_SLOT: "index_bad_slot",
+    index_chains.EMPTY: "index_empty_entry",
+    index_chains.LOOP: "index_chain_loop",
+    index_chains.WRONG_CHAIN: "index_wrong_chain",
+    index_chains.UNREACHABLE: "index_unreachable",
+    index_chains.DISORDER: "index_disorder",
+    index_chains.BAD_SLOT: "index_bad_slot",
 }
 
 
@@ -146,14 +146,14 @@ class IndexChecker:
         key_ends = index_data.key_ends[rows] - key_begin
         hashes = index_data.key_hashes[key_begin : key_begin + (int(key_ends[-1]) if len(key_ends) else 0)]
         problems = np.empty((3, len(hashes) + 3 * len(offsets) + 1), np.int64)
-        count = chains.compare_entries(
+        count = index_chains.compare_entries(
             index_data.physical_offset[rows], index_data.store_timestamp[rows], key_ends.astype(np.int32), hashes,
             index_data.tags_hash[rows], offsets, entries["key_hash"].astype(np.int32),
             entries["time_diff"].astype(np.int32), begins, problems,
         )  # fmt: skip
         for kind, code in _CODES.items():
             chosen = problems[:, :count][:, problems[0, :count] == kind]
-            if kind in (chains.MISSING, chains.DANGLING) and chosen.shape[1]:
+            if kind in (index_chains.MISSING, index_chains.DANGLING) and chosen.shape[1]:
                 chosen = self._drop_undecidable_problems(index_data, rows, offsets, chosen)
             first = (
                 self._entry_finding(
@@ -283,22 +283,22 @@ def _shortened_file_findings(view: StoreView, part: IndexPart, size: int) -> Fin
 
 def _check_mapped_chains(view: StoreView, part: IndexPart, memory: Array) -> Findings:
     findings = Findings(view.limit)
-    counts = np.zeros(chains.CHAIN_COUNTS, np.int64)
+    counts = np.zeros(index_chains.CHAIN_COUNTS, np.int64)
     first = np.zeros((len(_CHAIN_CODES), max(1, view.limit)), np.int64)
     references = np.zeros(part.last + 2, np.uint8)
     # Slots of this file may already lead to entries that were added after `last` was read.
     room = part.entries if view.is_live and part.is_newest else part.last + 1
-    chains.check_chains(memory, part.slots, part.last, room, references, counts, first)
+    index_chains.check_chains(memory, part.slots, part.last, room, references, counts, first)
     for kind, code in _CHAIN_CODES.items():
         kept = first[kind, : min(int(counts[kind]), first.shape[1])].tolist()
         findings.add_many(code, int(counts[kind]), (_chain_finding(part, memory, kind, code, each) for each in kept))
-    _check_header(part, int(counts[chains.USED_SLOTS]), is_live=view.is_live, findings=findings)
+    _check_header(part, int(counts[index_chains.USED_SLOTS]), is_live=view.is_live, findings=findings)
     return findings
 
 
 def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number: int) -> Finding:
     geometry = part.geometry
-    if kind == chains.BAD_SLOT:
+    if kind == index_chains.BAD_SLOT:
         position = geometry.slot_position(number)
         newest = int.from_bytes(memory[position : position + 4].tobytes(), "big", signed=True)
         return Finding(code, part.name, position, number=number, found=f"slot {number} leads to entry {newest}",
@@ -306,11 +306,11 @@ def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number:
     position = geometry.entry_position(number)
     key_hash, offset, _, previous = ENTRY.unpack(memory[position : position + ENTRY.size].tobytes())
     expected = {
-        chains.EMPTY: f"an entry, as all up to {part.last}",
-        chains.LOOP: f"an older entry, 0 to {number - 1}",
-        chains.WRONG_CHAIN: "an entry of its own slot",
-        chains.UNREACHABLE: "a slot or an entry that leads to it",
-        chains.DISORDER: "an offset not before those of older entries",
+        index_chains.EMPTY: f"an entry, as all up to {part.last}",
+        index_chains.LOOP: f"an older entry, 0 to {number - 1}",
+        index_chains.WRONG_CHAIN: "an entry of its own slot",
+        index_chains.UNREACHABLE: "a slot or an entry that leads to it",
+        index_chains.DISORDER: "an offset not before those of older entries",
     }[kind]
     return Finding(code, part.name, position, offset, number=number,
                    found=f"hash {key_hash}, before it entry {previous}", expected=expected)  # fmt: skip

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile, StoreFiles
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.index_files import read_all
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, Geometry, Header, geometry_of, parse_header
 

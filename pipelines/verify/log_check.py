@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
-from commitlake.connectors.reading.index_data.reading import read_index_data
+from commitlake.connectors.reading.index_data.log_range_reader import read_index_data
+from commitlake.connectors.reading.index_data.queue_entries import group_entries_by_queue
 from commitlake.connectors.reading.index_data.topic_kinds import collect_batch_evidence, is_valid_folder_name
 from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.splits import Split

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.concurrent_reads import map_concurrently
 from commitlake.connectors.reading.files.store_files import choose_thread_count
 from commitlake.connectors.reading.single_records import LogRecords

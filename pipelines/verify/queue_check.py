@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.observed_delays import are_plausible_delays

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, Restarts, Run, recorded_number_ranges
 from commitlake.pipelines.verify.queue_files import QueueFiles

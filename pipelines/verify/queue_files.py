@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.segments import is_segment_name, segment_name
 
 _AT_ONCE = 4096

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from commitlake.connectors.formats.rocketmq.small_files import DELAY_OFFSETS
-from commitlake.connectors.log_format.small_files import CHECKPOINT, CheckedLog, SmallFiles
+from commitlake.connectors.formats.rocketmq.checkpoint_and_config import DELAY_OFFSETS
+from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, CheckedLog, SmallFiles
 from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS, map_concurrently
 from commitlake.connectors.reading.files.store_files import choose_thread_count
 from commitlake.connectors.reading.single_records import LogRecords
@@ -21,7 +21,6 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.verify import index_files
-from commitlake.pipelines.verify.admission import AdmittedStore, VerifyOptions, admit_store, check_is_readable
 from commitlake.pipelines.verify.batch_queues import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import check_index_chains
@@ -29,6 +28,7 @@ from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.log_check import LogReport, check_log_range, time_back_finding
 from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_queue_order, find_topic_restarts
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueEnds
+from commitlake.pipelines.verify.store_precheck import AdmittedStore, VerifyOptions, admit_store, check_is_readable
 from commitlake.pipelines.verify.store_view import ABORT, StoreView
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES

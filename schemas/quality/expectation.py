@@ -1,7 +1,7 @@
 """Expectations as data: a condition on columns, the reason for it, and what to do if it is not met.
 
 Types and their arguments are those of great_expectations 1.24. A suite applies to one table, whose rows are windows,
-topics or brokers; `pipelines.quality.frames` lists the columns of each.
+topics or brokers; `pipelines.quality.pandas_frames` lists the columns of each.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from commitlake.pipelines.edges.follow import follow_edges
-from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.pipelines.edges.table_update import follow_edges
+from commitlake.pipelines.message_keys.table_update import catch_up_keys
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from tests.benchmarks.machine import machine

@@ -25,15 +25,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.lookups import find_messages, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.arguments.runner import get_spark_session
-from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.query.keys import business_keys_condition
+from commitlake.pipelines.message_keys.table_update import follow_keys
+from commitlake.pipelines.query.key_conditions import business_keys_condition
 from commitlake.schemas.selection import Selection
 from tests.benchmarks.machine import machine
 from tests.servers.hbase import HBase

@@ -27,8 +27,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 import commitlake
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.messages import MESSAGES

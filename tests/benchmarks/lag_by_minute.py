@@ -26,9 +26,9 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import APPLICATION_ID, ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
-from commitlake.pipelines.lag_minutes.minutes import SCHEMA
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes.minute_computation import SCHEMA
 from commitlake.pipelines.lag_minutes.progress import APPLICATION_ID as APPLICATION
 from commitlake.pipelines.lag_minutes.progress import FOLLOWED, MinutesProgress, StoreMinutes
 from commitlake.schemas.tables.messages import MESSAGES

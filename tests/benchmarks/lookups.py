@@ -28,13 +28,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows, write_data_file
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.local_runner import ProcessRunner
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from tests.benchmarks.machine import machine

@@ -23,15 +23,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import append_files, commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows, write_data_file
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.topic_minutes.minutes import SCHEMA as MINUTES_SCHEMA
-from commitlake.pipelines.topic_minutes.minutes import sketch_groups, write_minutes_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.pipelines.topic_minutes.minute_counts import SCHEMA as MINUTES_SCHEMA
+from commitlake.pipelines.topic_minutes.minute_counts import sketch_groups, write_minutes_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 from tests.benchmarks.commands import CommandRun, run_commitlake

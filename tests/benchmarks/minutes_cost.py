@@ -29,7 +29,7 @@ import pyarrow as pa
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.jobs.cli import main as cli
 from commitlake.pipelines.archive import task
-from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
+from commitlake.pipelines.topic_minutes.minute_counts import MinutesFiles
 from tests.benchmarks.commands import CommandRun, run_commitlake
 from tests.benchmarks.machine import machine
 from tests.support.corpus import make_corpora

@@ -22,11 +22,11 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE

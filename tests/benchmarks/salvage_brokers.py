@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.registry import COMMITLOGS
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller

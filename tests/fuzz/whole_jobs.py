@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.committer import open_for_append
-from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.query import command as query
@@ -22,9 +22,9 @@ from commitlake.pipelines.archive.profile_files import clean_up_staged_profiles
 from commitlake.pipelines.archive.quality_check import judge_run
 from commitlake.pipelines.archive.run import Config, _commit_run
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
-from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.archive.work_planning import find_archive_work
+from commitlake.pipelines.message_keys.table_update import follow_keys
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import StoreReport, verify_stores
 
 _FIRST_BATCH, _LARGEST_BATCH = 250, 250_000

@@ -17,7 +17,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.record_rules import to_message_row
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
 from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind

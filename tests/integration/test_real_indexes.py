@@ -13,7 +13,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading import index_lookups
 from commitlake.connectors.reading.index_lookups import QueueIndex
 from commitlake.connectors.reading.planning import ReadMethod
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.snapshots import segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import Message

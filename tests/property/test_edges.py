@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.table_update import follow_edges
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake, archive_store
 from tests.support.message_families import (

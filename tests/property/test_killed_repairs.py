@@ -24,7 +24,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import write_indexed_store

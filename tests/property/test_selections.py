@@ -18,7 +18,7 @@ from commitlake.connectors.lake.sql import selection_conditions
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import plan_read
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.hypothesis_profiles import load

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.quality.judge_input import RunFacts
+from commitlake.pipelines.quality.expectation_input import RunFacts
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.jmq_stores import write_jmq_store

@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.storage.opening import open_storage
+from commitlake.connectors.shipping.storage_target import StorageTarget
+from commitlake.connectors.storage.adapter_choice import open_storage
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.source_store import SourceStore
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import new_message
 

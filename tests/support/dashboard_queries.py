@@ -11,7 +11,7 @@ from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.demo.command import OffsetHistory
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from tests.support.lakes import archive_store
 from tests.support.snippets import DOCS, blocks_of
 

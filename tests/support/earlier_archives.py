@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
+from commitlake.pipelines.topic_minutes.minute_counts import MinutesFiles
 
 
 @contextmanager

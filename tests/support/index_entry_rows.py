@@ -11,9 +11,9 @@ from commitlake.connectors.formats.index_entries.entry_options import (
     IndexFileOptions,
     QueueOptions,
 )
-from commitlake.connectors.formats.index_entries.index_parts import plan_index_files
+from commitlake.connectors.formats.index_entries.index_file_parts import plan_index_files
 from commitlake.connectors.formats.index_entries.index_rows import read_index_parts
-from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
+from commitlake.connectors.formats.index_entries.queue_file_parts import plan_queues
 from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
 from commitlake.schemas.tables.index_entries import INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS, QUEUE_ENTRIES
 

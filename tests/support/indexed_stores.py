@@ -15,9 +15,9 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.listed_records import walk_listed
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import ReadPlan, plan_read
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
+from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk
 from commitlake.connectors.reading.splits import ListedSplit, Split
-from commitlake.connectors.reading.walking import WalkEnd, WalkStep, walk
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 

@@ -14,7 +14,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -24,6 +23,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.times import from_ms
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, archive_store
 from tests.support.logs import new_message

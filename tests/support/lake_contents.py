@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.schemas.tables.edges import EDGES

@@ -19,13 +19,13 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.committer import commit_run, open_for_append
-from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from tests.support.logs import BROKER_HOST, new_message, write_store
 

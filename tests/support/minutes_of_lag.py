@@ -10,12 +10,12 @@ from typing import Any
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
-from commitlake.pipelines.lag.groups import GROUP_KINDS
-from commitlake.pipelines.lag.queue_rows import queue_lag_row
+from commitlake.pipelines.lag.group_summaries import GROUP_KINDS
+from commitlake.pipelines.lag.queue_lag_rows import queue_lag_row
 from commitlake.pipelines.lag.store_lag import lag_of_lake
-from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes.minute_reader import lag_at_minutes
 from commitlake.pipelines.lag_minutes.progress import read_progress
-from commitlake.pipelines.lag_minutes.reading import lag_at_minutes
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.lag_minutes import LAG_MINUTES
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, BodyRef, PackRefs
 from commitlake.connectors.lake.packs.names import PackFile, pack_name, parse_pack_name
-from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
+from commitlake.connectors.lake.packs.pack_stores import PackOutput, PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter
 from commitlake.connectors.storage.folder_storage import FolderStorage
 

@@ -12,7 +12,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 from commitlake.schemas.tables.messages import SOURCE

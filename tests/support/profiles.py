@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import PROFILED_COLUMNS, profile_rows
 from commitlake.pipelines.quality.profile_columns import FIRST, LAST, QUEUE, SUMS, WindowParts
+from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 

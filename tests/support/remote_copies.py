@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.ship_target import ShipTarget
 from commitlake.connectors.storage import filesystem as filesystems
 from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.source_store import SourceStore
 from tests.support.ship_targets import MemoryTarget
 
 COPY = "abfss://logs@account.dfs.core.windows.net/copy"

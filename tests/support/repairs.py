@@ -6,15 +6,15 @@ import datetime
 from collections.abc import Collection
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.maintain.steps import MaintenancePlan, maintain_tables
 from commitlake.pipelines.archive.run import Config, Result, run_archive
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.maintenance.log_cleanup import vacuum
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.repair.refill_from_stores import RefillStores
 from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import GrowingLake

@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Result, Task
 from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.planned_messages import open_planned_messages
-from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share import ReplaySettings
-from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 
 _SPAWN = multiprocessing.get_context("spawn")
 

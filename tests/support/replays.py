@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, ProducerOptions, Puller
 from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.jobs.replay.command import main as replay
-from commitlake.pipelines.replay.parts import COLUMNS
+from commitlake.pipelines.replay.plan_part_rows import COLUMNS
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.tables.messages import MESSAGES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from commitlake.pipelines.quality.figures import PageFigures
+from commitlake.pipelines.quality.page_figures import PageFigures
 from commitlake.pipelines.quality.report import Judgement, QualityReport
 from commitlake.schemas.quality.expectation import Expectation
 from commitlake.schemas.quality.suites import SUITES

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.shipping.target import ShipTarget
-from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.shipping.folder_target import FolderTarget
+from commitlake.connectors.shipping.ship_target import ShipTarget
+from commitlake.connectors.shipping.storage_target import StorageTarget
+from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,

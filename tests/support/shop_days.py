@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -27,6 +26,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of

@@ -7,7 +7,7 @@ import datetime
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.store_config import write_config_changes
-from commitlake.pipelines.archive.work import ArchiveWork
+from commitlake.pipelines.archive.work_planning import ArchiveWork
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import replace
 
-from commitlake.pipelines.lineage.story import (
+from commitlake.pipelines.lineage.message_history import (
     Consumption,
     Edge,
     Missing,

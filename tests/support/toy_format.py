@@ -17,7 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.log_format.checkpoint_and_config import (
+    Claim,
+    Problems,
+    RebuiltLog,
+    SmallFiles,
+    read_checkpoint_file,
+)
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.log_format.format import (
     BrokerRules,
@@ -38,9 +44,9 @@ from commitlake.connectors.log_format.queues import (
     QueueLayout,
 )
 from commitlake.connectors.log_format.records import RecordRules
-from commitlake.connectors.log_format.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.decoder import Decoder
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.record_starts import NONE_HERE
 from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
@@ -125,7 +131,7 @@ RULES = RecordRules(
 
 
 def _hop(*arguments_and_results: Any) -> None:
-    """Walk over records; see `kernel.hop.hop`. A window must contain a whole bad range, as in a log of a few KiB."""
+    """Walk over records; see `kernel.record_walk.hop`. A window must contain a whole bad range, as in small logs."""
     *arguments, state, parts, faults = arguments_and_results
     at = HopArguments(*arguments)
     view, bounds = at.window.data[: at.length], SizeLimits(at.segment_end, at.file_end, at.max_record_bytes)

@@ -25,4 +25,4 @@ def test_examples_of_a_module_are_correct(name: str) -> None:
 
 
 def test_there_are_modules_with_examples() -> None:
-    assert "commitlake.pipelines.edges.matching" in _with_examples()
+    assert "commitlake.pipelines.edges.key_matching" in _with_examples()

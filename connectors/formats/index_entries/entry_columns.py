@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.index_entries.entry_damage import CORRUPT_ENTRY
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 
 _BATCH_ROWS = 1 << 14

@@ -8,7 +8,7 @@ from enum import StrEnum
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.options import MISSING_PATH, PARTITION_BYTES, Mode
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.source_options import (
     NEEDED,
     DeclaredOptions,

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.index_entries.entry_damage import FIRST_BYTES, BadEntries, Reason
 from commitlake.connectors.log_format.files import IndexedFile
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.index_files import find_data
 
 WINDOW_ENTRIES = 1 << 14

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.index_entries.entry_columns import (
     join_short_batches,
     make_bad_range_batch,
@@ -18,11 +17,12 @@ from commitlake.connectors.formats.index_entries.entry_columns import (
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
-from commitlake.connectors.formats.index_entries.index_parts import IndexPart, written_end
+from commitlake.connectors.formats.index_entries.index_file_parts import IndexPart, written_end
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import MissingObjectError
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, SLOT
 from commitlake.schemas.store_files import UnsafeFileError
 

@@ -16,7 +16,7 @@ from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.partition_sizes import Part, choose_part_size, group_by_size, read_costs
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.store_files import UnsafeFileError

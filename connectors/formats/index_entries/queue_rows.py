@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.index_entries.entry_columns import (
     is_timestamp,
     join_short_batches,
@@ -18,12 +17,13 @@ from commitlake.connectors.formats.index_entries.entry_columns import (
 )
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
-from commitlake.connectors.formats.index_entries.queue_parts import QueuePart
+from commitlake.connectors.formats.index_entries.queue_file_parts import QueuePart
 from commitlake.connectors.log_format.files import IndexedFile
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import MissingObjectError
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.schemas.layouts.numbers import INT32_MAX
 from commitlake.schemas.store_files import UnsafeFileError
 

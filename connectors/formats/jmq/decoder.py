@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.kernel import records
 from commitlake.connectors.formats.jmq.kernel.columns import ADDRESS_SIZE, NO_DELAY
 from commitlake.connectors.formats.jmq.kernel.properties import MAX_PROPERTIES, OWN_NAMES
@@ -19,6 +18,7 @@ from commitlake.connectors.formats.jmq.message_row import (
     display_property_name,
     format_message_id,
 )
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.columns import (
     DecodedBatch,
     Distinct,
@@ -28,8 +28,8 @@ from commitlake.connectors.reading.decoding.columns import (
 )
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.kernel import buffers as b
-from commitlake.connectors.reading.kernel import hop as h
-from commitlake.connectors.reading.kernel.memory import OVERWRITE
+from commitlake.connectors.reading.kernel import record_walk as h
+from commitlake.connectors.reading.kernel.memory_access import OVERWRITE
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK

@@ -20,12 +20,18 @@ from commitlake.connectors.log_format.records import RecordRules
 from commitlake.schemas.layouts.segments import segment_name
 
 if TYPE_CHECKING:
+    from commitlake.connectors.log_format.checkpoint_and_config import (
+        CheckedLog,
+        Claim,
+        Problems,
+        RebuiltLog,
+        SmallFiles,
+    )
     from commitlake.connectors.log_format.files import Segment, StoreFiles
     from commitlake.connectors.log_format.indexes import IndexDataReader
     from commitlake.connectors.log_format.kernel import FormatKernel
     from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles, QueueFormat, QueueLayout, QueueWriter
     from commitlake.connectors.log_format.recorded_deliveries import ConsumeLogPart, StoredRetries
-    from commitlake.connectors.log_format.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
 
 
 class _Folders(StoreFolders):
@@ -47,7 +53,7 @@ class _Queues(FormatQueues):
     @cached_property
     def lookup(self) -> QueueFormat:
         """Description of JMQ's queues for look-ups of records; see `FormatQueues`."""
-        from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
+        from commitlake.connectors.formats.jmq.queue_format import QUEUE_FILES
 
         return QUEUE_FILES
 
@@ -90,31 +96,31 @@ class _SmallFiles(FormatSmallFiles):
 
     def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.jmq.small_files import read_small_files
+        from commitlake.connectors.formats.jmq.checkpoint_and_config import read_small_files
 
         return read_small_files(root, problems, is_live=is_live)
 
     def check_checkpoint(self, log: CheckedLog, small_files: SmallFiles, problems: Problems) -> None:
         """Compare a checkpoint with records and queues; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.jmq.small_files import check_checkpoint
+        from commitlake.connectors.formats.jmq.checkpoint_and_config import check_checkpoint
 
         check_checkpoint(log, small_files, problems)
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:  # noqa: ARG002
         """Return a checkpoint that confirms everything as flushed; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.jmq.small_files import new_checkpoint
+        from commitlake.connectors.formats.jmq.checkpoint_and_config import new_checkpoint
 
         return new_checkpoint(log)
 
     def replace_entry_count(self, checkpoint: bytes, entry_count: int) -> bytes | None:
         """Return a checkpoint with another count of entries; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.jmq.small_files import replace_entry_count
+        from commitlake.connectors.formats.jmq.checkpoint_and_config import replace_entry_count
 
         return replace_entry_count(checkpoint, entry_count)
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
         """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.jmq.small_files import checkpoint_claims
+        from commitlake.connectors.formats.jmq.checkpoint_and_config import checkpoint_claims
 
         return checkpoint_claims(checkpoint)
 
@@ -147,14 +153,14 @@ class JmqFormat(Format):
     @cached_property
     def kernel(self) -> FormatKernel:
         """Compiled loops that read many records; see `Format`."""
-        from commitlake.connectors.formats.jmq.reading import KERNEL
+        from commitlake.connectors.formats.jmq.compiled_loops import KERNEL
 
         return KERNEL
 
     @property
     def read_consume_log(self) -> Callable[[str, str, int | None], Iterator[ConsumeLogPart]]:
         """Function that yields a store's consume records; see `Format`."""
-        from commitlake.connectors.formats.jmq.consume_files import read_consume_files
+        from commitlake.connectors.formats.jmq.consume_log_rows import read_consume_files
 
         return read_consume_files
 
@@ -167,7 +173,7 @@ class JmqFormat(Format):
 
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         """Return a small segment, and a file of the consume log; see `Format`."""
-        from commitlake.connectors.formats.jmq.reading import sample_consume_file, sample_segment
+        from commitlake.connectors.formats.jmq.compiled_loops import sample_consume_file, sample_segment
 
         return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size), **sample_consume_file()}
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.jmq.reading import KERNEL
+from commitlake.connectors.formats.jmq.compiled_loops import KERNEL
 from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.files.windows import read_numbers_at
-from commitlake.connectors.reading.index_data.reading import SEED, topic_names
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.files.segment_windows import read_numbers_at
+from commitlake.connectors.reading.index_data.log_range_reader import SEED, topic_names
+from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
 from commitlake.connectors.reading.kernel.columns import intern_spans
 from commitlake.schemas.layouts.jmq.journal import HEAD

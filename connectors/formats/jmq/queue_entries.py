@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
+from commitlake.connectors.formats.jmq.queue_format import QUEUE_FILES
 from commitlake.connectors.log_format.queues import QueueEntries, QueueLayout
-from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY
 

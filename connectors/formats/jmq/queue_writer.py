@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.queue_entries import ENTRY_DTYPE, is_lost, make_entries
 from commitlake.connectors.log_format.queues import NewQueueFiles
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.segments import max_entry_number
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.queues import QueueEntries, QueueLayout
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES, ENTRY, NO_COMPACTED_OFFSET
 
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)

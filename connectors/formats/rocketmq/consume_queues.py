@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.queues import AFTER_ALL, BEFORE_ALL, QueueEntries, QueueFormat, QueueLayout
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE, ENTRY, PRE_BLANK, parse_entry
 

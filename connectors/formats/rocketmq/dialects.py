@@ -10,10 +10,10 @@ import numpy as np
 from commitlake.connectors.log_format.files import Segment, SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.kernel import record_walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, segment_sizes
-from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, detect_segment_dialect
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
@@ -52,7 +52,7 @@ def _detect_by_first_records(segments: Sequence[Segment], log_format: Format) ->
         try:
             with OpenSegment(segment.path) as file:
                 for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
-                    starts = step.parts[hop.START].tolist()
+                    starts = step.parts[record_walk.START].tolist()
                     counts = Counter(DIALECT_BY_MAGIC[BLANK.unpack(step.window.data, start)[1]] for start in starts)
                     if counts:
                         return frozenset({counts.most_common(1)[0][0]})

@@ -23,6 +23,7 @@ from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Dialect
 from commitlake.schemas.layouts.segments import segment_name
 
 if TYPE_CHECKING:
+    from commitlake.connectors.log_format.checkpoint_and_config import Claim, Problems, RebuiltLog, SmallFiles
     from commitlake.connectors.log_format.files import Segment, StoreFiles
     from commitlake.connectors.log_format.indexes import IndexDataReader, KeyIndex
     from commitlake.connectors.log_format.kernel import FormatKernel
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         QueueWriter,
         TopicKinds,
     )
-    from commitlake.connectors.log_format.small_files import Claim, Problems, RebuiltLog, SmallFiles
 
 _QUEUES = ("consumequeue", "batchconsumequeue")
 _ENTRY_SIZES = (20, 46)
@@ -106,7 +106,7 @@ class _Queues(FormatQueues):
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
-        from commitlake.connectors.reading.unread import refuse_rocksdb_queues
+        from commitlake.connectors.reading.unread_warnings import refuse_rocksdb_queues
 
         if files.files_in(self.folders[0], _ROCKSDB_FILE.__eq__):
             refuse_rocksdb_queues(files.location_of(""))
@@ -172,19 +172,19 @@ class _SmallFiles(FormatSmallFiles):
 
     def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.rocketmq.small_files import read_small_files
+        from commitlake.connectors.formats.rocketmq.checkpoint_and_config import read_small_files
 
         return read_small_files(root, problems, is_live=is_live)
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
         """Return a checkpoint that confirms everything as flushed; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.rocketmq.small_files import new_checkpoint
+        from commitlake.connectors.formats.rocketmq.checkpoint_and_config import new_checkpoint
 
         return new_checkpoint(root, log)
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
         """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.rocketmq.small_files import checkpoint_claims
+        from commitlake.connectors.formats.rocketmq.checkpoint_and_config import checkpoint_claims
 
         return checkpoint_claims(checkpoint)
 
@@ -232,13 +232,13 @@ class RocketmqFormat(Format):
     @cached_property
     def kernel(self) -> FormatKernel:
         """Compiled loops that read many records; see `Format`."""
-        from commitlake.connectors.formats.rocketmq.reading import KERNEL
+        from commitlake.connectors.formats.rocketmq.compiled_loops import KERNEL
 
         return KERNEL
 
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         """Return a small segment; see `Format`."""
-        from commitlake.connectors.formats.rocketmq.reading import sample_segment
+        from commitlake.connectors.formats.rocketmq.compiled_loops import sample_segment
 
         return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size)}
 

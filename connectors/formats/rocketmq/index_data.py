@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.kernel import index_data as k
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange, HopArguments
-from commitlake.connectors.reading.index_data.reading import SEED, topic_names
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.reading.index_data.log_range_reader import SEED, topic_names
+from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.buffers import make_interner
-from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.kernel.strings import TEXT_END
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.numbers import parse_int32

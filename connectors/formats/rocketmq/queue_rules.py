@@ -8,8 +8,8 @@ Source: ConsumeQueue.putMessagePositionInfo.
 
 from __future__ import annotations
 
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.reading.kernel.compile_options import compiled
 
 END, PHYSICAL_END, SKIPPED, SHIFTED = range(4)
 """Positions in `state`: queue offset of the end, physical end of the last record, skipped and shifted entries."""

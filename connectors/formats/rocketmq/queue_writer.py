@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
 from commitlake.connectors.formats.rocketmq import queue_rules as record_rules
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
 from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK
 from commitlake.schemas.layouts.segments import max_entry_number
 

@@ -19,8 +19,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta_log.checkpoint_check import added_paths, find_checkpoint_fault, may_be_huge
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE, find_action_fault, parse_json
+from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest
 from commitlake.connectors.lake.delta_log.seals import (
     Seal,

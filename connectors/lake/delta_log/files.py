@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
+from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_filesystem
 from commitlake.connectors.lake.paths import local_folder_or_none
-from commitlake.connectors.storage.opening import open_lake_storage
+from commitlake.connectors.storage.adapter_choice import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 
 _ENTRY = re.compile(r"(\d{20})\.json")

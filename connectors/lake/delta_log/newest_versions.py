@@ -19,7 +19,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_filesystem
 from commitlake.connectors.lake.paths import local_folder_or_none
-from commitlake.connectors.storage.opening import open_lake_storage
+from commitlake.connectors.storage.adapter_choice import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.store_files import read_file

@@ -41,7 +41,7 @@ from commitlake.connectors.lake.delta_log.file_actions import (
     file_actions,
     read_table_files,
 )
-from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.connectors.storage.uris import absolute_path_or_uri, is_uri
 from commitlake.schemas.counts import format_count

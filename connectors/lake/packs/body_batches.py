@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.packs.compiled_copying import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES, PackRefs
-from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.schemas.errors import UsageError

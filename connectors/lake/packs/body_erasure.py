@@ -35,8 +35,8 @@ from commitlake.connectors.lake.packs.frames import (
     decompress_frame,
     max_stored_bytes,
 )
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.packs.reader import READ_BYTES
-from commitlake.connectors.lake.packs.stores import PackStore
 
 _SKIPPABLE = struct.Struct("<II")
 _SKIPPABLE_MAGIC = 0x184D2A50

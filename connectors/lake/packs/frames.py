@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.errors import CommitLakeError
 
 FRAME_BYTES = 256 << 10  # a ranged read of this size costs no more than one of 1 KiB on an object store

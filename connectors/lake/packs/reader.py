@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.packs import kernel
+from commitlake.connectors.lake.packs import compiled_copying
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import (
     FRAME_BYTES,
@@ -34,8 +33,9 @@ from commitlake.connectors.lake.packs.frames import (
     decompress_frame,
     max_stored_bytes,
 )
-from commitlake.connectors.lake.packs.merged import read_pack_range
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.merged_packs import read_pack_range
+from commitlake.connectors.lake.packs.pack_stores import PackStore
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 
 READ_BYTES = 8 << 20  # object stores deliver ranges of this size at full speed; larger ones only need more memory
@@ -124,7 +124,7 @@ def read_bodies(
     Args:
         pack: name of the pack.
         refs: references to the bodies, in any order, also repeatedly.
-        crcs: int64, `body_crc` of each body, `kernel.UNKNOWN_CRC` if the table has none; None to skip the comparison.
+        crcs: int64, `body_crc` of each body, `UNKNOWN_CRC` if the table has none; None to skip the comparison.
         max_frame_bytes: maximum end of a body in its frame.
         cache: cache of frames from earlier calls, and for later ones.
 
@@ -139,7 +139,7 @@ def read_bodies(
     cache = cache or FrameCache(1)
     # Copy the arrays, because numba compiles again for read-only arrays such as views of Arrow's buffers.
     refs = PackRefs(*(np.array(getattr(refs, field.name), np.int64) for field in dataclasses.fields(refs)))
-    crcs = np.full(len(refs), kernel.UNKNOWN_CRC) if crcs is None else np.array(crcs, np.int64)
+    crcs = np.full(len(refs), compiled_copying.UNKNOWN_CRC) if crcs is None else np.array(crcs, np.int64)
     sizes = {len(refs.frame_offsets), len(refs.frame_lengths), len(refs.offsets), len(refs.lengths), len(crcs)}
     if len(sizes) > 1:
         raise ValueError(f"expected arrays with the same number of rows, found {sorted(sizes)} rows")
@@ -155,7 +155,7 @@ def read_bodies(
     out = np.empty(out_offsets[-1], np.uint8)
     for frame, content in _read_frames(store, pack, frames, cache):
         bodies = np.frombuffer(content, np.uint8)
-        kernel.copy_from_frame(bodies, frame.rows, refs.offsets, refs.lengths, out, out_offsets)
+        compiled_copying.copy_from_frame(bodies, frame.rows, refs.offsets, refs.lengths, out, out_offsets)
     _check_crcs(pack, refs, out, out_offsets, crcs)
     buffers = [None, pa.py_buffer(out_offsets.astype(np.int32)), pa.py_buffer(out)]
     return pa.Array.from_buffers(pa.binary(), len(refs), buffers)
@@ -255,7 +255,7 @@ def _decompress(pack: str, data: pa.Buffer, frame: _Frame) -> pa.Buffer:
 
 
 def _check_crcs(pack: str, refs: PackRefs, data: Array, offsets: Array, crcs: Array) -> None:
-    row = kernel.find_wrong_crc(data, offsets, crcs)
+    row = compiled_copying.find_wrong_crc(data, offsets, crcs)
     if row >= 0:
         body = data[offsets[row] : offsets[row + 1]].tobytes()
         raise PackError(

@@ -17,8 +17,8 @@ from commitlake.connectors.lake.packs.body_batches import (
 )
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.messages import BODY_PLACE

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array, read_only_view
-from commitlake.connectors.lake.packs import kernel
+from commitlake.connectors.lake.packs import compiled_copying
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_BODY_BYTES, PackRefs
-from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
+from commitlake.connectors.lake.packs.pack_stores import PackOutput, PackStore
+from commitlake.connectors.numpy_arrays import Array, read_only_view
 
 DEFAULT_LEVEL = 1
 
@@ -71,7 +71,7 @@ class PackWriter:
         lengths = np.ascontiguousarray(lengths, np.int64)
         if window.dtype != np.uint8 or window.ndim != 1:
             raise ValueError(f"window of {window.ndim} dimensions of {window.dtype}: expected one dimension of uint8")
-        if not kernel.spans_fit(len(window), positions, lengths, MAX_BODY_BYTES):
+        if not compiled_copying.spans_fit(len(window), positions, lengths, MAX_BODY_BYTES):
             raise ValueError(
                 f"a body is outside its window of {len(window)} bytes, or is larger than an int32 can hold"
             )
@@ -92,7 +92,9 @@ class PackWriter:
     def _add_bodies(self, window: Array, positions: Array, lengths: Array, offsets: Array) -> None:
         row = 0
         while True:
-            row, self._filled = kernel.fill_frame(window, positions, lengths, row, self._frame, self._filled, offsets)
+            row, self._filled = compiled_copying.fill_frame(
+                window, positions, lengths, row, self._frame, self._filled, offsets
+            )
             if row == len(positions):
                 return
             if self._filled > 0:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.statistics import file_statistics
-from commitlake.connectors.storage.opening import open_lake_storage
+from commitlake.connectors.storage.adapter_choice import open_lake_storage
 
 _BUFFER_BYTES = 1 << 20
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import string_bytes_and_offsets
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.memory import load_le_u64
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.memory_access import load_le_u64
 
 Hashes = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY, read_footer_sum
+from commitlake.connectors.lake.delta_log.row_sum_changes import STATISTICS_KEY, read_footer_sum
 from commitlake.schemas.times import format_iso_time
 
 _PREFIX_CHARACTERS = 32

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import string_bytes_and_offsets, to_string_array
 from commitlake.connectors.reading.kernel import strings as kernel
-from commitlake.connectors.reading.kernel.memory import OVERWRITE, PADDING
+from commitlake.connectors.reading.kernel.memory_access import OVERWRITE, PADDING
 
 _FEW_ROWS = 1024
 _MAX_BUFFERS = 4  # times the size of the rows

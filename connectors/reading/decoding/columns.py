@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding import arrow
 from commitlake.connectors.reading.decoding.arrow import Dictionary
 from commitlake.connectors.reading.kernel import buffers as b
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
-from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.kernel.strings import DISTINCT, intern_span
 from commitlake.schemas.layouts.rocketmq.hosts import V6_SIZE, parse_host
 from commitlake.schemas.layouts.rocketmq.properties import (
@@ -172,7 +172,7 @@ class DecodedBatch:
     Attributes:
         window: the log's bytes; `parts` has the positions of the records in it. Valid until the walk's next step.
         origin: physical offset of the window's first byte.
-        parts: int64[parts, rows], see `kernel.hop`.
+        parts: int64[parts, rows], see `kernel.record_walk`.
         broker: the store's name.
         format_name: the name of the store's format.
         columns: the columns of fixed size, filled by the kernel.

@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.kernel import HopArguments
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.columns import DecodedBatch, Distinct, DistinctValues, host_text, utf8_text
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel import decode as kernel
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.buffers import KernelFilters
 from commitlake.connectors.reading.kernel.decode import END_OFFSET, END_STORE_TIME, MIN_OFFSET, MIN_STORE_TIME
-from commitlake.connectors.reading.kernel.memory import PADDING
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.kernel.memory_access import PADDING
+from commitlake.connectors.reading.read_request import Filters
 
 _INT32 = np.iinfo(np.int32)
 _INT64 = np.iinfo(np.int64)

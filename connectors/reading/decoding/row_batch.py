@@ -13,7 +13,7 @@ from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.reading.options import BodyForm, Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED
 

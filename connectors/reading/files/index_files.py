@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import IndexedFile, SegmentFile
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile
 from commitlake.schemas.store_files import files_in, folders_in

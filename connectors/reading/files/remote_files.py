@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.storage.filesystem import StorageHandler
 from commitlake.connectors.storage.storage import RangeFile
 

@@ -19,14 +19,14 @@ from itertools import count
 import numpy as np
 import pyarrow.fs as pafs
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, MissingObjectError, has_data
 from commitlake.connectors.reading.files.read_ahead import ReadAhead
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.segment_files import RemoteSegment
-from commitlake.connectors.reading.files.shipped import (
+from commitlake.connectors.reading.files.shipped_stores import (
     PartedFile,
     read_shipped_manifest,
     resolve_filesystem,

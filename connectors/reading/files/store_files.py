@@ -9,8 +9,8 @@ from pathlib import Path
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS
 from commitlake.connectors.reading.files.index_files import LocalStoreFiles
-from commitlake.connectors.reading.files.shipped import open_small_files_folder
 from commitlake.connectors.reading.files.shipped_files import no_copy_error, open_shipped_files
+from commitlake.connectors.reading.files.shipped_stores import open_small_files_folder
 from commitlake.connectors.storage.uris import is_uri
 
 

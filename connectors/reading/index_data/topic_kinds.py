@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.queues import QueueEntries
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 
 _MAX_NAME_BYTES = 255

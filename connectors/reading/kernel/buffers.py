@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.reading.kernel.memory import OVERWRITE, PADDING
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.reading.kernel.memory_access import OVERWRITE, PADDING
 from commitlake.connectors.reading.kernel.strings import DISTINCT, TEXT_END
 from commitlake.schemas.layouts.rocketmq import properties as layout
 

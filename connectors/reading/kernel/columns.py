@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.memory import load_be_i32, load_be_i64
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.memory_access import load_be_i32, load_be_i64
 from commitlake.connectors.reading.kernel.strings import intern_span
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 

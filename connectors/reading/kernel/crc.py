@@ -1,8 +1,8 @@
 """CRC-32 (IEEE, reflected, as in zlib) of bytes in a window.
 
 On x86 with carry-less multiply the bytes are folded as V. Gopal et al. describe it ("Fast CRC Computation for Generic
-Polynomials Using PCLMULQDQ Instruction", 2009), see `folding`: 256 bytes a step if the processor multiplies vectors of
-512 bits, else 64. Ranges shorter than a block, and all ranges on other processors, are computed with tables, eight
+Polynomials Using PCLMULQDQ Instruction", 2009), see `crc_folding`: 256 bytes a step if the processor multiplies vectors
+of 512 bits, else 64. Ranges shorter than a block, and all ranges on other processors, are computed with tables, eight
 bytes a step. The choice is made once, at import.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.folding import BLOCK_SIZE, POLYNOMIAL, fold_crc_narrow, fold_crc_wide
-from commitlake.connectors.reading.kernel.memory import load_le_u64
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.crc_folding import BLOCK_SIZE, POLYNOMIAL, fold_crc_narrow, fold_crc_wide
+from commitlake.connectors.reading.kernel.memory_access import load_le_u64
 
 _FEATURES = llvm.get_host_cpu_features()
 HAS_CARRY_LESS_MULTIPLY = bool(_FEATURES.get("pclmul", False))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.reading.kernel import buffers as b
-from commitlake.connectors.reading.kernel import hop as h
-from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel import record_walk as h
+from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.layouts import decode_rows, max_text_size, read_filter_values
-from commitlake.connectors.reading.kernel.memory import OVERWRITE, PADDING
+from commitlake.connectors.reading.kernel.memory_access import OVERWRITE, PADDING
 from commitlake.connectors.reading.kernel.strings import DISTINCT, TEXT_END
 
 CHUNK = 256

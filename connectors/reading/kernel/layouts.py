@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from numba.extending import overload
 
-from commitlake.connectors.reading.kernel.compiled import LINKED_OPTIONS
+from commitlake.connectors.reading.kernel.compile_options import LINKED_OPTIONS
 
 Function = Callable[..., Any]
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commitlake.connectors.reading.kernel.compiled import inlined
-from commitlake.connectors.reading.kernel.memory import lowest_bit, mask_equal_and_non_ascii
+from commitlake.connectors.reading.kernel.compile_options import inlined
+from commitlake.connectors.reading.kernel.memory_access import lowest_bit, mask_equal_and_non_ascii
 from commitlake.connectors.reading.kernel.strings import DISTINCT, copy_span, intern_span
 
 MAX_ENTRIES = (1 << 15) - 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.reading.kernel import hop as h
-from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel import record_walk as h
+from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.layouts import (
     body_matches_crc,
     classify_span,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.reading.kernel.compiled import compiled, inlined
-from commitlake.connectors.reading.kernel.memory import OVERWRITE, copy_32_bytes, load_le_u64
+from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
+from commitlake.connectors.reading.kernel.memory_access import OVERWRITE, copy_32_bytes, load_le_u64
 
 # Rows of `counts`, of an interner.
 DISTINCT = 0  # number of values

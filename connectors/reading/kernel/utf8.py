@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.memory import load_le_u64
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.memory_access import load_le_u64
 
 
 @compiled

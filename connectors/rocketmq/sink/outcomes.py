@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.producers.messages import SendStatus
 from commitlake.connectors.rocketmq.producers.sending import Stored
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows

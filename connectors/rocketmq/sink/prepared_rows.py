@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.producers.messages import (
     DEFAULT_MAX_BODY_BYTES,

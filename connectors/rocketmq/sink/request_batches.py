@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.producers.sending import Parcel
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, Target
 

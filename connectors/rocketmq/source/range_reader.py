@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.formats.rocketmq.pulled_records import PulledRecords
 from commitlake.connectors.reading.options import BodyForm
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import Pulled, QueueRange, read_range
 from commitlake.connectors.rocketmq.source.options import SourceOptions

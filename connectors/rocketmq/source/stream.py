@@ -25,7 +25,7 @@ from commitlake.connectors.rocketmq.source.stream_offsets import (
 )
 from commitlake.connectors.rocketmq.source.stream_plan import StreamPlanner
 from commitlake.connectors.sources.schema_choice import check_columns
-from commitlake.connectors.spark.limited_streams import (
+from commitlake.connectors.spark.limited_stream_reader import (
     LimitedStreamReader,
     ReadAllAvailable,
     ReadLimit,

@@ -18,7 +18,7 @@ from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import QueueBounds
 from commitlake.connectors.rocketmq.source.ranges import list_queues, query_bounds, report_data_loss, resolve_offsets
 from commitlake.connectors.rocketmq.source.stream_offsets import Offsets, StreamPosition
-from commitlake.connectors.sources.stream_shares import fair_shares
+from commitlake.connectors.sources.stream_size_shares import fair_shares
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 

@@ -9,5 +9,5 @@
     mermaid    the story as a Mermaid flowchart
 
 Time runs down in the graph, so that each step has room for words also on a phone and on paper. The displayed bodies
-and properties are already masked by `pipelines.lineage.masked`.
+and properties are already masked by `pipelines.lineage.history_masking`.
 """

@@ -12,7 +12,7 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.blocks import paragraph_html
 from commitlake.jobs.report.markup import join_html, name_html, tag
-from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
+from commitlake.pipelines.lineage.message_history import Consumption, Edge, Missing, Outcome, Record, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from commitlake.jobs.report.markup import tag
-from commitlake.pipelines.lineage.story import Step, StepKind
+from commitlake.pipelines.lineage.message_history import Step, StepKind
 from commitlake.schemas.report import Html
 
 FOLDED = "folded"

@@ -21,7 +21,7 @@ from commitlake.jobs.lineage.picture.lanes import Lanes
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.charts import percent_text
 from commitlake.jobs.report.markup import join_html, name_html, tag
-from commitlake.pipelines.lineage.story import Edge, StepKind, Story
+from commitlake.pipelines.lineage.message_history import Edge, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text, clock_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from commitlake.jobs.lineage.picture.picture_rows import Row
-from commitlake.pipelines.lineage.story import Step, StepKind
+from commitlake.pipelines.lineage.message_history import Step, StepKind
 from commitlake.schemas.counts import format_count
 
 MAX_LANES = 12

@@ -12,7 +12,7 @@ from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.axes import time_ticks
 from commitlake.jobs.report.charts import percent_text
 from commitlake.jobs.report.markup import name_html, tag
-from commitlake.pipelines.lineage.story import StepKind, Story
+from commitlake.pipelines.lineage.message_history import StepKind, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html

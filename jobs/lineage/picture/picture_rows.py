@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from commitlake.pipelines.lineage.story import OutcomeState, Step, Story
+from commitlake.pipelines.lineage.message_history import OutcomeState, Step, Story
 
 MAX_STEPS = 1000
 """Largest number of drawn steps. A page with this many has some MB, and opens at once."""

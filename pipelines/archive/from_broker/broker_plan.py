@@ -12,7 +12,7 @@ from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.log_extent import LogExtent
 from commitlake.connectors.rocketmq.queue_reading import LogPart, format_queue
-from commitlake.pipelines.archive.from_broker.pulled_part import PulledRange
+from commitlake.pipelines.archive.from_broker.pull_task_input import PulledRange
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.configs import TopicConfig

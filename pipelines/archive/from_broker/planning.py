@@ -7,29 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
-from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import find_name_fault
 from commitlake.connectors.lake.store_progress import LastRecord, QueueReport
-from commitlake.connectors.reading.continuity import StoreReplacedError, compute_record_digest
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError, compute_record_digest
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.log_extent import LogExtent, log_extent
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, format_queue
 from commitlake.connectors.rocketmq.source.ranges import to_partitions
-from commitlake.connectors.sources.stream_shares import fair_shares
+from commitlake.connectors.sources.stream_size_shares import fair_shares
 from commitlake.pipelines.archive.from_broker.broker_plan import (
     BrokerPlan,
     BrokerQueues,
     QueueExtent,
     fetch_broker_queues,
 )
-from commitlake.pipelines.archive.from_broker.outcome import build_tasks_result
-from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource, PulledPart, PulledRange
-from commitlake.pipelines.archive.work import ArchiveWork, TasksResult
+from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource, PulledPart, PulledRange
+from commitlake.pipelines.archive.from_broker.tasks_result import build_tasks_result
+from commitlake.pipelines.archive.work_planning import ArchiveWork, TasksResult
 from commitlake.schemas.remoting.routes import MessageQueue
 
 _QUEUES_TO_CUT = 16

@@ -9,18 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.client_actions import ENTRIES
-from commitlake.pipelines.edges.links.common import (
-    action_columns,
-    is_null,
-    may_link_otherwise,
-    newest_member_at_time,
-    to_member_numbers,
-)
-from commitlake.pipelines.edges.links.copies import find_consumable_members, leads_to_dead_letters
-from commitlake.pipelines.edges.matching import (
+from commitlake.pipelines.edges.key_matching import (
     NONE,
     LinkableRecords,
     count_same_key,
@@ -28,7 +20,15 @@ from commitlake.pipelines.edges.matching import (
     match_same_key,
     rank_within_key,
 )
-from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.lake_spans import Spans
+from commitlake.pipelines.edges.links.copies import find_consumable_members, leads_to_dead_letters
+from commitlake.pipelines.edges.links.shared_columns import (
+    action_columns,
+    is_null,
+    may_link_otherwise,
+    newest_member_at_time,
+    to_member_numbers,
+)
 from commitlake.pipelines.edges.step_records import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome

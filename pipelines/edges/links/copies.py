@@ -10,16 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array
-from commitlake.pipelines.edges.links.common import (
-    is_null,
-    no_predecessor_reasons,
-    reasons_or_ambiguous,
-    replace_unmatched,
-    step_definer_columns,
-)
-from commitlake.pipelines.edges.matching import (
+from commitlake.pipelines.edges.key_matching import (
     NONE,
     Column,
     LinkableRecords,
@@ -28,7 +21,14 @@ from commitlake.pipelines.edges.matching import (
     match_latest_before,
     rank_within_key,
 )
-from commitlake.pipelines.edges.spans import LINK_US, Spans
+from commitlake.pipelines.edges.lake_spans import LINK_US, Spans
+from commitlake.pipelines.edges.links.shared_columns import (
+    is_null,
+    no_predecessor_reasons,
+    reasons_or_ambiguous,
+    replace_unmatched,
+    step_definer_columns,
+)
 from commitlake.pipelines.edges.step_records import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
 from commitlake.schemas.layouts.rocketmq.message_id import parse_id_offset

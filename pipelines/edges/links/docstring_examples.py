@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from commitlake.pipelines.edges.client_actions import ENTRIES
+from commitlake.pipelines.edges.key_matching import LinkableRecords
+from commitlake.pipelines.edges.lake_spans import LakeSpan, Spans
 from commitlake.pipelines.edges.links.transactions import OPS
-from commitlake.pipelines.edges.matching import LinkableRecords
-from commitlake.pipelines.edges.spans import LakeSpan, Spans
 from commitlake.pipelines.edges.step_records import MEMBERS
 
 _ONE_DAY_US = 86_400_000_000

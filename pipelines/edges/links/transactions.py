@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
-from commitlake.pipelines.edges.links.common import is_null, no_predecessor_reasons, step_definer_columns
-from commitlake.pipelines.edges.matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
-from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.key_matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
+from commitlake.pipelines.edges.lake_spans import Spans
+from commitlake.pipelines.edges.links.shared_columns import is_null, no_predecessor_reasons, step_definer_columns
 from commitlake.pipelines.edges.step_records import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC

@@ -27,10 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.errors import RefusedError
 from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.puller import PullStatus

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import (
     NoRouteError,

@@ -12,9 +12,9 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
-from commitlake.pipelines.replay.sending.pace import Pace
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.pipelines.replay.sending.share import ReplaySettings, ShareSender
+from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings, ShareSender
 from commitlake.pipelines.replay.sending.tasks import divide_queues, follow_tasks, send_on_runner
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

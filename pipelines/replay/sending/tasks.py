@@ -3,9 +3,9 @@
     driver:  divide the target's queues → take the replay over → run a task for each share → record the end
     task:    claim the share → wait for what an earlier task of it may still send → send, as one process does
 
-Each queue of the target belongs to one task of a run, which sends the queue's messages by `share`, as a process does
-that sends alone. So their order is the same. Nothing is exchanged between driver and tasks except through the lake and
-the broker, so the same holds on any cluster:
+Each queue of the target belongs to one task of a run, which sends the queue's messages by `share_sender`, as a process
+does that sends alone. So their order is the same. Nothing is exchanged between driver and tasks except through the lake
+and the broker, so the same holds on any cluster:
 
 - **Ledger.** Each task adds its own rows to `replay_messages`, by compare-and-set on the transaction number of its
   share. The driver raises the numbers of the replay and of all shares, also of earlier runs, in one commit when it
@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.replay.errors import ReplayError
@@ -51,10 +51,10 @@ from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import count_messages_by_queue, target_queue_indexes
-from commitlake.pipelines.replay.sending.pace import Pace
-from commitlake.pipelines.replay.sending.share import ReplaySettings, ShareSender
-from commitlake.pipelines.replay.sending.target import open_target_client
-from commitlake.pipelines.replay.sending.watch import watch_replay
+from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.replay_control import watch_replay
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings, ShareSender
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.tables.replays import ReplayEvent

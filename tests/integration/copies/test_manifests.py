@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.shipping.target import ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.ship_target import ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage import azure_storage, s3_storage
 from commitlake.connectors.storage.hdfs_clients import HdfsClient
 from commitlake.connectors.storage.hdfs_files import list_versions

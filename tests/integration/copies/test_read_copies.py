@@ -13,7 +13,7 @@ import pytest
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files.read_ahead import ReadAhead
 from commitlake.connectors.reading.files.segment_files import OpenSegment, RemoteSegment, open_remote
-from commitlake.connectors.reading.files.shipped import resolve_filesystem
+from commitlake.connectors.reading.files.shipped_stores import resolve_filesystem
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.filesystem import open_filesystem

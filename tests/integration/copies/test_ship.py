@@ -13,11 +13,11 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.shipping.target import ShipError, ShipNameError, ShipUnavailableError
+from commitlake.connectors.shipping.ship_target import ShipError, ShipNameError, ShipUnavailableError
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.source_store import SourceStore
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, parse_manifest, part_name
 from tests.servers.cutting_proxy import CuttingProxy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.lake.lake import Lake
 
 

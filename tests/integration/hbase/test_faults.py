@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
-from commitlake.connectors.hbase.followed import HBaseUpdate
-from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.update_result import HBaseUpdate
 from commitlake.connectors.lake.lake import Lake
 from tests.servers.hbase import HBase
 from tests.support.hbase_cells import all_cells, hbase_rows

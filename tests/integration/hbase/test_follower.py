@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
-from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
+from commitlake.connectors.hbase.row_writing_tasks import Work, run_in_tasks
+from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.hbase.tables import open_or_create
-from commitlake.connectors.hbase.work import Work, run_in_tasks
 from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.spark.runner import SparkRunner

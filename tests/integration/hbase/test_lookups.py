@@ -11,9 +11,9 @@ import pytest
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
-from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.lookups import find_messages, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.selection import Selection

@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.messages import MESSAGES

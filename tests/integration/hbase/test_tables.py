@@ -11,8 +11,8 @@ import pytest
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
-from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.hbase.tables import TableLayout, create_statement_for_shell, open_existing, open_or_create
 from commitlake.connectors.lake.lake import Lake
 from tests.servers.hbase import HBase

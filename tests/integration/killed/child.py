@@ -24,9 +24,9 @@ from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.commit_series import archive_concurrently
-from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
+from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 from commitlake.pipelines.archive.run import Config, plan_work
-from commitlake.pipelines.quality.loading import load_ignoring_errors, skip_unused_packages
+from commitlake.pipelines.quality.great_expectations_loading import load_ignoring_errors, skip_unused_packages
 from tests.support.process_trees import kill_tree
 
 STEPS: dict[str, tuple[str, str, str] | tuple[str, str, str, int]] = {
@@ -35,14 +35,18 @@ STEPS: dict[str, tuple[str, str, str] | tuple[str, str, str, int]] = {
     "before the commit": ("commitlake.pipelines.archive.run", "commit_run", "before"),
     "after the commit": ("commitlake.pipelines.archive.run", "commit_run", "after"),
     "after the second commit": ("commitlake.pipelines.archive.run", "commit_run", "after", 2),
-    "before the quarantine": ("commitlake.connectors.lake.follower", "append_files", "before"),
-    "after the quarantine": ("commitlake.connectors.lake.follower", "append_files", "after"),
-    "before the run is told": ("commitlake.connectors.lake.follower", "_append_run", "before"),
-    "after the run": ("commitlake.connectors.lake.follower", "_append_run", "after"),
-    "before the keys are committed": ("commitlake.pipelines.message_keys.follow", "commit_with_transaction", "before"),
-    "after the keys": ("commitlake.pipelines.message_keys.follow", "commit_with_transaction", "after"),
-    "before the edges are committed": ("commitlake.pipelines.edges.follow", "commit_with_transaction", "before"),
-    "after the edges": ("commitlake.pipelines.edges.follow", "commit_with_transaction", "after"),
+    "before the quarantine": ("commitlake.connectors.lake.follower_runs", "append_files", "before"),
+    "after the quarantine": ("commitlake.connectors.lake.follower_runs", "append_files", "after"),
+    "before the run is told": ("commitlake.connectors.lake.follower_runs", "_append_run", "before"),
+    "after the run": ("commitlake.connectors.lake.follower_runs", "_append_run", "after"),
+    "before the keys are committed": (
+        "commitlake.pipelines.message_keys.table_update",
+        "commit_with_transaction",
+        "before",
+    ),
+    "after the keys": ("commitlake.pipelines.message_keys.table_update", "commit_with_transaction", "after"),
+    "before the edges are committed": ("commitlake.pipelines.edges.table_update", "commit_with_transaction", "before"),
+    "after the edges": ("commitlake.pipelines.edges.table_update", "commit_with_transaction", "after"),
 }
 
 

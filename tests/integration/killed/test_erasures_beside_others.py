@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.schemas.errors import ExitCode
 from tests.support.archive_processes import ROOT
 from tests.support.erased_lakes import archive, shop_message, traces

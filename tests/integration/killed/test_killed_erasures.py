@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.body_reader import COLUMNS, fetch_body
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.schemas.errors import ExitCode

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.catalog import lookup
+from commitlake.connectors.catalog import lake_root_lookup
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.catalog import command as catalog
 from tests.support.archive_processes import PATIENCE_SECONDS, archive, begin, launched_ahead, ready
@@ -43,6 +43,6 @@ def test_killed_runs_into_a_named_lake_lose_and_duplicate_no_message(
                     begin(process)
                     assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL, step
         archive(WHERE, store.root, Path(name))
-        assert lookup.find_lake_root(name) == lake.as_uri()
+        assert lake_root_lookup.find_lake_root(name) == lake.as_uri()
         assert audit.main(["--store", str(store.root), "--broker", "a", "--lake", name, "--local", "--quiet"]) in {0, 3}
     check_same(WHERE, store, lake, tmp_path / "peaceful")

@@ -21,9 +21,9 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag.store_lag import lag_of_lake
-from commitlake.pipelines.snapshot.append import append_snapshot
-from commitlake.pipelines.snapshot.live import fetch_store_snapshot
+from commitlake.pipelines.snapshot.broker_queries import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData

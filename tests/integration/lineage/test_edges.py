@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.table_update import follow_edges
 from tests.servers.recording import FAILING_GROUP, MAX_RECONSUME_TIMES, RecordedStore
 from tests.support.lakes import archive_store
 from tests.support.logs import write_store

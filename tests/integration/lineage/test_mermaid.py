@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.lineage.picture.mermaid import MAX_LABEL, MAX_STEPS, story_flowchart
-from commitlake.pipelines.lineage.story import Edge, Story
+from commitlake.pipelines.lineage.message_history import Edge, Story
 from tests.servers.mermaid import mermaid_script
 from tests.support.browsers import running_browser
 from tests.support.stories import HOSTILE, hostile_story, many_messages, order_story, record_step

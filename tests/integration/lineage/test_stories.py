@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.follow import follow_edges
-from commitlake.pipelines.lineage.answer import read_story
-from commitlake.pipelines.lineage.story import OutcomeState, Proof, Question, Story
-from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.pipelines.edges.table_update import follow_edges
+from commitlake.pipelines.lineage.history_reader import read_story
+from commitlake.pipelines.lineage.message_history import OutcomeState, Proof, Question, Story
+from commitlake.pipelines.message_keys.table_update import catch_up_keys
 from tests.servers.recording import FAILING_GROUP, MAX_RECONSUME_TIMES, RecordedStore
 from tests.support.lakes import archive_store
 

@@ -23,7 +23,7 @@ from commitlake.jobs.rebuild.command import main
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.salvage.run import salvage_store
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS

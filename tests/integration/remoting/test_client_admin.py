@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq import (
     Puller,
     RefusedError,
 )
-from commitlake.pipelines.snapshot.live import fetch_store_snapshot
+from commitlake.pipelines.snapshot.broker_queries import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from tests.servers.rocketmq import RocketMQ

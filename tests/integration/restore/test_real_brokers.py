@@ -12,7 +12,7 @@ from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_top
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.restore.config_files import parse_offsets
 from commitlake.pipelines.restore.log_rows import RestoreSelection

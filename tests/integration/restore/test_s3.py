@@ -8,10 +8,10 @@ import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.jobs.restore.command import main
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.s3_fixtures import bucket, s3_environment, s3_server

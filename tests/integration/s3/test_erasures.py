@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.delta_log.files import entry_name
-from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.storage.s3_options import S3Options

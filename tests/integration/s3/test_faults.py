@@ -13,7 +13,7 @@ import pytest
 
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.stores import PackStore, open_store
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
 from commitlake.connectors.storage import s3_clients, s3_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.s3_storage import PART_BYTES, open_upload

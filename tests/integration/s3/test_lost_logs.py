@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.delta_log.files import entry_name
-from commitlake.connectors.lake.delta_log.names import LOG
-from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.message_keys.check import check_keys
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.errors import ExitCode

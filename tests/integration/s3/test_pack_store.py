@@ -17,8 +17,8 @@ import pytest
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.names import pack_name
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
 from commitlake.connectors.lake.packs.reader import read_bodies, read_body
-from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.connectors.storage import s3_clients
 from commitlake.connectors.storage.s3_storage import PART_BYTES

@@ -14,8 +14,8 @@ from commitlake.pipelines.archive.profile_files import (
     open_profiles_file,
     stage_profile,
 )
-from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError
+from commitlake.pipelines.quality.profile_merging import merge_profiles
 from tests.servers.s3 import S3Server
 from tests.support.profiles import many_windows
 

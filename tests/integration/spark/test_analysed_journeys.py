@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 import commitlake
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.jobs.journeys.command import main
-from commitlake.pipelines.journeys.frames import hops_of, journeys_of
-from commitlake.pipelines.journeys.question import JourneysQuestion
+from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
+from commitlake.pipelines.journeys.spark_journeys import hops_of, journeys_of
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 import commitlake
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.pipelines.analysis.spark_lag import find_log_starts, match_sql92
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.pipelines.transforms.group_offsets import (
     drop_impossible_offsets,
     offsets_at,

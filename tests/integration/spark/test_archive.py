@@ -22,8 +22,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.snapshots import plan_splits
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.connectors.runtime.local_runner import ThreadRunner
@@ -36,7 +36,7 @@ from commitlake.pipelines.archive import run as archive_run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage

@@ -13,8 +13,8 @@ import commitlake
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.spark.runner import SparkRunner
-from commitlake.pipelines.lag_minutes import follow
-from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes import backfill
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.schemas.tables.lag_minutes import LAG_MINUTES
 from commitlake.schemas.tables.spark import spark_schema
 from tests.support.analysed_lakes import rows_of
@@ -45,8 +45,8 @@ def test_executors_compute_the_same_rows_also_after_a_kill(
         return commit_with_transaction(*arguments, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(follow, "_HOURS_OF_COMMIT", 1)
-        patch.setattr(follow, "commit_with_transaction", killed)
+        patch.setattr(backfill, "_HOURS_OF_COMMIT", 1)
+        patch.setattr(backfill, "commit_with_transaction", killed)
         with pytest.raises(Killed):
             backfill_lag_minutes(lake, runner)
     assert backfill_lag_minutes(lake, runner).minutes > 0

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.table_update import follow_edges
 from tests.support.browsers import WIDE, opened_tab, running_browser
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message

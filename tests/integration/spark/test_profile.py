@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.quality.judge import judge_profile
-from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
-from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.expectation_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.profile import profile_rows
+from commitlake.pipelines.quality.profile_judge import judge_profile
+from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.profile import AUDIT
 from commitlake.schemas.tables.spark import spark_schema

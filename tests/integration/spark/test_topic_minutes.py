@@ -6,7 +6,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.topic_minutes.minutes import merge_sketches, sketch_groups
+from commitlake.pipelines.topic_minutes.minute_counts import merge_sketches, sketch_groups
 from commitlake.schemas.tables.topic_minutes import SKETCH_K
 
 RANKS = (0.01, 0.5, 0.9, 0.99)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.jobs.tps import command as tps
-from commitlake.pipelines.edges.follow import catch_up_edges
+from commitlake.pipelines.edges.table_update import catch_up_edges
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake

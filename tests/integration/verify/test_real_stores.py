@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ProcessRunner
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import StoreReport, verify_stores
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.servers.java_programs import produce_every_kind

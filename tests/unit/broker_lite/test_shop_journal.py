@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.jmq.prepared import ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.snapshot.files import read_store_snapshot
+from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, original_body
 from commitlake.schemas.times import EPOCH, MILLISECOND

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.snapshot.command import main as snapshot

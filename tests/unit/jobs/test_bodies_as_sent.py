@@ -14,20 +14,20 @@ import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompress_bodies
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.dlq import command as dlq
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.replay.changes import decode_messages
-from commitlake.pipelines.replay.parts import COLUMNS, read_bodies_from_packs
+from commitlake.pipelines.replay.message_changes import decode_messages
+from commitlake.pipelines.replay.plan_part_rows import COLUMNS, read_bodies_from_packs
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE

@@ -17,7 +17,7 @@ from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.store_files import restricted_umask
 from tests.support.indexed_stores import OPTIONS, write_indexed_store

@@ -33,7 +33,7 @@ from commitlake.jobs.restore import command as restore
 from commitlake.jobs.snapshot import command as snapshot
 from commitlake.jobs.tps import command as tps
 from commitlake.jobs.verify import command as verify
-from commitlake.pipelines.audit import moment as audit_moment
+from commitlake.pipelines.audit import audited_versions as audit_moment
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.store_files import UnsafeFileError

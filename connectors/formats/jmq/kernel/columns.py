@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.jmq.kernel.numbers import write_unsigned
+from commitlake.connectors.formats.jmq.kernel.decimal_text import write_unsigned
 from commitlake.connectors.formats.jmq.kernel.properties import split_properties
 from commitlake.connectors.formats.jmq.kernel.records import APP_LENGTH, BUSINESS_ID_LENGTH, JournalLayout
 from commitlake.connectors.reading.kernel import buffers as b
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.columns import gather_i32, intern_spans
-from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.layouts import implement
-from commitlake.connectors.reading.kernel.memory import OVERWRITE, load_be_i32, load_be_i64, load_u8
+from commitlake.connectors.reading.kernel.memory_access import OVERWRITE, load_be_i32, load_be_i64, load_u8
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.properties import MAX_SIZE

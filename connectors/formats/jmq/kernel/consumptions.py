@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.formats.jmq.kernel.records import unsigned16
-from commitlake.connectors.reading.kernel.compiled import compiled, inlined
+from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
 from commitlake.connectors.reading.kernel.crc import crc32_without_hole
-from commitlake.connectors.reading.kernel.memory import load_be_i32, load_u8
+from commitlake.connectors.reading.kernel.memory_access import load_be_i32, load_u8
 from commitlake.schemas.layouts.jmq import consumption as layout
 
 _AT_MAGIC = layout.HEAD.offset_of("magic")

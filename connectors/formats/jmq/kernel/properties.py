@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.jmq.kernel.numbers import write_signed
+from commitlake.connectors.formats.jmq.kernel.decimal_text import write_signed
 from commitlake.connectors.formats.jmq.kernel.records import APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH
 from commitlake.connectors.reading.kernel import buffers as b
-from commitlake.connectors.reading.kernel import hop as h
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.memory import load_be_i32, load_be_i64
+from commitlake.connectors.reading.kernel import record_walk as h
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.memory_access import load_be_i32, load_be_i64
 from commitlake.connectors.reading.kernel.properties import (
     MAX_ENTRIES,
     Grammar,

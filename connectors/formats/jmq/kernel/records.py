@@ -10,9 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commitlake.connectors.reading.kernel.compiled import compiled, inlined
+from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
 from commitlake.connectors.reading.kernel.crc import crc32
-from commitlake.connectors.reading.kernel.hop import (
+from commitlake.connectors.reading.kernel.layouts import implement
+from commitlake.connectors.reading.kernel.memory_access import (
+    load_be_i16,
+    load_be_i32,
+    load_be_i64,
+    load_u8,
+    lowest_bit,
+    mask_equal_bytes,
+)
+from commitlake.connectors.reading.kernel.record_walk import (
     BLANK,
     BODY,
     BODY_LENGTH,
@@ -26,15 +35,6 @@ from commitlake.connectors.reading.kernel.hop import (
     TOPIC,
     TOPIC_LENGTH,
     UNWRITTEN,
-)
-from commitlake.connectors.reading.kernel.layouts import implement
-from commitlake.connectors.reading.kernel.memory import (
-    load_be_i16,
-    load_be_i32,
-    load_be_i64,
-    load_u8,
-    lowest_bit,
-    mask_equal_bytes,
 )
 from commitlake.schemas.layouts.jmq import journal as layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault

@@ -7,23 +7,23 @@ import numpy as np
 from commitlake.connectors.formats.rocketmq.kernel.properties import split_properties
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST, CommitLogLayout
 from commitlake.connectors.reading.kernel import buffers as b
-from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.columns import (
     gather_i32,
     gather_i64,
     intern_hosts,
     intern_spans,
 )
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.hop import START
+from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.layouts import implement
-from commitlake.connectors.reading.kernel.memory import (
+from commitlake.connectors.reading.kernel.memory_access import (
     copy_32_bytes,
     load_be_i32,
     load_be_i64,
     load_le_u64,
     store_be_u64,
 )
+from commitlake.connectors.reading.kernel.record_walk import START
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6

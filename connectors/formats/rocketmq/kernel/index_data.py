@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.kernel.properties import GRAMMAR
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, STORE_HOST
-from commitlake.connectors.reading.kernel import hop as h
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.memory import (
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.reading.kernel import record_walk as h
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.memory_access import (
     PADDING,
     load_be_i32,
     load_be_i64,

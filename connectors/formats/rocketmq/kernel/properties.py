@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.kernel.origins import ORIGINS, find_origin_topic, may_be_retry_or_dlq_topic
+from commitlake.connectors.formats.rocketmq.kernel.origin_topics import (
+    ORIGINS,
+    find_origin_topic,
+    may_be_retry_or_dlq_topic,
+)
 from commitlake.connectors.reading.kernel import buffers as b
-from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.hop import PROPERTIES, PROPERTIES_LENGTH, TOPIC, TOPIC_LENGTH
-from commitlake.connectors.reading.kernel.memory import lowest_bit, mask_equal_bytes
+from commitlake.connectors.reading.kernel.compile_options import compiled
+from commitlake.connectors.reading.kernel.memory_access import lowest_bit, mask_equal_bytes
 from commitlake.connectors.reading.kernel.properties import (
     Grammar,
     copy_values,
@@ -18,6 +21,7 @@ from commitlake.connectors.reading.kernel.properties import (
     next_entry,
     store_value_span,
 )
+from commitlake.connectors.reading.kernel.record_walk import PROPERTIES, PROPERTIES_LENGTH, TOPIC, TOPIC_LENGTH
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
 from commitlake.connectors.reading.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.rocketmq import properties as layout

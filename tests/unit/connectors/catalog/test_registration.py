@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.catalog import lookup
+from commitlake.connectors.catalog import lake_root_lookup
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.lookup import find_lake_root
+from commitlake.connectors.catalog.lake_root_lookup import find_lake_root
 from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import CatalogServer
@@ -171,7 +171,7 @@ def test_a_folder_is_not_taken_from_another_machine(catalog: UnityCatalog, monke
     register(catalog, TABLES, "file:///data/lake")
     assert find_lake_root("unity.logs") == "file:///data/lake"
     monkeypatch.setattr(CatalogServer, "is_local", False)
-    lookup._find_root.cache_clear()
+    lake_root_lookup._find_root.cache_clear()
     for ask in (lambda: register(catalog, TABLES, "file:///data/lake"), lambda: find_lake_root("unity.logs")):
         with pytest.raises(CatalogError, match=r"a folder, and the catalog .* is on another machine"):
             ask()

@@ -15,7 +15,7 @@ from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.jobs.arguments.store_queues import queue_ids_by_topic
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.toy_format import ENTRY, FILE_SIZE, FORMAT, QUEUES, serialize

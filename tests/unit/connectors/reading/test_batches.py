@@ -17,7 +17,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import LastDecoder, read_split
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import BodyForm, Mode
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores

@@ -11,17 +11,17 @@ import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.reading import snapshots, walking
+from commitlake.connectors.reading import segment_walk, snapshots
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import CommitLogError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
+from commitlake.connectors.reading.segment_walk import find_cuts, find_last_cut
 from commitlake.connectors.reading.snapshots import StoreRange, plan_splits, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.walking import find_cuts, find_last_cut
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import SOURCE
@@ -41,7 +41,7 @@ MARKED = Request(
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks back that fit the logs of these tests."""
-    monkeypatch.setattr(walking, "LOOK_BACK_BYTES", LOOK_BACK)
+    monkeypatch.setattr(segment_walk, "LOOK_BACK_BYTES", LOOK_BACK)
 
 
 def whole_of(root: Path) -> Split:
@@ -55,7 +55,7 @@ def cuts_of(whole: Split, *, near: bool = True) -> list[int]:
     """Return the cuts of a segment, searched near their positions or found by hopping."""
     with OpenSegment(whole.path) as file, pytest.MonkeyPatch.context() as patch:
         if not near:
-            patch.setattr(walking, "_WORTH_A_LOOK", SIZE)
+            patch.setattr(segment_walk, "_WORTH_A_LOOK", SIZE)
         return list(find_cuts(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES, whole.end))
 
 
@@ -86,7 +86,7 @@ def read_all(root: Path, *, near: bool, partition: int = PARTITION) -> tuple[lis
     (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     with pytest.MonkeyPatch.context() as patch:
         if not near:
-            patch.setattr(walking, "_WORTH_A_LOOK", SIZE)
+            patch.setattr(segment_walk, "_WORTH_A_LOOK", SIZE)
         splits = plan_splits(store, take_snapshot([store]).ranges["b"], partition)
     offsets, bad = [], 0
     for split in splits:

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
-from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.kernel import record_walk
 from commitlake.connectors.reading.listed_records import walk_listed
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
@@ -54,8 +54,8 @@ def read(split: ListedSplit, window: int = 1 << 20) -> tuple[list[int], list[Bad
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:
         for step in walk_listed(file, split, window, 1 << 20):
-            assert len(step.window) >= step.parts[hop.START].max(initial=0) + 64
-            starts += (step.origin + step.parts[hop.START]).tolist()
+            assert len(step.window) >= step.parts[record_walk.START].max(initial=0) + 64
+            starts += (step.origin + step.parts[record_walk.START]).tolist()
             bad += step.bad
     return starts, bad
 

@@ -14,7 +14,7 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import DamagedLogError, IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.tables.messages import SOURCE

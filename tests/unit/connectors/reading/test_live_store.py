@@ -12,7 +12,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.snapshots import StoreRange, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.cli.warm import compile_kernels

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.planning import refuse_incomplete_read
 from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.unread import watch_unread_warnings
+from commitlake.connectors.reading.unread_warnings import watch_unread_warnings
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.checkpoint import FILE_NAME, parse_journal_checkpoint, serialize_journal_checkpoint
 from commitlake.schemas.layouts.segments import segment_name

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.formats.rocketmq.pulled_records import PulledRecords
 from commitlake.connectors.reading.errors import DamagedLogError
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import convert_to_dialect, serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH

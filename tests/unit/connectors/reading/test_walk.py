@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from commitlake.connectors.log_format.kernel import HopArguments
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.errors import CommitLogError, StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
-from commitlake.connectors.reading.kernel import hop as kernel
+from commitlake.connectors.reading.kernel import record_walk as kernel
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Filters, Request
-from commitlake.connectors.reading.walking import WalkEnd, walk
+from commitlake.connectors.reading.read_request import Filters, Request
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk
 from commitlake.schemas.errors import ExitCode
 from tests.support.batches import log_of, rows_of, source_schema, splits_of
 from tests.support.exit_codes import exits

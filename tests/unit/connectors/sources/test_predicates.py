@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.options import ReadOptions
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.sources.predicates import push_predicates
 

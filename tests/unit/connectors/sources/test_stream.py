@@ -13,11 +13,11 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.batches import read_split
-from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.options import ReadOptions
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.sources.stream import TASK_BYTES, group_splits
 from commitlake.connectors.sources.stream_offsets import Positions, from_checkpoint, to_checkpoint

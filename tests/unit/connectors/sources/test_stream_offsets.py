@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_offsets import (
     KnownRecord,

@@ -12,7 +12,7 @@ from obstore import exceptions
 from obstore.store import MemoryStore
 
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.shipped import resolve_filesystem
+from commitlake.connectors.reading.files.shipped_stores import resolve_filesystem
 from commitlake.connectors.storage import azure_storage, cloud_storage
 from commitlake.connectors.storage.azure_storage import AzureStorage, azure_client, azure_error, forget_clients
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.shipping.target import ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.ship_target import ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, forget_client
 from commitlake.connectors.storage.gcs_storage import GcsStorage
 from commitlake.schemas.shipped import LOG_MANIFEST

@@ -16,7 +16,7 @@ import hdfs_native
 import pyarrow.fs as pafs
 import pytest
 
-from commitlake.connectors.reading.files.shipped import resolve_filesystem
+from commitlake.connectors.reading.files.shipped_stores import resolve_filesystem
 from commitlake.connectors.storage import hdfs_clients
 from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.filesystem import open_filesystem

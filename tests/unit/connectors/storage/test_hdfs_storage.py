@@ -11,8 +11,8 @@ from typing import Any
 import hdfs_native
 import pytest
 
-from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.shipping.target import ShipError, ShipNameError, ShipUnavailableError
+from commitlake.connectors.shipping.ship_target import ShipError, ShipNameError, ShipUnavailableError
+from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage import hdfs_clients, hdfs_storage
 from commitlake.connectors.storage.hdfs_storage import HdfsStorage
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, part_name

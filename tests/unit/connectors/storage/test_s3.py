@@ -20,7 +20,7 @@ from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.storage import s3_clients
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError

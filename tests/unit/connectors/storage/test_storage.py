@@ -11,9 +11,9 @@ import pytest
 from obstore.store import MemoryStore
 
 from commitlake.connectors.storage import azure_storage
+from commitlake.connectors.storage.adapter_choice import is_storage, open_storage
 from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
-from commitlake.connectors.storage.opening import is_storage, open_storage
 from commitlake.connectors.storage.storage import Content, ReplacedError, Storage
 from commitlake.schemas.shipped import Part
 from commitlake.schemas.store_files import UnsafeFileError

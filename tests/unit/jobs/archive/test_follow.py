@@ -25,7 +25,7 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow as archive_follow
 from commitlake.jobs.archive.follow import StoreFollower, find_unfinished_work, may_succeed_later
 from commitlake.pipelines.archive.run import Config, Result
-from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
+from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, write_store
 

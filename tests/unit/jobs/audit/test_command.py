@@ -21,9 +21,9 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit import moment as audit_moment
-from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
-from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit import audited_versions as audit_moment
+from commitlake.pipelines.audit.audited_ranges import AuditSpan
+from commitlake.pipelines.audit.audited_versions import Moment, read_moment, wait_for_hbase
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.maintenance.expiry import record_expiry
 from commitlake.schemas.errors import ExitCode, UnavailableError

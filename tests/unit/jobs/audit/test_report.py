@@ -14,9 +14,9 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.audit.report import audit_report
 from commitlake.jobs.report.page import render_page
 from commitlake.jobs.report.text import print_sections
-from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.audit.tables import TableFinding
+from commitlake.pipelines.audit.audited_ranges import AuditSpan
+from commitlake.pipelines.audit.audited_versions import Moment
+from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.verdicts import AuditResult, AuditVerdict
 from commitlake.schemas.report import Report
 from tests.support.audited_lakes import audit_json, change_messages, write_lake

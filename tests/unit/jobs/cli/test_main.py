@@ -17,8 +17,8 @@ import pytest
 from commitlake.connectors import rocketmq
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job

@@ -26,10 +26,10 @@ import importlib, os, sys
 sys.path.insert(0, sys.argv[1])
 # Whatever a job loads is loaded before it may no longer be.
 import commitlake.connectors.lake.reader
-import commitlake.pipelines.audit.moment
+import commitlake.pipelines.audit.audited_versions
 import commitlake.jobs.guard.report
 import commitlake.jobs.guard.rules
-import commitlake.pipelines.retention.watch
+import commitlake.pipelines.retention.deletion_forecast
 import commitlake.jobs.maintain.steps
 import commitlake.jobs.cli.settings_check
 import commitlake.pipelines.restore.run

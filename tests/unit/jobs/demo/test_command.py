@@ -10,7 +10,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.demo.command import OffsetHistory
 from commitlake.jobs.lag import command as lag
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.lag.groups import find_stalled_since, summarize_by_group
+from commitlake.pipelines.lag.group_summaries import find_stalled_since, summarize_by_group
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag.verdicts import LagVerdict

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.catalog import lookup
+from commitlake.connectors.catalog import lake_root_lookup
 from commitlake.jobs.doctor import machine
 from commitlake.jobs.doctor.command import main
 from commitlake.jobs.doctor.findings import State
@@ -59,7 +59,7 @@ def test_a_lake_whose_name_no_catalog_knows_is_a_finding(
         monkeypatch.delenv(name, raising=False)
     found = findings(capsys, "--lake", "main.logs", code=3)
     assert "no catalog is set" in found["lake"]["found"]
-    monkeypatch.setattr(lookup, "find_lake_root", lambda _: (tmp_path / "a lake").as_uri())
+    monkeypatch.setattr(lake_root_lookup, "find_lake_root", lambda _: (tmp_path / "a lake").as_uri())
     assert findings(capsys, "--lake", "main.logs")["lake"]["found"] == "nothing is archived there yet"
 
 

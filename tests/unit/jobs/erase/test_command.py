@@ -16,8 +16,8 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.body_reader import COLUMNS, fetch_body
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive_command
 from commitlake.jobs.audit import command as audit
@@ -25,7 +25,7 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH

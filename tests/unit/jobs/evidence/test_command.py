@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.newest_versions import NOTES
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase

@@ -14,9 +14,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.guard.page import MAX_ROWS, stores_page
 from commitlake.jobs.report.page import render_page
-from commitlake.pipelines.retention.rules import Cause, Disk, Rules
+from commitlake.pipelines.retention.deletion_forecast import Forecast, SegmentVerdict, WatchedSegment, WatchedStore
+from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
 from commitlake.pipelines.retention.segments import StoredSegment
-from commitlake.pipelines.retention.watch import Forecast, SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import SEGMENT, GrowingLake, shop_messages

@@ -15,7 +15,6 @@ from commitlake.jobs.lag.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.group_lag import UNKNOWN_FILTER
 from commitlake.pipelines.lag.store_lag import BATCHES
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -24,6 +23,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from tests.support.lag_places import places_of, put_offsets
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake

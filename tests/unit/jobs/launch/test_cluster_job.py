@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.catalog import lookup
+from commitlake.connectors.catalog import lake_root_lookup
 from commitlake.jobs.archive.command import build_parser
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.launch import cluster_job
@@ -52,7 +52,7 @@ def test_the_file_is_sent_with_the_users_files_and_there_is_one_attempt() -> Non
 
 
 def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "find_lake_root", {"main.logs": "s3://b/lake"}.__getitem__)
+    monkeypatch.setattr(lake_root_lookup, "find_lake_root", {"main.logs": "s3://b/lake"}.__getitem__)
     words = ["archive", "--store", "s3://logs", "--lake", "main.logs", "--topic", "main.logs"]
     values = vars(build_parser().parse_args(words[1:]))
     sent = resolve_lake_name(words, values)

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import replace
 
 from commitlake.jobs.lineage.follow import INTERVAL, follow_story
-from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Story
+from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, Story
 from tests.support.stories import consumed, record_step
 
 SENT = record_step(1, 0, "orders", "sent to orders")

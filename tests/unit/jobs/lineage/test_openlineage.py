@@ -18,7 +18,7 @@ from openlineage.client.serde import Serde
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_files import OutputFileError
 from commitlake.jobs.lineage.openlineage import check_event_target, graph_events, story_events, write_events
-from commitlake.pipelines.lineage.story import Edge, Missing, Story
+from commitlake.pipelines.lineage.message_history import Edge, Missing, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.schemas.errors import ExitCode
 from tests.support.stories import hostile_story, order_story, record_step

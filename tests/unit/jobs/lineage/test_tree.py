@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from commitlake.jobs.lineage.tree import tree_lines, write_tree
-from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Story
+from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, Story
 from tests.support.stories import edge, hostile_story, many_messages, order_story, record_step
 
 

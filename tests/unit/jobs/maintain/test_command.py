@@ -26,8 +26,8 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.maintain import steps
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.lookup import find_message_places
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.replays import ReplayEvent

@@ -167,7 +167,7 @@ def test_folders_that_a_broker_made_between_two_renames_are_kept(store: Path, mo
         rename_file(path, target, trusted_root=trusted_root)
 
     with monkeypatch.context() as patched:
-        patched.setattr("commitlake.pipelines.rebuild.replace.rename_file", stop_at_the_new)
+        patched.setattr("commitlake.pipelines.rebuild.store_replacement.rename_file", stop_at_the_new)
         with pytest.raises(StoppedError):
             main([str(store), "--in-place", *LOCAL])
     assert not (store / "consumequeue").exists()
@@ -197,7 +197,7 @@ def test_a_full_disk_is_reported_and_the_next_run_succeeds(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("commitlake.pipelines.rebuild.queues.QueueFolder._write_to_file", refuse)
+        patched.setattr("commitlake.pipelines.rebuild.queue_building.QueueFolder._write_to_file", refuse)
         assert main([str(store), "--in-place", *LOCAL]) == ExitCode.FAILED
     assert (
         "No space left on device\n  the store has lost nothing; fix the problem and run again"
@@ -239,7 +239,7 @@ def test_a_damaged_queue_without_records_is_not_reported_as_a_damaged_log(
 def test_a_run_with_other_options_first_finishes_the_interrupted_one(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupted(store, monkeypatch, "commitlake.pipelines.rebuild.replace.sync_folder", "--topic", "rare")
+    interrupted(store, monkeypatch, "commitlake.pipelines.rebuild.store_replacement.sync_folder", "--topic", "rare")
     shutil.rmtree(store / "consumequeue" / "topic-1")
     assert main([str(store), "--in-place", *LOCAL]) == ExitCode.OK
     assert verify.main([str(store), "--local", "--processes", "1", "--quiet"]) == ExitCode.OK

@@ -23,7 +23,7 @@ from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event,
 from commitlake.pipelines.replay.other_replays import record_plan
 from commitlake.pipelines.replay.sending import queue_sender
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share import ShareSender
+from commitlake.pipelines.replay.sending.share_sender import ShareSender
 from commitlake.schemas.remoting.routes import ClusterInfo
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite

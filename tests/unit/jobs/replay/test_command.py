@@ -27,8 +27,8 @@ from commitlake.jobs.replay import verify
 from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_replay_event, read_replay_state
-from commitlake.pipelines.replay.sending import watch
-from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending import replay_control
+from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
@@ -409,11 +409,11 @@ def test_a_temporarily_unreadable_ledger_does_not_end_the_watch(
             raise troubles.pop()
         return read_replay_state(lake, replay_id)
 
-    monkeypatch.setattr(watch, "read_replay_state", read)
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(replay_control, "read_replay_state", read)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.001)
     reported: list[str] = []
     pace = Pace()
-    with watch.watch_replay(world.lake, name, pace, world.client.admin, None, reported.append):
+    with replay_control.watch_replay(world.lake, name, pace, world.client.admin, None, reported.append):
         wait_until(lambda: not pace.wait(1, 0), 30, look_seconds=0.01)
     assert [text.split(":")[0] for text in reported[:2]] == [
         "the ledger cannot be read, so requests to stop are not seen"
@@ -428,7 +428,9 @@ def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: 
         offsets.commit(queue, "behind", 0)
     reported: list[str] = []
     pace = Pace()
-    with watch.watch_replay(world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), reported.append):
+    with replay_control.watch_replay(
+        world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), reported.append
+    ):
         assert reported == ["paused: behind has more than 1 message to consume"]
     threading.Timer(0.5, pace.stop).start()
     assert not pace.wait(1, 0)
@@ -438,7 +440,9 @@ def test_a_group_without_offsets_is_reported_and_does_not_pause_a_replay(world: 
     assert world.replay("--topic", TOPIC, "--limit", "3") == 0
     reported: list[str] = []
     pace = Pace()
-    with watch.watch_replay(world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), reported.append):
+    with replay_control.watch_replay(
+        world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), reported.append
+    ):
         assert pace.wait(1, 0)
     assert reported == ["the target has no offsets of the group misspelt: sending does not pause until it has some"]
 

@@ -16,8 +16,7 @@ from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.groups.not_consumed import find_not_consumed_live
-from commitlake.pipelines.snapshot.append import append_snapshot
+from commitlake.pipelines.replay.groups.not_consumed_messages import find_not_consumed_live
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -27,6 +26,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, serialize_command

@@ -21,7 +21,7 @@ from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.replay import ledger as ledger_module
 from commitlake.pipelines.replay.ledger import Ledger, read_replay_states
-from commitlake.pipelines.replay.sending import share
+from commitlake.pipelines.replay.sending import share_sender
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.replays import ReplayWorld
@@ -68,7 +68,7 @@ def stopped(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
         add(ledger, rows)
 
     with monkeypatch.context() as patched:
-        patched.setattr(share, "_WAVE_SECONDS", 0.01)
+        patched.setattr(share_sender, "_WAVE_SECONDS", 0.01)
         patched.setattr(Ledger, "add_outcomes", add_three_times)
         assert world.replay("--topic", TOPIC, "--rate", "1000") == ExitCode.FAILED
     monkeypatch.setattr(ledger_module, "_process_start_time", lambda _: None)  # the process that began to send is gone

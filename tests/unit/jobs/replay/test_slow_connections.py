@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.rocketmq.producers import tracked_connections
-from commitlake.pipelines.replay.sending import target
+from commitlake.pipelines.replay.sending import target_client
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.delaying_proxy import DelayingProxy, Faults
 from tests.support.replays import ReplayWorld
@@ -13,7 +13,7 @@ from tests.support.replays import ReplayWorld
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "_SEND_SECONDS", 0.2)
+    monkeypatch.setattr(target_client, "_SEND_SECONDS", 0.2)
     monkeypatch.setattr(tracked_connections, "EXECUTING_SECONDS", 0.1)
 
 

@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq.network import Network
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnection
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay.ledger import Ledger, read_replay_state
-from commitlake.pipelines.replay.sending import share
+from commitlake.pipelines.replay.sending import share_sender
 from commitlake.pipelines.replay.sending.batches import Batch
 from commitlake.pipelines.replay.sending.queue_sender import QueueSender
 from commitlake.pipelines.replay.sending.run import ReplayRun
@@ -70,7 +70,7 @@ def interleaved(world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch)
         return first
 
     with monkeypatch.context() as patched:
-        patched.setattr(share, "MAX_BATCH_MESSAGES", SENT // 2)
+        patched.setattr(share_sender, "MAX_BATCH_MESSAGES", SENT // 2)
         patched.setattr(QueueSender, "_send_batch", post_and_another)
         assert world.replay("--topic", TOPIC) == 0
     return world

@@ -12,7 +12,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.restore.command import _read_offsets_file, main
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from tests.support.indexed_stores import SEGMENT_BYTES, STORED_MS, write_indexed_store
 

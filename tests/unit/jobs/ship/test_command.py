@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.shipping.target import ShipUnavailableError
+from commitlake.connectors.shipping.folder_target import FolderTarget
+from commitlake.connectors.shipping.ship_target import ShipUnavailableError
 from commitlake.jobs.cli import process
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.guard import command as guard

@@ -25,7 +25,7 @@ from commitlake.jobs.tps import command as tps
 from commitlake.jobs.tps.notes import rate_columns
 from commitlake.pipelines.tps import minute_counts, minute_rows, rates
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
-from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
+from commitlake.pipelines.tps.rates_query import MESSAGES, RatesQuestion
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC

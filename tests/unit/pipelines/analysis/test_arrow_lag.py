@@ -15,7 +15,7 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.lag.command import main as lag
 from commitlake.pipelines.analysis.arrow_lag import lag_table
-from commitlake.pipelines.analysis.lag_question import make_lag_history_question
+from commitlake.pipelines.analysis.lag_arguments import make_lag_history_question
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
 from commitlake.schemas.times import format_iso_time, from_ms

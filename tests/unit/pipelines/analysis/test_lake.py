@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.analysis.selection_arguments import SelectionArguments, make_selection
-from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.pipelines.message_keys.table_update import catch_up_keys
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.archive_runs import GAPS
 from tests.support.lakes import GrowingLake

@@ -21,7 +21,7 @@ from commitlake.pipelines.archive import commit_series, run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, OnRefusal, Result
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
-from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
+from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, records, write_store
 

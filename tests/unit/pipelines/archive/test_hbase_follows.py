@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.hbase import follower
+from commitlake.connectors.hbase import table_update
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
-from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.update_result import HBaseUpdate
 from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive import run
-from commitlake.pipelines.archive.following import FollowedTables
+from commitlake.pipelines.archive.derived_table_updates import FollowedTables
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
+from commitlake.pipelines.message_keys.table_update import KeysUpdate as FollowedKeys
 
 DONE = HBaseUpdate(3, 1, 20, 0, 0.1)
 
@@ -32,7 +32,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) ->
         assert isinstance(found, HBaseUpdate)
         return found
 
-    monkeypatch.setattr(follower, "follow_messages", answer)
+    monkeypatch.setattr(table_update, "follow_messages", answer)
     config = Config("store", lake, hbase=HBaseOptions.of_address("127.0.0.1:1"))
     return run._update_hbase(config, None)  # type: ignore[arg-type]
 

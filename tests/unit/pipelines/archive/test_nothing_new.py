@@ -9,8 +9,8 @@ import pytest
 from commitlake.connectors.lake.store_config import TOPIC, read_store_config
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_archive_runs
+from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.table_checks import compare_archive_runs
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair.plan import plan_repair
 from tests.support.lakes import GrowingLake, shop_messages

@@ -12,7 +12,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.run import default_page_writer
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.lakes import GrowingLake, shop_messages
 

@@ -20,8 +20,8 @@ from commitlake.pipelines.archive.profile_files import (
     max_inline_bytes,
     stage_profile,
 )
-from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError, parse_profile
+from commitlake.pipelines.quality.profile_merging import merge_profiles
 from tests.support.profiles import many_windows, message, messages, profile_of
 
 RUN = "0123abcd"
@@ -151,8 +151,8 @@ from commitlake.pipelines.archive import quality_check
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.profile_files import gather_profiles, stage_profile
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.judge import judge_profile
+from commitlake.pipelines.quality.page_figures import PageFigures
+from commitlake.pipelines.quality.profile_judge import judge_profile
 from commitlake.pipelines.archive.profile_files import open_profiles_file
 from tests.support.profiles import many_windows
 

@@ -24,10 +24,10 @@ from commitlake.pipelines.archive import profile_files, quality_check
 from commitlake.pipelines.archive.profile_files import stage_profile
 from commitlake.pipelines.archive.quality_check import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.run_page import ShownRun
-from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
-from commitlake.pipelines.quality.judge_input import RunFacts
-from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
+from commitlake.pipelines.quality.expectation_input import RunFacts
 from commitlake.pipelines.quality.profile_columns import serialize_profile
+from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.pipelines.quality.report import Losses
 from tests.support.logs import messages as sent
 from tests.support.logs import open_segment, write_store

@@ -27,11 +27,11 @@ from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.uncompiled_records import FoundRecord, walk_store
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive.bodies import PackOfBodies
+from commitlake.pipelines.archive.body_packs import PackOfBodies
 from commitlake.pipelines.archive.row_buffer import RowBuffer
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import parse_profile
+from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE

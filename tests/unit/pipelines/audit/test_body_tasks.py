@@ -14,9 +14,9 @@ import pytest
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED
 from commitlake.connectors.lake.rows.table_rows import TableRows
+from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.body_tasks import COLUMNS, PackedMessages
 from commitlake.pipelines.audit.message_rows import MessageRows, RowCriteria
-from commitlake.pipelines.audit.span import AuditSpan
 from tests.support.profiles import SCHEMA, Row, message
 
 OLD, DAY = datetime.date(2026, 11, 19), datetime.date(2026, 11, 20)

@@ -7,8 +7,8 @@ import datetime
 import pytest
 
 from commitlake.connectors.lake.delta_log.versions import AddedFile
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
 from commitlake.pipelines.audit.message_rows import RowCriteria
-from commitlake.pipelines.audit.span import AuditSpan, Stretch
 from tests.support.profiles import NOON, message, table_of
 
 MINUTE = datetime.timedelta(minutes=1)

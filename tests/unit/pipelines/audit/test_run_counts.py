@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
+from commitlake.pipelines.audit.audited_ranges import Stretch
 from commitlake.pipelines.audit.run_counts import RUN_COLUMNS, TAKEN, CountedLogPart, find_counted_part
-from commitlake.pipelines.audit.span import Stretch
 
 Run = tuple[int, str, int]
 Taken = tuple[str, str, int, int]

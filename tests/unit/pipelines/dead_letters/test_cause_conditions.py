@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.pipelines.dead_letters import cause_conditions
 from commitlake.pipelines.dead_letters.cause_conditions import (
     cause_condition_sql,
@@ -13,7 +13,7 @@ from commitlake.pipelines.dead_letters.cause_conditions import (
     select_cause,
 )
 from commitlake.pipelines.dead_letters.causes import group_rows_by_cause
-from commitlake.pipelines.dead_letters.letters import count_letters, dead_letter_condition
+from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, dead_letter_condition
 from commitlake.schemas.errors import UsageError
 from tests.support.lakes import GrowingLake
 

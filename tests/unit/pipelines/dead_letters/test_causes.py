@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.pipelines.dead_letters import causes
 from commitlake.pipelines.dead_letters.causes import (
     MAX_BODY_BYTES,

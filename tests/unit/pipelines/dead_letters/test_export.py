@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.printable import FORMULA_STARTS, escape_unprintable
-from commitlake.pipelines.dead_letters import export, letters
+from commitlake.pipelines.dead_letters import dead_letter_rows, export
+from commitlake.pipelines.dead_letters.dead_letter_rows import dead_letter_condition
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.pipelines.dead_letters.letters import dead_letter_condition
 from commitlake.schemas.errors import UsageError
 from tests.support.dead_letters import BODIES, FORMULA, hostile_letter
 from tests.support.lakes import GrowingLake
@@ -123,7 +123,7 @@ def test_json_lines_are_exact(write: Export) -> None:
 
 def test_parquet_has_types(write: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "_ROW_GROUP_BYTES", 1)  # a row group for each row
-    monkeypatch.setattr(letters, "SLICE_BYTES", 1)
+    monkeypatch.setattr(dead_letter_rows, "SLICE_BYTES", 1)
     file = pq.ParquetFile(write("parquet"))
     rows: list[dict[str, Any]] = file.read().to_pylist()
     assert file.num_row_groups == len(BODIES)

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_open_file
+from commitlake.pipelines.edges.table_update import follow_edges
 from commitlake.pipelines.erasure.run import ErasureTarget, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction

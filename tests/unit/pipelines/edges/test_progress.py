@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_edges
-from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.table_checks import compare_edges
+from commitlake.pipelines.edges.table_update import follow_edges
 from tests.support.lakes import GrowingLake
 from tests.support.message_families import Family, dead, delayed, delivered, failed, given_up, half, op, record
 

@@ -14,8 +14,8 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.row_lookup import file_may_have_roles, rows_may_have_roles
+from commitlake.pipelines.edges.table_update import follow_edges
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake
 from tests.support.message_families import Family, committed, dead, delayed, delivered, half, op, pub, record, trace
@@ -100,7 +100,7 @@ def test_a_file_is_looked_at_only_if_the_task_that_wrote_it_found_such_a_record(
 ) -> None:
     family.write(*plain(3), *special)
     look = Mock(wraps=file_may_have_roles)
-    monkeypatch.setattr("commitlake.pipelines.edges.follow.file_may_have_roles", look)
+    monkeypatch.setattr("commitlake.pipelines.edges.table_update.file_may_have_roles", look)
     growing = family.growing
     run_archive(HERE, Config(str(growing.store), growing.lake, quality=False))
     assert look.call_count == bool(special)

@@ -11,8 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.edges.step_records import DelayLevels
+from commitlake.pipelines.edges.table_update import catch_up_edges
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.tables.archive_runs import STORE_CONFIG
 from tests.support.lakes import GrowingLake

@@ -37,8 +37,8 @@ from commitlake.pipelines.erasure.run import (
 from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.pipelines.evidence.archive_evidence import collect_archive_evidence
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.maintenance.file_replacement import ConcurrentMaintenanceError
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.errors import ExitCode, UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -62,13 +62,13 @@ LATER_CALLS = pytest.mark.long("a run is stopped at the first call of every step
 BETWEEN = pytest.mark.long("a run is stopped after its beginning, in the middle and at its end each time")
 OTHER_COLUMN = pytest.mark.long("NULL in one column is refused each time")
 STEPS = [
-    pytest.param("commitlake.pipelines.erasure.texts", "measure_text_erasure", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.text_erasure", "measure_text_erasure", marks=BETWEEN),
     ("commitlake.pipelines.erasure.run", "begin_erasure"),
     pytest.param("commitlake.pipelines.erasure.run", "read_erased_messages", marks=BETWEEN),
-    pytest.param("commitlake.pipelines.erasure.rewriting", "rewrite_file", marks=BETWEEN),
-    ("commitlake.pipelines.erasure.rewriting", "replace_table_files"),
+    pytest.param("commitlake.pipelines.erasure.data_file_rewriting", "rewrite_file", marks=BETWEEN),
+    ("commitlake.pipelines.erasure.data_file_rewriting", "replace_table_files"),
     pytest.param("commitlake.pipelines.erasure.run", "erase_bodies", marks=BETWEEN),
-    pytest.param("commitlake.pipelines.erasure.bodies", "wipe_bodies", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.body_erasure", "wipe_bodies", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.run", "add_erasure_event", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.purge", "vacuum", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.purge", "write_seal", marks=BETWEEN),
@@ -169,7 +169,7 @@ def test_an_archive_run_during_an_erasure_loses_and_restores_nothing(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     """Another run commits after the erasure has read the table, and before its commit."""
-    exchange = importlib.import_module("commitlake.pipelines.erasure.rewriting").replace_table_files
+    exchange = importlib.import_module("commitlake.pipelines.erasure.data_file_rewriting").replace_table_files
     archived = False
 
     def late(lake: Lake, name: str, *arguments: Any, **named: Any) -> int:
@@ -180,7 +180,7 @@ def test_an_archive_run_during_an_erasure_loses_and_restores_nothing(
             archive(growing)
         return int(exchange(lake, name, *arguments, **named))
 
-    monkeypatch.setattr("commitlake.pipelines.erasure.rewriting.replace_table_files", late)
+    monkeypatch.setattr("commitlake.pipelines.erasure.data_file_rewriting.replace_table_files", late)
     erase(growing, is_alone=True)
     assert archived
     check_done(growing, messages=110)
@@ -193,7 +193,7 @@ def test_keys_that_a_follower_read_before_the_erasure_are_not_added_after_it(
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(50))
     archive_store(growing.store, growing.lake)
-    follow = importlib.import_module("commitlake.pipelines.message_keys.follow")
+    follow = importlib.import_module("commitlake.pipelines.message_keys.table_update")
     advance = follow.commit_with_transaction
 
     def late(*arguments: Any, **named: Any) -> bool:
@@ -594,7 +594,7 @@ def test_an_erasure_of_an_earlier_version_is_completed(growing: GrowingLake, mon
         patched.setattr(
             "commitlake.pipelines.masking.erasure_rows._sum_changes_json", lambda before, _: [None] * len(before)
         )
-        patched.setattr("commitlake.pipelines.erasure.rewriting.FORM", 0)
+        patched.setattr("commitlake.pipelines.erasure.data_file_rewriting.FORM", 0)
         for step in ("correct_profiles", "recount_minutes", "delete_content_hashes"):
             patched.setattr(f"commitlake.pipelines.erasure.run.{step}", lambda *_: None)
         run_erasure(place_of(growing), planned(growing, KEY), "a test", WEEK, lambda _: None)

@@ -10,9 +10,9 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.analysis.arrow_tables import ArrowTables
 from commitlake.pipelines.journeys import key_records
+from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeySlice, Limits
-from commitlake.pipelines.journeys.question import JourneysQuestion
-from commitlake.pipelines.journeys.statements import Statements
+from commitlake.pipelines.journeys.sql_statements import Statements
 from tests.support.lineage_lakes import START, Row, edge, make_lake, record
 
 HOUR = datetime.timedelta(hours=1)

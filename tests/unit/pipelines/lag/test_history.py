@@ -10,7 +10,6 @@ import pytest
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.store_lag import Given, lag_of_lake
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -20,6 +19,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION
 from commitlake.schemas.selection import Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake

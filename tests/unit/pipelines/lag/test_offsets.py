@@ -15,8 +15,8 @@ from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.offsets import WATCH, offsets_at
 from commitlake.pipelines.lag.store_lag import Given, lag_of_lake
 from commitlake.pipelines.lag.subscription_filter import ALL
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.selection import Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake

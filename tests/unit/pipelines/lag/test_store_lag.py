@@ -22,12 +22,11 @@ from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.group_lag import BROADCASTS, NO_OFFSET
-from commitlake.pipelines.lag.groups import find_stalled_since
+from commitlake.pipelines.lag.group_summaries import find_stalled_since
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, read_other_queue_ends
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -37,6 +36,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.selection import Selection
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lag_places import WRITTEN, lag_rows, places_of, put_bytes, put_offsets, stored

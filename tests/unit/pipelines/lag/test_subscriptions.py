@@ -12,8 +12,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, open_snapshots
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, Member, SnapshotSource, StoreSnapshot, Subscription
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 
 START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 BILLING = GroupTopic("billing", "orders")

@@ -12,12 +12,12 @@ import pytest
 import commitlake
 from commitlake.pipelines.analysis import arrow_lag
 from commitlake.pipelines.lag.store_lag import lag_of_lake
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, find_covered_minutes
-from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
-from commitlake.pipelines.lag_minutes.minutes import minute_time
+from commitlake.pipelines.lag_minutes.minute_computation import minute_time
 from commitlake.pipelines.maintenance.expiry import record_expiry
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from tests.support.analysed_lakes import rows_of
 from tests.support.lagging_lakes import growing_lake
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake

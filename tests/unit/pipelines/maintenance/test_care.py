@@ -17,7 +17,7 @@ from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.delta_log.versions import VersionsError, added_versions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import pack_name
-from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.pipelines.archive.profile_files import stage_profile
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
@@ -29,7 +29,7 @@ from commitlake.pipelines.maintenance.expiry import (
     record_expiry,
 )
 from commitlake.pipelines.maintenance.log_cleanup import delete_old_log_entries, find_garbage, vacuum, write_checkpoint
-from commitlake.pipelines.maintenance.packs import find_orphan_packs
+from commitlake.pipelines.maintenance.pack_merging import find_orphan_packs
 from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
 from tests.support.packs import TOKEN, folder_store
 from tests.support.profiles import many_windows

@@ -19,9 +19,9 @@ from commitlake.connectors.lake.delta_log.versions import added_versions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance import compaction, merging
+from commitlake.pipelines.maintenance import compaction, sorted_file_merge
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_bins, plan_compaction
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, replace_table_files
+from commitlake.pipelines.maintenance.file_replacement import ConcurrentMaintenanceError, replace_table_files
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, data_files, prepared_lake, rows_of, shop_messages
 
@@ -182,8 +182,8 @@ def test_rows_without_a_date_and_without_values_are_merged(tmp_path: Path) -> No
 def test_any_size_of_batch_gives_the_same(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
-    monkeypatch.setattr(merging, "_BATCH_BYTES", batch_bytes)
-    monkeypatch.setattr(merging, "_SMALLEST_BATCH", 3)
+    monkeypatch.setattr(sorted_file_merge, "_BATCH_BYTES", batch_bytes)
+    monkeypatch.setattr(sorted_file_merge, "_SMALLEST_BATCH", 3)
     before = rows_of(growing.lake.uri("messages"))
     compact_all(growing)
     assert rows_of(growing.lake.uri("messages")) == before
@@ -208,7 +208,7 @@ def groups_with(uri: str, topic: str) -> tuple[int, int, int]:
 
 
 def test_a_look_up_by_topic_reads_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "_CHUNK_ROWS", 100)
+    monkeypatch.setattr(sorted_file_merge, "_CHUNK_ROWS", 100)
     monkeypatch.setattr(compaction, "_ROW_GROUP_ROWS", 200)
     growing = GrowingLake(tmp_path)
     for seed in range(20):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.pipelines.masking.archiving import (
+from commitlake.pipelines.masking.archive_masks import (
     add_entries,
     join_lists,
     mask_entries,

@@ -21,14 +21,14 @@ from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.message_keys.check import open_keys_of_messages, sum_keys
-from commitlake.pipelines.message_keys.files import hash_texts, key_hashes
-from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
+from commitlake.pipelines.message_keys.key_files import hash_texts, key_hashes
 from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
+from commitlake.pipelines.message_keys.table_update import catch_up_keys, follow_keys
 from commitlake.pipelines.query.engines import TableQuery
-from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition
+from commitlake.pipelines.query.key_conditions import business_keys_condition, unique_key_condition
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import MESSAGE_KEYS
@@ -131,7 +131,7 @@ def test_only_one_of_two_followers_adds_the_keys(lake: Lake, monkeypatch: pytest
         assert follow_keys(lake).rows == 6
         return commit_with_transaction(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.commit_with_transaction", overtaken)
+    monkeypatch.setattr("commitlake.pipelines.message_keys.table_update.commit_with_transaction", overtaken)
     assert follow_keys(lake).rows == 0
     assert DeltaTable(lake.uri("message_keys")).to_pyarrow_table().num_rows == 6
     assert DeltaTable(lake.uri("message_keys")).transaction_version(APPLICATION_ID) == followed_version(lake)
@@ -145,7 +145,7 @@ def test_a_follower_that_is_overtaken_catches_up(lake: Lake, tmp_path: Path, mon
         archive(tmp_path / "store", lake)
         return commit_with_transaction(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.commit_with_transaction", overtaken)
+    monkeypatch.setattr("commitlake.pipelines.message_keys.table_update.commit_with_transaction", overtaken)
     wanted = DeltaTable(lake.uri("messages")).version()
     followed = catch_up_keys(lake, wait=lambda _: None)
     assert followed.version >= wanted
@@ -155,7 +155,9 @@ def test_a_follower_that_is_overtaken_catches_up(lake: Lake, tmp_path: Path, mon
 def test_a_follower_that_is_always_overtaken_reports_that_it_is_behind(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.commit_with_transaction", lambda *_, **__: False)
+    monkeypatch.setattr(
+        "commitlake.pipelines.message_keys.table_update.commit_with_transaction", lambda *_, **__: False
+    )
     waits: list[float] = []
     assert catch_up_keys(lake, wait=waits.append).is_unfinished
     assert len(waits) == MAX_TRIES
@@ -204,7 +206,7 @@ def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: Lake, tmp
 
 def test_a_task_receives_its_own_files_only(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive(tmp_path / "store", lake)
-    monkeypatch.setattr("commitlake.pipelines.message_keys.follow._DRIVER_ROWS", 1)
+    monkeypatch.setattr("commitlake.pipelines.message_keys.table_update._DRIVER_ROWS", 1)
     runner = SendingRunner(2)
     follow_keys(lake, runner)
     sums = sum_keys(open_keys_of_messages(lake), runner)
@@ -273,7 +275,7 @@ def test_a_look_up_of_a_key_does_not_import_pandas(lake: Lake) -> None:
     code = (
         "import sys\n"
         "from commitlake.connectors.lake.lake import Lake\n"
-        "from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition\n"
+        "from commitlake.pipelines.query.key_conditions import business_keys_condition, unique_key_condition\n"
         f"lake = Lake({lake.root!r})\n"
         "assert 'physical_offset IN' in business_keys_condition(lake, ['order-2'])\n"
         "assert 'physical_offset IN' in unique_key_condition(lake, 'U1')\n"

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
-from commitlake.pipelines.quality import kernel
-from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality import compiled_profiling
 from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.pipelines.quality.profile_columns import (
     SCHEMA,
@@ -23,6 +22,7 @@ from commitlake.pipelines.quality.profile_columns import (
     serialize_profile,
     to_profiles,
 )
+from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.tables.profile import COUNT_COLUMNS, KEY_COLUMNS, MAX_RUNS, PROFILE, PROFILES
 from tests.support.hypothesis_profiles import load
@@ -72,7 +72,7 @@ def test_each_broker_topic_and_queue_has_its_own_windows_in_order() -> None:
 def test_rows_in_any_order_need_no_other_compiled_kernel() -> None:
     profile_of(messages(range(10)))
     profile_of([message(n, broker=broker) for n in range(3) for broker in "ba"])
-    for function in (kernel.find_part_starts, kernel.profile_parts):
+    for function in (compiled_profiling.find_part_starts, compiled_profiling.profile_parts):
         assert len(cast("Dispatcher", function).signatures) == 1
 
 

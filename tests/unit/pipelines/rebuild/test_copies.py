@@ -20,7 +20,7 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.source_store import SourceStore
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store

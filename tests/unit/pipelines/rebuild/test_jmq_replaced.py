@@ -12,9 +12,9 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.errors import DisagreementError
-from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
+from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
 from commitlake.schemas.layouts.segments import segment_name

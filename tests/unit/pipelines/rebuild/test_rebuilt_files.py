@@ -13,7 +13,7 @@ import pytest
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import rebuild_summary
 from commitlake.pipelines.rebuild import run
-from commitlake.pipelines.rebuild.index import index_file_name
+from commitlake.pipelines.rebuild.index_building import index_file_name
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY

@@ -11,12 +11,12 @@ import pytest
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.rebuild import replace
+from commitlake.pipelines.rebuild import store_replacement
 from commitlake.pipelines.rebuild.errors import DisagreementError
-from commitlake.pipelines.rebuild.parts import PartReader, read_part_table
-from commitlake.pipelines.rebuild.replace import Replacement
+from commitlake.pipelines.rebuild.part_files import PartReader, read_part_table
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
+from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import write_indexed_store
@@ -183,7 +183,7 @@ def test_a_replacement_that_was_interrupted_is_finished(
         raise StoppedError
 
     replacement = replaced(store)
-    monkeypatch.setattr(replace, "sync_folder", stop)
+    monkeypatch.setattr(store_replacement, "sync_folder", stop)
     with pytest.raises(StoppedError):
         replacement.replace_files(STAMP)
     monkeypatch.undo()

@@ -25,8 +25,8 @@ from commitlake.pipelines.repair.content_sums import (
     sum_table_contents,
     undo_foreign_changes,
 )
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive_run

@@ -20,8 +20,7 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.evidence.chain import append_evidence
-from commitlake.pipelines.quality.judge_input import BeginJudging
-from commitlake.pipelines.snapshot.append import append_snapshot
+from commitlake.pipelines.quality.expectation_input import BeginJudging
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,
@@ -30,6 +29,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.audited_lakes import judge_nothing

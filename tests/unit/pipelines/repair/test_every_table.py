@@ -11,7 +11,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.jobs.erase.command import main as erase
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

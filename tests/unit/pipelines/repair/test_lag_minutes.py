@@ -9,11 +9,11 @@ import pytest
 
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.jobs.archive.command import main as archive
-from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import from_ms
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake

@@ -19,12 +19,12 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
-from commitlake.pipelines.archive.work import find_archive_work
-from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_archive_runs
+from commitlake.pipelines.archive.work_planning import find_archive_work
+from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.table_checks import compare_archive_runs
 from commitlake.pipelines.message_keys.check import check_keys
-from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.repair.extents import Extents
+from commitlake.pipelines.message_keys.table_update import follow_keys
+from commitlake.pipelines.repair.log_extents import Extents
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.errors import ExitCode

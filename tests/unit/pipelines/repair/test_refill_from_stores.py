@@ -23,8 +23,8 @@ from commitlake.jobs.replay import command as replay
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
+from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.errors import ExitCode
 from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import GrowingLake, shop_messages

@@ -19,11 +19,11 @@ from commitlake.connectors.lake.delta_log.seals import write_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive.snapshots import append_snapshots
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.audit.minutes import compare_minutes
-from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_archive_runs, find_damaged_table_files
+from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.table_checks import compare_archive_runs, find_damaged_table_files
+from commitlake.pipelines.audit.topic_minutes_check import compare_minutes
 from commitlake.pipelines.message_keys.check import check_keys
-from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.repair import run as repair_module
 from commitlake.pipelines.repair.delta_log import AsideFolder
 from commitlake.pipelines.repair.derived_tables import OF_RUNS
@@ -31,7 +31,6 @@ from commitlake.pipelines.repair.history_tables import KEPT_TABLES
 from commitlake.pipelines.repair.plan import TABLES, plan_repair
 from commitlake.pipelines.repair.replay_tables import REPLAY_TABLES
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.pipelines.snapshot.append import AppendedCounts, append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,
@@ -40,6 +39,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.pipelines.snapshot.table_append import AppendedCounts, append_snapshot
 from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents, stores_of

@@ -21,9 +21,9 @@ from commitlake.pipelines.replay import named_replay
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.named_replay import ReplayResult
-from commitlake.pipelines.replay.sending import share
+from commitlake.pipelines.replay.sending import share_sender
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
@@ -247,7 +247,7 @@ def test_a_killed_process_is_followed_by_one_that_sends_the_rest(world: ReplayWo
 def test_calls_at_the_same_time_send_each_message_once(
     world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share, "MAX_BATCH_MESSAGES", 3)
+    monkeypatch.setattr(share_sender, "MAX_BATCH_MESSAGES", 3)
     frame = choose(lake)
 
     def try_to_send(_: int) -> object:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
+from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed, QueueStart
 from commitlake.pipelines.replay.selection import selection_condition
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, SCHEDULE_TOPIC
 from commitlake.schemas.selection import ALL_MESSAGES, Selection

@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store

@@ -25,7 +25,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
 from commitlake.jobs.restore.command import summary_lines
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
+from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store

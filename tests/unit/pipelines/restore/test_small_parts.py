@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.restore.config_files import (
     limit_to_queue_ranges,
     parse_offsets,
@@ -22,8 +22,8 @@ from commitlake.pipelines.restore.log_rows import (
     find_log_range,
     first_undelivered_offsets,
 )
-from commitlake.pipelines.restore.records import serialize_hosts, serialize_topics
-from commitlake.pipelines.restore.segment import find_gaps, select_fitting_records
+from commitlake.pipelines.restore.record_writer import serialize_hosts, serialize_topics
+from commitlake.pipelines.restore.segment_restore import find_gaps, select_fitting_records
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE

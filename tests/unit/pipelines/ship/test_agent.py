@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.shipping.target import ShipError, ShipTarget
+from commitlake.connectors.shipping.ship_target import ShipError, ShipTarget
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceFile, SourceStore
+from commitlake.pipelines.ship.source_store import SourceFile, SourceStore
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, part_name, serialize_manifest

@@ -11,7 +11,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.source_store import SourceStore
 from tests.support.indexed_stores import (
     OPTIONS,
     RARE,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from datasketches import kll_doubles_sketch
 
-from commitlake.pipelines.topic_minutes.minutes import sketch_groups
+from commitlake.pipelines.topic_minutes.minute_counts import sketch_groups
 from commitlake.pipelines.tps.minute_sketches import extract_sketch_values
 from commitlake.schemas.tables.topic_minutes import SKETCH_K
 

@@ -14,11 +14,11 @@ import pytest
 
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.topic_minutes.minutes import SCHEMA
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
+from commitlake.pipelines.topic_minutes.minute_counts import SCHEMA
 from commitlake.pipelines.tps import minute_counts, minute_rows
 from commitlake.pipelines.tps.minute_counts import sum_whole_range, sum_windows
-from commitlake.pipelines.tps.question import MINUTE, MINUTES, SUMS, RatesQuestion
+from commitlake.pipelines.tps.rates_query import MINUTE, MINUTES, SUMS, RatesQuestion
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import EPOCH
 

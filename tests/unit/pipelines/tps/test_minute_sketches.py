@@ -14,11 +14,11 @@ from datasketches import kll_doubles_sketch
 
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.topic_minutes.minutes import SCHEMA
+from commitlake.connectors.lake.rows.small_table_files import write_plain_file
+from commitlake.pipelines.topic_minutes.minute_counts import SCHEMA
 from commitlake.pipelines.tps import minute_sketches
 from commitlake.pipelines.tps.minute_sketches import merge_minute_sketches
-from commitlake.pipelines.tps.question import MINUTE, RatesQuestion
+from commitlake.pipelines.tps.rates_query import MINUTE, RatesQuestion
 from commitlake.schemas.tables import topic_minutes
 from commitlake.schemas.times import EPOCH
 

@@ -23,14 +23,14 @@ from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import LocalRunner
-from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.shipping.folder_target import FolderTarget
+from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import SourceStore
+from commitlake.pipelines.ship.source_store import SourceStore
 from commitlake.pipelines.verify import index_check, store_verification
-from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.findings import Finding
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import StoreReport
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY

@@ -14,8 +14,8 @@ from commitlake.connectors.formats.rocketmq import indexes
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.verify import chains, index_check
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify import index_chains, index_check
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from tests.support.indexed_stores import OPTIONS, write_indexed_store
 
@@ -32,14 +32,14 @@ def test_an_index_truncated_during_verify_is_a_finding(
 ) -> None:
     path = sorted((store / "index").iterdir())[1]
     size = path.stat().st_size
-    check = chains.check_chains
+    check = index_chains.check_chains
     if is_mapped:
 
         def cut_and_check(*arguments: Any) -> None:
             os.truncate(path, 0)
             check(*arguments)
 
-        monkeypatch.setattr(chains, "check_chains", cut_and_check)
+        monkeypatch.setattr(index_chains, "check_chains", cut_and_check)
     else:
         monkeypatch.setattr(index_check, "Mapping", SimpleNamespace(map_file=lambda *_: os.truncate(path, 100)))
     (report,) = verify_stores(find_stores(str(store), "a", formats=COMMITLOGS), VerifyOptions())

@@ -13,8 +13,8 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.jobs.verify.command import main as verify
-from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.findings import Findings
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage

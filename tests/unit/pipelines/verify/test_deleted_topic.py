@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import StoreReport, verify_stores
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message
 from tests.support.store_damages import QUEUE, ROCKETMQ

@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import StoreReport, verify_stores
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY

@@ -11,7 +11,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.snapshots import TailKind, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
-from commitlake.pipelines.verify.admission import VerifyOptions
+from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import StoreReport, verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.consumequeue import parse_entry

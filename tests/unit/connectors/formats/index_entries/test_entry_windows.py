@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.index_entries import entry_windows
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, walk_entries
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import LocalFile
 
 _DTYPE = np.dtype(">i4")

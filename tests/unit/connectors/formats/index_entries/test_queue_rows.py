@@ -171,10 +171,10 @@ def test_bad_names_are_rows_without_a_topic_that_is_not_text(store: Path, read_q
 
 def test_a_link_planted_after_planning_is_refused(store: Path, read_queues: Read, tmp_path: Path) -> None:
     from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
-    from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
+    from commitlake.connectors.formats.index_entries.queue_file_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
     from commitlake.connectors.reading.options import Mode
-    from commitlake.connectors.reading.request import Filters
+    from commitlake.connectors.reading.read_request import Filters
 
     options = QueueOptions.parse({"path": str(store), "topics": RARE})
     (parts,) = plan_queues(options, options.filters)
@@ -303,10 +303,10 @@ def test_what_is_shipped_after_planning_is_not_read(
 ) -> None:
     from commitlake.connectors.arrow_schemas import arrow_schema
     from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
-    from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
+    from commitlake.connectors.formats.index_entries.queue_file_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
     from commitlake.connectors.reading.options import Mode
-    from commitlake.connectors.reading.request import Filters
+    from commitlake.connectors.reading.read_request import Filters
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
     options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})
@@ -325,10 +325,10 @@ def test_what_is_shipped_after_planning_is_not_read(
 def test_queue_that_was_cut_after_planning_is_an_error(store: Path, ship: Callable[[Path], str]) -> None:
     from commitlake.connectors.arrow_schemas import arrow_schema
     from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
-    from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
+    from commitlake.connectors.formats.index_entries.queue_file_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
     from commitlake.connectors.reading.options import Mode
-    from commitlake.connectors.reading.request import Filters
+    from commitlake.connectors.reading.read_request import Filters
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
     options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})

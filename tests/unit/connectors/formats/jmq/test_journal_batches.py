@@ -10,7 +10,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores

@@ -16,7 +16,7 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError, StoreError
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import ReadMethod, ReadPlan, plan_read
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry

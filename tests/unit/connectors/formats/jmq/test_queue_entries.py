@@ -12,8 +12,8 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.jmq.queue_entries import is_lost, is_written, make_entries, to_entries
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
-from commitlake.connectors.reading.index_data.reading import read_index_data
+from commitlake.connectors.reading.index_data.log_range_reader import read_index_data
+from commitlake.connectors.reading.index_data.queue_entries import group_entries_by_queue
 from commitlake.connectors.reading.snapshots import divide_segment, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message

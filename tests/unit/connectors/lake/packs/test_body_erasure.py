@@ -15,8 +15,8 @@ from commitlake.connectors.lake.packs.body_erasure import WipeResult, wipe_bodie
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import PackRefs, decompress_frame
 from commitlake.connectors.lake.packs.names import pack_name
+from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.packs.reader import read_bodies
-from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from tests.support.packs import folder_store

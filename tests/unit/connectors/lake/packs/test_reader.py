@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.lake.packs.compiled_copying import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_FRAME_BYTES, BodyRef, PackRefs, content_size
-from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.reader import READ_BYTES, FrameCache, read_bodies, read_body
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from tests.support.packs import NAME, MemoryStore, folder_store, packed, ref_of, stored

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from commitlake.connectors.lake.packs import kernel
+from commitlake.connectors.lake.packs import compiled_copying
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, content_size, max_stored_bytes
 from commitlake.connectors.lake.packs.writer import PackWriter, open_pack_writer
 from tests.support.packs import NAME, append, decompressed, folder_store, packed
@@ -121,7 +121,7 @@ def test_any_window_is_read_by_the_same_compiled_kernel() -> None:
         writer.append_bodies(window, np.array([0]), np.array([4]))
     writer.finish()
     assert decompressed(output.getvalue()) == b"readboth"
-    assert len(cast("Dispatcher", kernel.fill_frame).signatures) == 1
+    assert len(cast("Dispatcher", compiled_copying.fill_frame).signatures) == 1
 
 
 def test_a_writer_can_finish_twice_but_not_append_afterwards() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.delta_log.sum_changes import (
+from commitlake.connectors.lake.delta_log.row_sum_changes import (
     read_footer_sum,
     wrap_int64,
 )

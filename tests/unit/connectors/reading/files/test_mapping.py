@@ -19,13 +19,13 @@ from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.files.windows import IS_SUPPORTED, Mapping, OpenWindow, Windows
+from commitlake.connectors.reading.files.segment_windows import IS_SUPPORTED, Mapping, OpenWindow, Windows
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.read_request import Filters, Request
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
@@ -63,7 +63,7 @@ def places(split: Split) -> tuple[list[int], list[BadRange], WalkEnd]:
 def test_large_segments_are_mapped_and_read_whole(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     mapped, bad, _ = places(split)
     assert bad == []
-    monkeypatch.setattr("commitlake.connectors.reading.files.windows.MAP_BYTES", 0)
+    monkeypatch.setattr("commitlake.connectors.reading.files.segment_windows.MAP_BYTES", 0)
     read, _, _ = places(split)
     assert mapped == read
     assert len(mapped) > COUNT // 2
@@ -150,7 +150,7 @@ def test_other_bus_errors_still_end_the_process(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 10_000)
     program = (
         "import mmap, os, sys\n"
-        "from commitlake.connectors.reading.files.windows import Mapping\n"
+        "from commitlake.connectors.reading.files.segment_windows import Mapping\n"
         "file = open(sys.argv[1], 'rb+')\n"
         "assert Mapping.map_file(file.fileno(), 0, 10) is not None\n"
         "other = mmap.mmap(file.fileno(), 0)\n"

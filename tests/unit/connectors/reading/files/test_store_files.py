@@ -16,15 +16,15 @@ import pyarrow.fs as pafs
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
+from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import shipped_files
 from commitlake.connectors.reading.files.index_files import find_data, read_all
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.segment_files import LocalFile
-from commitlake.connectors.reading.files.shipped import read_shipped_manifest
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
+from commitlake.connectors.reading.files.shipped_stores import read_shipped_manifest
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.schemas.shipped import FILES_MANIFEST, PARTS, Manifest, Part, ShippedFile, part_name, serialize_manifest
 from tests.support.indexed_stores import OPTIONS, Clock, message

@@ -14,8 +14,8 @@ from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBu
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
-from commitlake.connectors.reading.index_data.reading import read_index_data
+from commitlake.connectors.reading.index_data.log_range_reader import read_index_data
+from commitlake.connectors.reading.index_data.queue_entries import group_entries_by_queue
 from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect

@@ -19,7 +19,7 @@ from types import CodeType, ModuleType
 import pytest
 
 from commitlake.connectors.reading.kernel import function_cache
-from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.function_cache import KernelCacheFile, cache_folder
 
 PROJECT = Path(function_cache.__file__).parents[4]
@@ -261,7 +261,7 @@ print(compiled(lambda numbers: numbers[2])(numbers), {COMPILER!r} in sys.modules
 
 
 def test_cached_code_runs_without_the_modules_of_the_compiler_which_loads_them_itself() -> None:
-    program = f"from commitlake.connectors.reading.kernel.compiled import compiled\n{PROGRAM}{AFTER}"
+    program = f"from commitlake.connectors.reading.kernel.compile_options import compiled\n{PROGRAM}{AFTER}"
     for _ in range(2):  # the first process may have to compile the function
         said = subprocess.check_output([sys.executable, "-c", program], text=True, input="go\n", cwd=PROJECT)
     assert said.split()[1:] == [str(0xCBF43926), "1", "False", "2", "True"]

@@ -7,7 +7,7 @@ import pytest
 
 from commitlake.connectors.formats.jmq.kernel.properties import GRAMMAR as JMQ
 from commitlake.connectors.formats.rocketmq.kernel.properties import GRAMMAR as ROCKETMQ
-from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.kernel.properties import Cursor, Grammar, make_cursor, next_entry
 
 BEFORE = b"x=\x01\n\x02"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from commitlake.connectors.reading.decoding.arrow import Dictionary, span_array
 from commitlake.connectors.reading.decoding.columns import Distinct, utf8_text
 from commitlake.connectors.reading.kernel.columns import intern_spans
-from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.rocketmq import properties as layout
 from tests.support.hypothesis_profiles import load

@@ -9,7 +9,7 @@ import pytest
 from commitlake.jobs.lineage.picture import details as module
 from commitlake.jobs.lineage.picture.details import MAX_BODY, body_text, indent_json, step_details_html
 from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.message_history import Story
 from tests.support.html_pages import Element, parse_page
 from tests.support.stories import BODY, order_story, record_step
 

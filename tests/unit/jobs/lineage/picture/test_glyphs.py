@@ -16,7 +16,7 @@ from commitlake.jobs.lineage.picture.glyphs import (
     glyph_meaning,
     glyph_name_of,
 )
-from commitlake.pipelines.lineage.story import StepKind
+from commitlake.pipelines.lineage.message_history import StepKind
 from tests.support.html_pages import parse_page
 from tests.support.stories import consumed, record_step
 

@@ -11,7 +11,7 @@ from commitlake.jobs.lineage.picture import graph as module
 from commitlake.jobs.lineage.picture.graph import CHUNK, day_text, make_graph_lines, story_graph_html
 from commitlake.jobs.lineage.picture.lanes import assign_lanes
 from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.message_history import Story
 from tests.support.html_pages import Element, parse_page
 from tests.support.stories import edge, many_messages, order_story, record_step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from commitlake.jobs.lineage.picture.lanes import MAX_LANES, MAX_TRACKS, assign_lanes
 from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.message_history import Story
 from tests.support.stories import consumed, edge, many_messages, order_story, record_step
 
 

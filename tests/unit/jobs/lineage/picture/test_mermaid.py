@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, story_flowchart
-from commitlake.pipelines.lineage.story import Edge, Story
+from commitlake.pipelines.lineage.message_history import Edge, Story
 from tests.support.stories import hostile_story, many_messages, order_story, record_step
 
 NODE = re.compile(

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
-from commitlake.pipelines.lineage.story import Story
+from commitlake.pipelines.lineage.message_history import Story
 from tests.support.stories import edge, many_messages, order_story, record_step
 
 

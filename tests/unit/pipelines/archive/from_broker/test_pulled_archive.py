@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.body import fetch_body
-from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.lake.packs.body_reader import fetch_body
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
+from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import commit_series

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.pipelines.edges.client_actions import ENTRIES
+from commitlake.pipelines.edges.key_matching import LinkableRecords
 from commitlake.pipelines.edges.links.client_actions import (
     join_consumptions,
     link_consumptions,
@@ -19,7 +20,6 @@ from commitlake.pipelines.edges.links.client_actions import (
 from commitlake.pipelines.edges.links.copies import link_deliveries, link_replays, link_retries
 from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
 from commitlake.pipelines.edges.links.transactions import OPS, link_transactions
-from commitlake.pipelines.edges.matching import LinkableRecords
 from commitlake.pipelines.edges.step_records import MEMBERS
 from commitlake.pipelines.edges.steps import STEPS
 

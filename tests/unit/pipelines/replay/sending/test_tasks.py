@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_store
 from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnection, TrackedConnections
 from commitlake.connectors.runtime.local_runner import ThreadRunner
@@ -26,13 +26,13 @@ from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
-from commitlake.pipelines.replay.sending import share, tasks, watch
+from commitlake.pipelines.replay.sending import replay_control, share_sender, tasks
 from commitlake.pipelines.replay.sending.batches import Batch
-from commitlake.pipelines.replay.sending.pace import Pace
 from commitlake.pipelines.replay.sending.queue_sender import QueueSender, TargetClient
+from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share import ReplaySettings
-from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
+from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.sending.tasks import QueueShare, SendingTask, TaskResult, divide_queues, send_share
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -68,7 +68,7 @@ def world(tmp_path: Path, broker: BrokerLite, client: TargetClient, monkeypatch:
     """A lake whose messages are in several parts, and a topic with four queues."""
     monkeypatch.setattr(planning, "STRETCH_BYTES", 1 << 10)
     monkeypatch.setattr(planning, "PART_MESSAGES", MESSAGES // PARTS)
-    monkeypatch.setattr(share, "MAX_BATCH_MESSAGES", 5)
+    monkeypatch.setattr(share_sender, "MAX_BATCH_MESSAGES", 5)
     monkeypatch.setattr(tracked_connections, "EXECUTING_SECONDS", 0.1)
     made = ReplayWorld(prepared_lake(tmp_path, _archive_shop).lake, broker.name_server_address, client)
     made.make_topic(QUEUES)
@@ -233,7 +233,7 @@ def test_a_suspended_task_sends_nothing_after_its_successor_began(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch, successor: str, *, is_cut: bool
 ) -> None:
     """The successor waits for what is sent over the old connection; nothing is sent over a new one."""
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 60.0)
     suspended = Suspended(monkeypatch)
     (task,) = claimed_tasks(world, plan, 1)
     old, old_results = in_thread(task)
@@ -270,7 +270,7 @@ def test_two_processes_do_not_wait_for_each_other(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task whose batch is in doubt waits for the connections of its successor, which waits for its own."""
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 60.0)
     suspended = Suspended(monkeypatch)
     (task,) = claimed_tasks(world, plan, 1)
     old, old_results = in_thread(task)
@@ -299,7 +299,7 @@ def test_two_processes_do_not_wait_for_each_other(
 def test_a_replaced_task_stops_when_it_looks_for_requests(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.05)
     (task,) = claimed_tasks(world, replace(plan, rate=20), 1)
     old, old_results = in_thread(replace(task, ledger_seconds=600.0))
     wait_until(lambda: sum(map(len, world.received().values())) > 0, 30)
@@ -383,7 +383,7 @@ def test_a_driver_takes_over_while_a_task_of_the_run_before_claims_its_share(
 def test_a_stop_reaches_tasks_and_the_replay_is_resumed(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(tasks, "_LOOK_SECONDS", 0.05)
     pace = Pace()
 
@@ -405,8 +405,8 @@ def test_a_stop_reaches_tasks_and_the_replay_is_resumed(
 def test_a_rate_is_that_of_all_tasks_and_a_new_one_reaches_them(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(share, "_WAVE_SECONDS", 0.2)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(share_sender, "_WAVE_SECONDS", 0.2)
     began = datetime.datetime.now(datetime.UTC)
     thread = threading.Thread(target=run, args=(world, replace(plan, rate=10), 2))
     thread.start()
@@ -421,7 +421,7 @@ def test_a_rate_is_that_of_all_tasks_and_a_new_one_reaches_them(
 def test_a_task_that_cannot_continue_stops_the_others(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.05)
     send_batch = QueueSender._send_batch
 
     def refused(sender: QueueSender, *arguments: object, **others: object) -> int:
@@ -456,10 +456,12 @@ def test_queues_are_divided_by_their_messages(world: ReplayWorld, plan: ReplayPl
 def test_a_throttle_to_the_rate_of_one_task_is_applied(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch, rate: float
 ) -> None:
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.05)
     pace = Pace(80, share=0.5)
     owner = Ledger(world.lake, plan.replay_id)
-    with watch.watch_replay(world.lake, plan.replay_id, pace, world.client.admin, None, print, owner.check_is_owner):
+    with replay_control.watch_replay(
+        world.lake, plan.replay_id, pace, world.client.admin, None, print, owner.check_is_owner
+    ):
         add_replay_event(world.lake, plan.replay_id, ReplayEvent.THROTTLED, rate=rate)
         wait_until(lambda: pace.total_rate == rate, 20)
     assert pace.rate == rate / 2

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
-from commitlake.connectors.reading.kernel import hop
-from commitlake.connectors.reading.kernel.memory import PADDING
-from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.kernel import record_walk
+from commitlake.connectors.reading.kernel.memory_access import PADDING
+from commitlake.connectors.reading.read_request import Filters
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.properties import (
@@ -44,8 +44,8 @@ def decode(properties: list[bytes]) -> list[DecodedBatch]:
     # A copy that can be written, as a reader's buffer; the kernel would be compiled once more for another one.
     window = np.frombuffer(RECORD + b"".join(properties) + bytes(PADDING), np.uint8).copy()
     parts = np.zeros((COMMITLOG_PART_COUNT, len(properties)), np.int64)
-    parts[hop.PROPERTIES] = len(RECORD) + ends[:-1]
-    parts[hop.PROPERTIES_LENGTH] = np.diff(ends)
+    parts[record_walk.PROPERTIES] = len(RECORD) + ends[:-1]
+    parts[record_walk.PROPERTIES_LENGTH] = np.diff(ends)
     decoder, batches, done = CommitLogDecoder(PROPERTY_COLUMNS, "b", Filters()), [], 0
     while done < len(properties):
         batches.append(decoder.decode_batch(window, 0, parts[:, done:]))

@@ -1,0 +1,39 @@
+"""Numbers as decimal text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.reading.kernel.compile_options import compiled
+
+_MINUS, _ZERO = np.uint8(ord("-")), np.uint8(ord("0"))
+# Unsigned, because numba, like numpy, computes with a uint64 and an int64 in floating point.
+_TEN = np.uint64(10)
+
+
+@compiled
+def write_unsigned(value, out, target):
+    """Write a uint64, and return the end of the text in `out`."""
+    digits = 1
+    rest = value // _TEN
+    while rest != 0:
+        digits += 1
+        rest //= _TEN
+    end = target + digits
+    at = end
+    while at > target:
+        at -= 1
+        tenth = value // _TEN
+        out[at] = _ZERO + np.uint8(value - tenth * _TEN)
+        value = tenth
+    return end
+
+
+@compiled
+def write_signed(value, out, target):
+    """Write an int64, and return the end of the text in `out`."""
+    if value < 0:
+        out[target] = _MINUS
+        # Negated as an unsigned number, because the smallest int64 has no positive counterpart.
+        return write_unsigned(~np.uint64(value) + np.uint64(1), out, target + 1)
+    return write_unsigned(np.uint64(value), out, target)

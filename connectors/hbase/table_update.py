@@ -1,0 +1,143 @@
+"""Projection of `messages` into HBase, version by version, never ahead of Delta; a repeated run changes nothing.
+
+    follow_messages(SparkRunner(spark), lake, HBaseOptions.of_address("hbase-thrift:9090"))
+
+Rows that a version added are written, rows that it removed are deleted, and then the table's progress is updated
+(`progress`). If a run is killed, the next run repeats the unfinished version and puts the same cells. The first run
+loads the current table as one large version, so it needs no old files. If the first load is killed, the next run loads
+the table as it is then, and deletes the rows that were removed since.
+
+A few Parquet files are processed in this process, many by a runner's tasks. Each reads its files and writes their rows
+to HBase over one connection. Neither rows nor columns enter the JVM.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+
+from commitlake.connectors.hbase.client import Client
+from commitlake.connectors.hbase.errors import HBaseError
+from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
+from commitlake.connectors.hbase.row_writing_tasks import Work, find_kept_rows, run_in_tasks, run_in_this_process
+from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.update_result import HBaseUpdate
+from commitlake.connectors.lake.delta_log.versions import (
+    AddedFile,
+    AddedVersion,
+    VersionGoneError,
+    added_versions,
+    files_of_table,
+)
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.runtime.runner import Runner
+
+TASK_ROWS = 50_000
+"""Number of rows of a version from which tasks pay off: a few seconds of writing over one connection."""
+
+OnVersion = Callable[[int, int], None]
+
+
+def follow_messages(
+    runner: Runner | None,
+    lake: Lake,
+    options: HBaseOptions,
+    *,
+    progress: OnVersion | None = None,
+    task_rows: int = TASK_ROWS,
+) -> HBaseUpdate:
+    """Bring HBase to the newest version of `messages`, and create the table if it does not exist.
+
+    Args:
+        runner: for versions of many rows; without it, this thread does all the work.
+        options: the HBase server and table, and write settings.
+        progress: called with each finished version and its number of rows.
+        task_rows: number of rows from which the runner is used.
+
+    Raises:
+        HBaseError: if the table is not, or cannot be, one of ours, if it cannot follow this lake, or no longer can, or
+            if HBase did not answer in time; finished versions stay written.
+        ConcurrentFollowError: if another run has written meanwhile.
+        VersionsError: for Delta files that do not hold just the table's rows.
+    """
+    started = time.monotonic()
+    rows = deleted = versions = 0
+    with Client(options) as client:
+        salts = open_or_create(client).salts
+        messages = lake.table_at("messages")
+        state = _start_progress(client, read_progress(client), lake, messages)
+        for version in _pending_versions(state, lake, messages):
+            work = Work(options.with_long_connect_timeout(), salts, lake)
+            deleted += _apply_files(
+                runner, work.as_deletion_of_rows(find_kept_rows(work, version)), version.removed, task_rows
+            )
+            put = _apply_files(runner, work, version.files, task_rows)
+            done = TableProgress(state.followed, version.version)
+            # Last: if the run is killed before this, the next one puts the same cells once more.
+            write_progress(client, state, done)
+            state, rows, versions = done, rows + put, versions + 1
+            if progress is not None:
+                progress(version.version, put)
+    assert state.version is not None  # the first load also sets a version
+    return HBaseUpdate(state.version, versions, rows, deleted, time.monotonic() - started)
+
+
+def _start_progress(
+    client: Client, stored_progress: TableProgress | None, lake: Lake, messages: DeltaTable
+) -> TableProgress:
+    """Return the table's progress; write the first one if it has none."""
+    followed = str(messages.metadata().id)
+    if stored_progress is not None:
+        if stored_progress.followed != followed:
+            raise HBaseError(
+                f"the table {client.options.table} follows the Delta table {stored_progress.followed}: expected "
+                f"{followed}, "
+                f"which is {lake.uri('messages')}. Name another table for this lake, or drop this one"
+            )
+        return stored_progress
+    # Written before the first row: if this run is killed, the next one knows which rows may be in the table.
+    newest = files_of_table(lake.uri("messages"), messages).version
+    state = TableProgress(followed, None, newest)
+    write_progress(client, None, state)
+    return state
+
+
+def _pending_versions(progress: TableProgress, lake: Lake, messages: DeltaTable) -> Iterator[AddedVersion]:
+    """Return the Delta versions that are not in HBase yet; a first load is a single version with all files."""
+    uri, options, newest = lake.uri("messages"), lake.storage_options, messages.version()
+    try:
+        if progress.version is not None:
+            # All at once: writing their rows may take longer than temporary credentials are valid.
+            yield from list(added_versions(uri, progress.version, options, last_version=newest))
+            return
+        assert progress.loading is not None  # either version or loading is set
+        since = added_versions(uri, progress.loading, options, last_version=newest)
+        removed = [file for version in since for file in version.removed]
+        yield AddedVersion(newest, files_of_table(uri, messages).files, tuple(removed))
+    except VersionGoneError as error:
+        cure = "Drop the HBase table; the next archive run creates it again from the lake"
+        raise HBaseError(f"{error}. {cure}") from None
+
+
+def _apply_files(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:
+    _check_files_exist(work, files)
+    rows = sum(task_rows if file.rows is None else file.rows for file in files)
+    if runner is None or rows < task_rows:
+        return run_in_this_process(work, files)
+    return run_in_tasks(runner, work, files)
+
+
+def _check_files_exist(work: Work, files: tuple[AddedFile, ...]) -> None:
+    if not files:
+        return
+    found = work.open_filesystem().get_file_info([file.name for file in files])
+    for info in found:
+        if info.type == pafs.FileType.NotFound:
+            raise HBaseError(
+                f"the data file {info.path} is no longer there: expected VACUUM to leave what HBase has yet to follow. "
+                "Drop the HBase table; the next archive run creates it again from the lake"
+            )

@@ -1,0 +1,209 @@
+"""Extent of a lake for each broker, which explains why an end of a step is absent.
+
+It is read from the log of `messages`, without opening data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_commits import newest_commit
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.plain_arrays import to_numpy_numbers
+from commitlake.schemas.tables.edges import LINK_DAYS, AbsentReason
+from commitlake.schemas.times import epoch_us
+
+LINK_US = LINK_DAYS * 86_400_000_000
+"""`LINK_DAYS` in microseconds."""
+_EXPIRED = "commitlake.expiredBefore.messages"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSpan:
+    """First and last offset and store time of one broker's rows in the lake.
+
+    Attributes:
+        first_offset: smallest physical offset.
+        end_offset: largest physical offset, plus one.
+        first_us: smallest store time, microseconds since 1970.
+        last_us: largest store time, microseconds since 1970.
+    """
+
+    first_offset: int
+    end_offset: int
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Extents of all brokers; picklable.
+
+    Attributes:
+        brokers: extents by broker name.
+        has_expired: True if rows of `messages` were dropped because of their age.
+        pulled: brokers that the last run pulled from; their rows may come in another order than that of the log.
+        linked_us: store time up to which a broker's rows were linked before an increment, by broker name; a broker
+            without rows then is absent.
+        complete_us: store time up to which they are linked after it; a broker whose rows are all linked is absent.
+    """
+
+    brokers: Mapping[str, LakeSpan] = field(default_factory=dict)
+    has_expired: bool = False
+    pulled: frozenset[str] = frozenset()
+    linked_us: Mapping[str, int] = field(default_factory=dict)
+    complete_us: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def first_us(self) -> int:
+        """Smallest store time of any row."""
+        return min((span.first_us for span in self.brokers.values()), default=0)
+
+    @property
+    def last_us(self) -> int:
+        """Largest store time of any row."""
+        return max((span.last_us for span in self.brokers.values()), default=0)
+
+    @property
+    def _reason_before_first(self) -> str:
+        return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
+
+    def reasons_at_positions(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
+        """Return, for each given place in a broker's log, the reason why the lake has no record there."""
+        known = to_numpy_numbers(offsets.cast(pa.int64()), null_value=-1)
+        names = pc.dictionary_encode(brokers)
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=-1)
+        found = np.full(len(known), str(AbsentReason.NOT_YET), object)
+        for code, name in enumerate(names.dictionary.to_pylist()):
+            span = self.brokers.get(name)
+            if span is not None:
+                mine = codes == code
+                found[mine & (known < span.end_offset)] = str(AbsentReason.LOST)
+                found[mine & (known < span.first_offset)] = self._reason_before_first
+        return pa.array(found, pa.string())
+
+    def reasons_before(self, brokers: pa.Array, times: Array, is_by_client: Array | None = None) -> pa.Array:
+        """Return, for each given record, the reason why the lake lacks an earlier record of it within `LINK_DAYS`.
+
+        Args:
+            brokers: brokers of the later records.
+            times: int64, store times of the later records.
+            is_by_client: True for records that a client sent; the earlier record may then be of another broker.
+        """
+        names = pc.dictionary_encode(brokers)
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=-1)
+        found = np.full(len(times), str(AbsentReason.NOT_YET), object)
+        for code, name in enumerate(names.dictionary.to_pylist()):
+            span = self.brokers.get(name)
+            if span is not None and name not in self.pulled:
+                mine = codes == code
+                found[mine] = str(AbsentReason.LOST)
+                found[mine & (times < span.first_us + LINK_US)] = self._reason_before_first
+        if is_by_client is not None:
+            found[is_by_client] = str(AbsentReason.NOT_YET)
+        return pa.array(found, pa.string())
+
+    def complete_until_us(self, broker: str) -> int:
+        """Return the store time up to which all rows of a broker are linked."""
+        return self.complete_us.get(broker, self.brokers[broker].last_us)
+
+    @property
+    def all_complete_us(self) -> int:
+        """Store time up to which the rows of every broker are linked."""
+        return min(map(self.complete_until_us, self.brokers), default=0)
+
+    def are_complete(self, brokers: pa.Array, times: Array) -> Array:
+        """Return, for each broker and time, whether all rows up to the time are linked; False if the broker is null."""
+        names = pc.dictionary_encode(brokers)
+        ends = [self.complete_until_us(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=len(ends))
+        found: Array = np.array([*ends, 0], np.int64)[codes] > times
+        return found
+
+    def are_newly_complete(self, times: Array) -> Array:
+        """Return, for each time, whether the increment completes the linking of a broker's rows up to it."""
+        found = np.zeros(len(times), bool)
+        for broker in self.brokers:
+            found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_until_us(broker))
+        return found
+
+    def last_times_of(self, brokers: pa.Array) -> Array:
+        """Return the largest store time of each broker's rows, in microseconds; that of all rows for a null broker."""
+        names = pc.dictionary_encode(brokers)
+        lasts = [
+            self.brokers[name].last_us if name in self.brokers else self.last_us
+            for name in names.dictionary.to_pylist()
+        ]
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=len(lasts))
+        return np.array([*lasts, self.last_us], np.int64)[codes]
+
+
+class LinkedExtents:
+    """Extents of all brokers' rows, by the statistics of the data files, while new files are linked.
+
+    Args:
+        lake: the lake.
+        messages: its open table `messages`.
+        new: names of the files that are not linked yet.
+    """
+
+    def __init__(self, lake: Lake, messages: DeltaTable, new: Collection[str]) -> None:
+        whole: dict[str, LakeSpan] = {}
+        self._linked: dict[str, int] = {}
+        self._left: dict[str, tuple[frozenset[str], int]] = {}
+        for action in file_actions(messages).to_pylist():
+            least, greatest = action.get("min") or {}, action.get("max") or {}
+            span = _to_span(least, greatest)
+            brokers = frozenset(each for each in (least.get("broker"), greatest.get("broker")) if each is not None)
+            if span is None or not brokers:
+                continue
+            name = unquote(action["path"])
+            if name in new:
+                self._left[name] = brokers, span.first_us
+            for broker in brokers:
+                whole[broker] = _join_spans(whole[broker], span) if broker in whole else span
+                if name not in new:
+                    self._linked[broker] = max(self._linked.get(broker, 0), span.last_us)
+        newest = newest_commit(lake, messages)
+        stores = {} if newest is None else newest[1].stores
+        pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
+        self._spans = Spans(whole, _EXPIRED in messages.metadata().configuration, pulled)
+
+    def spans_after(self, file_names: Iterable[str]) -> Spans:
+        """Return the extents once further files are linked."""
+        for name in file_names:
+            self._left.pop(name, None)
+        complete: dict[str, int] = {}
+        for brokers, first_us in self._left.values():
+            for broker in brokers:
+                complete[broker] = min(complete.get(broker, first_us), first_us)
+        spans = replace(self._spans, linked_us=self._linked, complete_us=complete)
+        self._linked = {broker: spans.complete_until_us(broker) for broker in spans.brokers}
+        return spans
+
+
+def _to_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> LakeSpan | None:
+    first, last = minimums.get("physical_offset"), maximums.get("physical_offset")
+    begin, end = minimums.get("store_timestamp"), maximums.get("store_timestamp")
+    if first is None or last is None or begin is None or end is None:
+        return None
+    return LakeSpan(first, last + 1, epoch_us(begin), epoch_us(end))
+
+
+def _join_spans(first: LakeSpan, second: LakeSpan) -> LakeSpan:
+    return LakeSpan(
+        min(first.first_offset, second.first_offset),
+        max(first.end_offset, second.end_offset),
+        min(first.first_us, second.first_us),
+        max(first.last_us, second.last_us),
+    )

@@ -1,0 +1,232 @@
+"""Answers a question about a key, id or offset with a story, from the tables of a lake, without Spark or a JVM.
+
+A story may be limited to the steps near the records that the question names. Texts and outcomes are computed from the
+whole story first, so they do not depend on how much of it is shown.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, newest_commit
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
+from commitlake.pipelines.edges.lake_spans import LinkedExtents
+from commitlake.pipelines.edges.progress import APPLICATION_ID
+from commitlake.pipelines.lineage.graph_building import build_graph, order_graph, step_id, to_story_record
+from commitlake.pipelines.lineage.group_offsets import Offsets, read_offsets
+from commitlake.pipelines.lineage.group_outcomes import Outcomes
+from commitlake.pipelines.lineage.message_history import Edge, Outcome, Question, Record, Step, Story
+from commitlake.pipelines.lineage.row_gathering import GatheredRows, gather_rows
+from commitlake.pipelines.lineage.table_lookups import LineageTables, Row
+from commitlake.pipelines.lineage.value_texts import relative_time_text
+from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.masking.archive_masks import masks_change_bodies
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.layouts.rocketmq.message_id import parse_id_offset
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.times import EPOCH
+
+_CONSUMED_KINDS = (Kind.NORMAL, Kind.RETRY)
+"""Kinds of records that groups consume."""
+_LATE_EDGES = (
+    "the table edges does not have the newest archive runs yet, so steps of the newest records may be missing; the "
+    "next 'commitlake archive' adds them"
+)
+_MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
+_OLD_SNAPSHOT = datetime.timedelta(minutes=10)
+
+
+def read_story(lake: Lake, question: Question) -> Story:
+    """Return the history of the messages that match a question; without steps if none match.
+
+    Raises:
+        LogDamagedError: The log of `messages` is damaged.
+    """
+    story, _ = read_story_and_rows(lake, question)
+    return story
+
+
+def read_matching_rows(lake: Lake, question: Question) -> Sequence[Row]:
+    """Return only the rows of `messages` that match a question."""
+    return LineageTables(lake).find_matches(question).rows
+
+
+def read_matching_records(lake: Lake, question: Question) -> list[Record]:
+    """Return the records that match a question, in time order."""
+    found = GatheredRows()
+    rows = {(row["broker"], row["physical_offset"]): row for row in read_matching_rows(lake, question)}
+    found.matched = set(rows)
+    ordered_rows = sorted(rows.values(), key=lambda row: (row["store_timestamp"] or EPOCH, row["physical_offset"]))
+    return [to_story_record(row, found) for row in ordered_rows]
+
+
+def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
+    """Return the history of the messages that match a question, and their rows of `messages`, for their bodies."""
+    lake = lake.pin_versions()  # all of a story is of one version of each table
+    tables = LineageTables(lake)
+    found = gather_rows(tables, question)
+    now = tables.read_newest_store_times({row["broker"] for row in found.records.values()}) if found.records else {}
+    as_of = max(now.values(), default=None)
+    graph = build_graph(found, as_of)
+    consumed = [row for row in found.records.values() if row["kind"] in _CONSUMED_KINDS]
+    offsets = read_offsets(lake, consumed)
+    outcomes = Outcomes(found, graph, offsets, now).all_outcomes()
+    steps, edges = order_graph(graph)
+    order = {step.id: number for number, step in enumerate(steps)}
+    outcomes.sort(key=lambda outcome: order[outcome.step])
+    newest = newest_commit(lake, tables.messages)
+    masked = newest is not None and masks_change_bodies(newest[1].masks)
+    unknown = _collect_cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
+    cautions = [*found.cautions, *_late_edges_caution(tables, newest), *unknown]
+    if not steps:
+        cautions += expiry_cautions(lake, question)
+    shown = NearSteps(steps, edges, outcomes)
+    if question.depth is not None:
+        named = {step_id(place) for place in {*found.matched, *found.related}}
+        shown = select_near_steps(steps, edges, outcomes, named, question.depth)
+    cautions += shown.cautions
+    missing = describe_lost_ranges(_read_lost_ranges(lake, question))
+    cautions += missing
+    story = Story(
+        question.question_text, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing
+    )
+    ids = {step.id for step in shown.steps}
+    return story, [row for place, row in found.records.items() if step_id(place) in ids]
+
+
+def _read_lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
+    """Return the ranges of logs that the lake has lost and that may hold records which match a question."""
+    broker, offset = question.place or (None, parse_id_offset(question.message_id))
+    lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)
+    return lost if offset < 0 else [part for part in lost if part.contains_offset(offset)]
+
+
+def _late_edges_caution(tables: LineageTables, newest_run: tuple[int, ArchiveCommit] | None) -> list[str]:
+    """Return a caution if the table `edges` does not have the newest archive run."""
+    if tables.edges is None or newest_run is None:
+        return []
+    followed = tables.edges.transaction_version(APPLICATION_ID)
+    if followed is None or followed >= newest_run[0]:
+        return []
+    return [_LATE_EDGES]
+
+
+def _collect_cautions(
+    gathered: GatheredRows,
+    consumable_records: Sequence[Row],
+    offsets: Offsets,
+    as_of: datetime.datetime | None,
+    *,
+    has_masked_bodies: bool,
+) -> list[str]:
+    told = []
+    brokers = sorted({row["broker"] for row in consumable_records})
+    lacking = [broker for broker in brokers if broker not in offsets.taken]
+    if lacking:
+        told.append(
+            f"the lake has no snapshot of the groups' offsets of {', '.join(lacking)}, so it is not known "
+            "which groups there are, nor what they have passed"
+        )
+    for broker in brokers:
+        taken = offsets.taken.get(broker)
+        if taken is not None and as_of is not None and taken + _OLD_SNAPSHOT < as_of:
+            told.append(
+                f"the groups' offsets of {broker} are from {relative_time_text(taken, as_of)}; the lake has no newer "
+                "ones"
+            )
+    if (
+        consumable_records
+        and gathered.has_edges
+        and not any(edge["evidence_broker"] is not None for edge in gathered.edges)
+    ):
+        reason = _MASKED_TRACES if has_masked_bodies else "no client has traced these messages"
+        told.append(
+            f"{reason}, so their consumption is only known from offsets of groups, which do "
+            "not show whether a message was consumed, by whom, or when exactly"
+        )
+    return told
+
+
+def expiry_cautions(lake: Lake, question: Question) -> list[str]:
+    """Return a sentence if the records of a question may have been dropped for their age; else an empty list.
+
+    Args:
+        question: a question without matching records.
+    """
+    messages = lake.table("messages")
+    before = read_expiries(messages).get("messages")
+    if before is None:
+        return []
+    dropped = f"the lake has dropped messages from before {before.isoformat()}"
+    broker, offset = question.place or (None, parse_id_offset(question.message_id))
+    if offset < 0:
+        return [f"{dropped}, and an older one would not be found"]
+    spans = LinkedExtents(lake, messages, ()).spans_after(()).brokers
+    firsts = [span.first_offset for name, span in spans.items() if broker in {None, name}]
+    if not firsts or offset < min(firsts):
+        return [f"it has expired: {dropped}"]
+    return []
+
+
+@dataclass(frozen=True)
+class NearSteps:
+    """The part of a story that is shown.
+
+    Attributes:
+        steps: The steps, in the story's order.
+        edges: The edges between them.
+        outcomes: The outcomes at these steps.
+        cautions: A sentence on the steps that are left out, if there are any.
+    """
+
+    steps: Sequence[Step]
+    edges: Sequence[Edge]
+    outcomes: Sequence[Outcome]
+    cautions: Sequence[str] = ()
+
+
+def select_near_steps(
+    steps: Sequence[Step],
+    edges: Sequence[Edge],
+    outcomes: Sequence[Outcome],
+    start_step_ids: Collection[str],
+    depth: int,
+) -> NearSteps:
+    """Return the part of a story that is at most a number of edges away from the given steps.
+
+    Args:
+        steps: All steps.
+        edges: All edges.
+        outcomes: All outcomes.
+        start_step_ids: Ids of the steps from which edges are counted.
+        depth: Largest number of edges.
+    """
+    neighbours: dict[str, set[str]] = defaultdict(set)
+    for edge in edges:
+        neighbours[edge.source].add(edge.target)
+        neighbours[edge.target].add(edge.source)
+    near = set(start_step_ids)
+    border = near
+    for _ in range(depth):
+        border = {other for one in border for other in neighbours[one]} - near
+        if not border:
+            break
+        near |= border
+    kept = [step for step in steps if step.id in near]
+    left_out = len(steps) - len(kept)
+    if not left_out:
+        return NearSteps(steps, edges, outcomes)
+    caution = (
+        f"{format_count(left_out, 'step')} more than {format_count(depth, 'edge')} away "
+        f"{'is' if left_out == 1 else 'are'} left out"
+    )
+    return NearSteps(
+        kept,
+        [edge for edge in edges if edge.source in near and edge.target in near],
+        [outcome for outcome in outcomes if outcome.step in near],
+        [caution],
+    )
