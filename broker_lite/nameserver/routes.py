@@ -213,9 +213,11 @@ class RouteTable:
         """
         key = broker_key(request)
         self._check_registration_limits(key, topics)
+        # Before the new one is added: a broker that restarts at another address is still known at the old one.
         for stale in [known for known in self._live if self._is_replaced_by(known, key)]:
             self._remove_broker(stale)
         broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
+        # A slave of the local broker, or a namesake, must not change its cluster.
         if key == self._local or not self.is_local(request.broker_name):
             broker.cluster = request.cluster_name
             broker.enable_acting_master = request.enable_acting_master
@@ -224,6 +226,7 @@ class RouteTable:
             if not self._can_keep_old_topics(key, broker.topics, topics):
                 broker.topics = {}
             broker.topics.update(topics)
+            # A broker that registers changed topics sets their permissions anew.
             broker.is_writable = None
         timeout_ms = min(request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)
         self._live[key] = _Registration(now_ms, timeout_ms, data_version, request.ha_server_addr, connection)
@@ -238,6 +241,7 @@ class RouteTable:
             )
         if key.broker_id == MASTER_ID:
             there = self._brokers[key.name].topics if key.name in self._brokers else {}
+            # Topics of this broker count once, with those that are kept although it has deleted them.
             count = sum(len(broker.topics) for broker in self._brokers.values()) - len(there) + len(topics)
             if self._can_keep_old_topics(key, there, topics):
                 count += sum(topic not in topics for topic in there)
@@ -339,6 +343,7 @@ class RouteTable:
         while part := sorted(islice(unsorted, _NAMES_OF_STEP)):
             parts.append(part)
             yield
+        # Parts are sorted one at a time, so that no step takes long.
         return heapq.merge(*parts)
 
     def system_topics(self) -> tuple[tuple[str, ...], str | None]:

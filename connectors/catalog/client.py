@@ -59,6 +59,7 @@ class _AnswerError(Exception):
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
     """Return an opener that follows no redirects: the answer to a redirected request is an error."""
+    # Not `build_opener`, which adds handlers of redirects, files and FTP.
     opener = urllib.request.OpenerDirector()
     handlers: list[urllib.request.BaseHandler]
     handlers = [urllib.request.HTTPHandler(), urllib.request.HTTPSHandler(), urllib.request.HTTPErrorProcessor(),
@@ -94,6 +95,7 @@ class CatalogClient:
         try:
             return self._send_request("GET", f"/{object_type}/{quote(name, safe='')}")
         except _AnswerError as error:
+            # Another server's page of a 404 has no error code; then the address is wrong.
             if error.status == 404 and error.code:
                 return None
             raise self._to_catalog_error(error, name) from None
@@ -131,6 +133,7 @@ class CatalogClient:
         try:
             self._send_request("POST", f"/{object_type}", body)
         except _AnswerError as error:
+            # Another process has created it since it was looked for.
             if error.code.endswith("ALREADY_EXISTS"):
                 return False
             raise self._to_catalog_error(error, name) from None
@@ -155,6 +158,7 @@ class CatalogClient:
                 trouble = f"answered {error.status}: {error.text}"
             except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
                 reason = getattr(error, "reason", None) or error
+                # A retry does not change a certificate.
                 if isinstance(reason, ssl.SSLCertVerificationError):
                     raise CatalogError(f"the catalog {self.server.url}: {self._hide_token(str(reason))}") from None
                 trouble = f"cannot be reached: {self._hide_token(str(reason) or type(error).__name__)}"
@@ -196,6 +200,7 @@ class CatalogClient:
         """Return the body of an answer; raise an error if it is too large or takes too long."""
         read = bytearray()
         end = time.monotonic() + _ANSWER_SECONDS
+        # `read` would wait for all bytes, and no limit in time could be checked.
         while chunk := answer.read1(_CHUNK):
             read += chunk
             if len(read) > _MAX_BYTES:

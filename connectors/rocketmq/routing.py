@@ -136,6 +136,7 @@ class Routing:
             RefusedError: if it refuses the request.
         """
         problems = []
+        # A copy, because another thread may change the order meanwhile.
         for address in list(self._servers):
             try:
                 answer = self._network.send_and_wait(address, code, header, body, accepted_codes=accepted_codes)
@@ -250,6 +251,7 @@ class Routing:
     def _find_route(self, topic: str, *, may_create_topic: bool) -> _CachedRoute:
         known = self._known.get(topic)
         limit = self._network.options.route_seconds
+        # A route of a topic that does not exist yet is no answer for readers.
         if known is not None and time.monotonic() - known.asked_at < limit and (may_create_topic or not known.is_model):
             return known
         # With an old route at hand, do not wait for another thread's request.

@@ -184,6 +184,7 @@ class Storage(ABC):
         try:
             return Content(data, self.put_if(name, data, version))
         except ReplacedError:
+            # A retry after a lost answer is refused, too, although the first attempt has written the data.
             found = self.get(name, MAX_MANIFEST_BYTES)
             # Other content of the known version means that the refusal had another reason than a writer.
             if found is None or not was_sent_before(found.data) or (found.data != data and found.version == version):
@@ -420,6 +421,7 @@ class VersionedFile(RangeFile):
             try:
                 data = self.read_version(version, start, end)
             except ReplacedError:
+                # Bytes of two versions must not be mixed.
                 if not may_switch:
                     break
                 self._version = self._find_newest()

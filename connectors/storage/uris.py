@@ -185,6 +185,7 @@ def parse_cloud_uri(uri: str) -> CloudUri:
     Raises:
         CloudError: if it has another form, or contains credentials.
     """
+    # First, because all later errors repeat the URI.
     check_no_secret(uri)
     scheme = scheme_of(uri) or ""
     authority, _, path = uri.partition("://")[2].partition("/")

@@ -41,6 +41,7 @@ def encode_key_columns(left: Sequence[Column], right: Sequence[Column]) -> tuple
     found = np.zeros(count + len(right[0]), np.int64)
     for one, other in zip(left, right, strict=True):
         codes = _encode_values(one, other)
+        # A null in any column has no partner.
         combined = np.where((found < 0) | (codes < 0), NONE, found * (codes.max(initial=0) + 1) + codes)
         # Arrow's dictionary encoding hashes; numpy would sort.
         dense = to_numpy_numbers(pc.dictionary_encode(pa.array(combined)).indices).astype(np.int64)
@@ -128,6 +129,7 @@ def _rank_keys(left: Array, left_positions: Array, right: Array, right_positions
     order = known[np.lexsort((right_positions[known], right[known]))]
     places = np.unique(right_positions[known])
     width = np.int64(len(places) + 1)
+    # Key and rank of the position as one number, so that one search finds both without an overflow.
     composite = right[order] * width + np.searchsorted(places, right_positions[order])  # less than left's if before it
     wanted = np.where(left < 0, np.int64(NONE), left * width + np.searchsorted(places, left_positions))
     return order, composite, wanted
@@ -137,6 +139,7 @@ def _keep_same_key(left: Array, right: Array, order: Array, order_indexes: Array
     found = np.full(len(left), NONE, np.int64)
     is_there = (order_indexes >= 0) & (left >= 0)
     found[is_there] = order[order_indexes[is_there]]
+    # The neighbour in the order may be of another key.
     hits = np.flatnonzero(found >= 0)
     found[hits[right[found[hits]] != left[hits]]] = NONE
     return found

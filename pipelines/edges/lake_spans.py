@@ -89,6 +89,7 @@ class Spans:
             if span is not None:
                 mine = codes == code
                 found[mine & (known < span.end_offset)] = str(AbsentReason.LOST)
+                # The more precise reason comes last, and replaces the one before.
                 found[mine & (known < span.first_offset)] = self._reason_before_first
         return pa.array(found, pa.string())
 
@@ -105,6 +106,7 @@ class Spans:
         found = np.full(len(times), str(AbsentReason.NOT_YET), object)
         for code, name in enumerate(names.dictionary.to_pylist()):
             span = self.brokers.get(name)
+            # Only chosen topics of such a broker are in the lake, so a missing record proves no loss.
             if span is not None and name not in self.pulled:
                 mine = codes == code
                 found[mine] = str(AbsentReason.LOST)
@@ -184,6 +186,7 @@ class LinkedExtents:
         for name in file_names:
             self._left.pop(name, None)
         complete: dict[str, int] = {}
+        # Rows before the first one of a file that is not linked yet are complete.
         for brokers, first_us in self._left.values():
             for broker in brokers:
                 complete[broker] = min(complete.get(broker, first_us), first_us)

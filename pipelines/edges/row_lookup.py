@@ -53,6 +53,7 @@ def find_positions_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table
     if table is None:
         return found[0]
     keys = pc.unique(keys.drop_null())
+    # Sorted and distinct, so that a row group's bounds can be compared by two searches.
     hashes = np.unique(key_hashes(keys))
     folder = lake.open_folder("message_keys")
     for action in file_actions(table).to_pylist():
@@ -158,6 +159,7 @@ def _message_files(lake: Lake) -> Iterator[tuple[dict[str, Any], pafs.FileSystem
 
 
 def _offsets_by_broker(positions: pa.Table) -> dict[str, Array]:
+    # Steps may have ends that are not known.
     known = positions.drop_null()
     brokers = known.column("broker")
     offsets = to_numpy_numbers(known.column("physical_offset"))
@@ -299,10 +301,12 @@ def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:
     columns = {metadata.column(place).path_in_schema: metadata.column(place) for place in range(metadata.num_columns)}
     kinds = columns[_KIND].statistics
     if kinds is None or not kinds.has_min_max or kinds.null_count:
+        # Without statistics, the group must be read.
         return True
     if not kinds.min == kinds.max == str(Kind.NORMAL):
         return True
     flags = columns[_FLAGS].statistics
+    # All flags are 0, as of most files: nothing has to be read.
     has_none = flags is not None and flags.has_min_max and flags.min == flags.max == 0
     if not has_none and _has_commit_flag(parquet.read_row_group(group, [_FLAGS], use_threads=False).column(0)):
         return True

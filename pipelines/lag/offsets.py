@@ -182,6 +182,7 @@ class _SnapshotsAround:
         count = len(times) if as_of is None else int(np.searchsorted(times, epoch_us(as_of), side="right"))
         if not count:
             return None
+        # Only two rows become Python objects.
         rows = headers.slice(count - 1, 2).to_pylist()
         older = int(np.searchsorted(times, epoch_us(rows[0]["as_of"] - watch_duration), side="right"))
         compared_at: datetime.datetime = headers["as_of"][max(0, older - 1)].as_py()
@@ -210,6 +211,7 @@ def _read_offsets_at(
     else:
         known: dict[OffsetOwner, int | None] = dict(zip(positions, now, strict=True))
         moved = snapshots.changes_between(kind, moment, taken_next)
+        # Positions that have not changed until then are known from before.
         following = known | dict(zip(_offset_owners(kind, moved), moved["offset"].to_pylist(), strict=True))
         bounds = {place: _offset_bounds_between(known.get(place), offset) for place, offset in following.items()}
         offsets = {place: one for place, one in bounds.items() if one is not None}
@@ -243,6 +245,7 @@ def _offset_moves(kind: OffsetKind, changes: pa.Table) -> dict[OffsetOwner, list
     keys = np.zeros(len(later), np.int64)
     for name in ("group", "topic", "queue_id"):
         values = pc.rank(later[name], sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        # Numbered again from 0 after each column, so that the products cannot exceed 64 bits.
         keys = np.unique(keys * (int(values.max()) + 1) + values, return_inverse=True)[1].reshape(-1)
     order = np.argsort(keys, kind="stable")  # by position, and in the order of time within a position
     keys, offsets = keys[order], later["offset"].to_numpy()[order]

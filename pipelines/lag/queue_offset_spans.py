@@ -145,10 +145,12 @@ class SpanFinder:
             return
         self._floors = None
         known = self._runs.get(queue)
+        # The message before each, for the first one that of the batch before.
         earlier = np.concatenate([[self._ends.get(queue, 0) - 1], offsets[:-1]])
         restarts = np.flatnonzero(offsets <= earlier)
         last = int(physical_offsets[-1])
         if len(restarts):
+            # Only the last restart counts: messages before it are of deleted topics.
             place = int(restarts[-1])
             before = int(physical_offsets[place - 1]) if place else known.last if known else None
             self._runs[queue] = QueueRun(int(offsets[place]), int(physical_offsets[place]), last, before)

@@ -135,6 +135,7 @@ class SubscriptionTimeline:
     def __init__(self, table: DeltaTable, broker: str, until: datetime.datetime | None) -> None:
         self._rows: Sequence[Row] = list(rows_to_dicts(rows_between(table, SUBSCRIBED, broker, EPOCH, until)))
         self._next: Sequence[Row] = (
+            # Rows after the time tell subscriptions that were not recorded until then.
             [] if until is None else list(rows_to_dicts(first_rows_after(table, SUBSCRIBED, broker, until)))
         )
         self._known, self._place = _SubscriptionHistory(), 0
@@ -209,6 +210,7 @@ def read_subscriptions_over_time(
         while place < len(rows) and rows[place]["as_of"] <= time:
             known.add_row(rows[place])
             place += 1
+        # Nothing has changed since the time before, so its answer is used again, not copied.
         if found and place == before:
             found.append(found[-1])
         else:
@@ -246,6 +248,7 @@ class _SubscriptionHistory:
             self._gone.setdefault(key, max((each for each in taken if each < time), default=None))
         if row["expression"] is not None:
             self._sources[key] = source
+            # The group is back.
             self._gone.pop(key, None)
             now = SubscriptionFilter.of(row["expression_type"], row["expression"])
             self._changes[key] += key in self.wanted and self.wanted[key] != now
@@ -314,6 +317,7 @@ def find_consumers_by_topic(
         is_selected: Returns whether a group and topic is of interest.
     """
     keys = {*topics_with_offsets, *(GroupTopic(key.group, RETRY_PREFIX + key.group) for key in topics_with_offsets)}
+    # Without a client now, a subscription alone shows no consumer.
     keys |= {key for key, one in subscriptions.found.items() if one.members}
     found: dict[str, dict[str, SubscribedAt]] = defaultdict(dict)
     for key in sorted(keys):

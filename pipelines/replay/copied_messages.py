@@ -80,6 +80,7 @@ def copy_log_messages(
         done = 0
         for split in splits:
             yield from read_split(split, request)
+            # A broker may have deleted the segment while it was read, and its rows would be missing without an error.
             check_not_truncated(split)
             done += split.size
             advance(done, total)
@@ -231,6 +232,7 @@ def _ranges_of_places(places: Mapping[str, Array]) -> list[LogRange]:
     found = []
     for broker, offsets in places.items():
         gaps = np.diff(offsets)
+        # A condition with a range for each place would be too long; the largest gaps leave out the most rows.
         widest = np.sort(np.argsort(gaps)[::-1][: max(0, _MAX_RANGES // len(places) - 1)])
         starts = [0, *(widest + 1).tolist()]
         ends = [*(widest + 1).tolist(), len(offsets)]

@@ -151,6 +151,7 @@ def parse_offsets(data: bytes, file_name: str) -> Table:
     """
     try:
         document = parse_fastjson(data)
+        # Light queues have one queue for each topic and group, so the file has no queue ids.
         light = {key: {LIGHT_QUEUE_ID: offset} for key, offset in document.get(_LIGHT_OFFSETS, {}).items()}
         table = offsets_from_boltmq(document)[_OFFSETS] | light
         parsed = {
@@ -190,6 +191,7 @@ def limit_to_queue_ranges(offsets_table: Table, queue_ends: Mapping[tuple[str, i
             if end is None:
                 left_out += 1
                 continue
+            # An offset after the restored end would skip messages that a broker stores there later.
             set_back += offset > end
             fitting.setdefault(key, {})[queue] = min(offset, end)
     return GroupOffsets(fitting, set_back, left_out)

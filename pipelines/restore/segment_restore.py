@@ -124,6 +124,7 @@ def restore_segment(table: DeltaTable, bodies: BodySource, task: SegmentTask) ->
 def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task: SegmentTask) -> SegmentRestored:
     batches = rows_of_segment(table, task.broker, max(task.start, task.base), min(task.end, task.base + task.size))
     first = next((batch for batch in batches if batch.num_rows), None)
+    # A segment of fillers only is written without mapping it.
     if first is None:
         data = empty_segment_bytes(task.base, task.size, task.time)
         os.pwrite(descriptor, data, 0)
@@ -155,6 +156,7 @@ def _add_bodies_and_fillers(
         Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)
         for row in np.flatnonzero(records.refusals).tolist()
     ]
+    # Refused rows have no bytes in the segment.
     records = records.select_rows(records.refusals == Refusal.NONE)
     without = copy_bodies(bodies, records, packs, segment_bytes, task.base)
     lost += [
@@ -162,6 +164,7 @@ def _add_bodies_and_fillers(
         for row, reason in without.items()
     ]
     if without:
+        # Their places became zeros above, and are filled below.
         records = records.select_rows(np.delete(np.arange(len(records.starts)), list(without)))
     end = task.base + task.size
     fits = select_fitting_records(
@@ -203,6 +206,7 @@ def _erase_lost_record(
 ) -> Lost:
     """Overwrite a record in the segment with zeros, and return it as lost."""
     start, size = int(records.starts[row]), int(records.sizes[row])
+    # Otherwise a broker would take the rest of the record for one.
     segment_bytes[start - task.base : start - task.base + size] = 0
     return Lost(start, size, reason, is_body_lost)
 
@@ -232,11 +236,13 @@ def select_fitting_records(starts: Array, ends: Array, base_offset: int, end: in
         is_closed: true if a BLANK follows the last record.
     """
     kept = np.ones(len(starts), bool)
+    # The end of the record before each.
     reached = np.concatenate([[base_offset], ends[:-1]])
     small = (starts > reached) & (starts - reached < MIN_FILLER_BYTES)
     for row in np.flatnonzero(small).tolist():
         before = np.flatnonzero(kept[:row])
         reaches = int(ends[before[-1]]) if len(before) else base_offset
+        # The record before may have been left out itself, which makes room for a filler.
         if starts[row] - reaches < MIN_FILLER_BYTES:
             kept[row] = False
     last = np.flatnonzero(kept)

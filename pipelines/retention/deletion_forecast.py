@@ -75,6 +75,7 @@ def forecast_deletions(
             found.append(Forecast(segment, is_newest=True))
             continue
         expires_at = rules.expires_at(full_at)
+        # A broker deletes files in their order, so a segment waits for all before it.
         expired = max(expired, expires_at) if rules.keeps_order else expires_at
         before = freed[number - number % rules.max_deletions_per_pass]  # a pass checks the disk once
         deleted_at, cause = min(
@@ -87,6 +88,7 @@ def forecast_deletions(
             key=lambda way: way[0],
         )
         is_newest = number == last
+        # Before it is full, it is the newest one, which a broker never deletes.
         deleted_at = max(deleted_at, full_at) if is_newest else deleted_at
         found.append(Forecast(segment, is_newest, None if is_newest else expires_at, deleted_at, cause))
     return found
@@ -193,12 +195,14 @@ def watch_stores(
     filled: dict[int, float] = defaultdict(float)
     for one in seen:
         if one.disks:
+            # Several stores on one disk fill it together.
             filled[one.disks[0].device] += one.growth
     return [_to_watched_store(one, filled, now, time_to_archive) for one in seen]
 
 
 def _read_store(store: Store, progress: StoreProgress | None, rules: Rules, now: datetime.datetime) -> _StoreState:
     replaced = _replacement_reason(store, progress)
+    # What was archived of a store that was replaced says nothing about this one.
     end = progress.end if progress and not replaced else 0
     segments = read_segments(store, end)
     lost = None
@@ -235,6 +239,7 @@ def _read_disks_of_store(store: Store, rules: Rules) -> list[Disk]:
     log = Path(store.root)
     queues = Path(rules.conf.store_path or log.parent) / store.format.queues.folders[0]
     disks = [read_disk_usage(log)]
+    # Queues on the log's own disk would count twice.
     if queues.is_dir() and queues.stat().st_dev != disks[0].device:
         disks.append(read_disk_usage(queues))
     return disks

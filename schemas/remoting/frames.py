@@ -211,6 +211,7 @@ def parse_command(buffer: ReadableBuffer, offset: int = 0, limit: int = MAX_FRAM
     """
     available = len(buffer) - offset
     if available < HEAD.size:
+        # A wrong length is refused at once, not only when the rest of the head arrives.
         if available >= _LENGTH.size:
             _check_length(_LENGTH.unpack_from(buffer, offset)[0], offset, limit)
         return None
@@ -242,11 +243,13 @@ def _check_length(length: int, offset: int, limit: int) -> None:
 
 
 def _parse_json_command(text: str, body: bytes, start: int) -> Command:
+    # Lone surrogates could not be encoded in an answer that repeats the text.
     text = replace_lone_surrogates(text.strip())
     try:
         header, end = _DECODE_JSON(text)
     except (ValueError, RecursionError) as error:
         raise _header_error(start, f"{type(error).__name__}: {str(error)[:80]}") from None
+    # `type`, not `isinstance`: this runs for each request, and JSON gives no subclasses.
     if type(header) is not dict or end != len(text):
         raise _header_error(start, repr(text[:80]))
     get = header.get

@@ -146,8 +146,10 @@ def equal(left: Operand, right: Operand) -> Condition:
             return None
         if isinstance(one, str) and isinstance(other, str):
             return one == other
+        # Before numbers, because a bool is a number for Python.
         if isinstance(one, bool) or isinstance(other, bool):
             return _to_boolean(one) == _to_boolean(other)
+        # If both cannot be converted, None equals None, which must not count as equal.
         return _to_number(one) == _to_number(other) is not None
 
     return condition
@@ -251,6 +253,7 @@ def property_names(expression: str) -> frozenset[str]:
     Raises:
         SqlError: if the expression is invalid.
     """
+    # Only valid expressions have names.
     compile_sql92(expression)
     return frozenset(token.text for token in _tokens(expression) if token.kind == "word")
 

@@ -91,12 +91,14 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
     rows: Sequence[Sequence[object]] | None = None
     file = _file_identity(folder / FILE_NAME, Path(root))
     if _SHARED in sizes:  # a broker's lock file
+        # A process of its own: the shared memory of a truncated file ends the process that maps it.
         rows = _read_in_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
     elif not sizes.get(_WAL):  # no transaction waits to be moved to the database
         rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", file, none_if_unreadable=True)
     if rows is not None:
         return rows
     with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
+        # The log of transactions first: what a broker moves to the database between the two copies is then in both.
         for name in (_WAL, FILE_NAME):
             if name in sizes:
                 _copy_file(folder / name, Path(root), Path(copies) / name)
@@ -193,6 +195,7 @@ def _parse_row(row: Sequence[object]) -> tuple[str, int, int, int, str, int, int
     if not all(isinstance(number, int) for number in numbers):
         return None
     is_valid = 0 <= queue_id <= 255 and queue_offset >= 0 and physical_offset >= 0  # type: ignore[operator]
+    # One less than the largest, because `attempt` is one more than the count.
     return tuple(row) if is_valid and 0 <= count <= _MAX_INT32 else None  # type: ignore[operator, return-value]
 
 

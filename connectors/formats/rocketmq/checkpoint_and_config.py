@@ -99,6 +99,7 @@ def _read_timers(root: Path) -> TimerProgress | None:
         checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, trusted_root=root))
     except (OSError, LayoutError):
         return None
+    # Zero in a file that was created, but not used yet.
     if not checkpoint.last_read_time_ms:
         return None
     return TimerProgress(TIMER_TOPIC, checkpoint.last_timer_queue_offset, checkpoint.last_read_time_ms)
@@ -161,6 +162,7 @@ def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
             log.last_time,
             log.queued_time,
             log.index_time,
+            # An offset after the log's end would make the broker wait for bytes that no longer exist.
             _offset_or_zero(before.master_flushed_offset, log.end),
             _offset_or_zero(before.confirm_physical_offset, log.end),
             max(0, log.queued_offset) if log.has_index_tags else 0,

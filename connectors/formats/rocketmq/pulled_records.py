@@ -143,6 +143,7 @@ class PulledRecords:
                 damaged.
         """
         length = sum(len(answer) for answer in answers)
+        # The decoder may read some bytes beyond a record.
         window = np.zeros(length + PADDING, np.uint8)
         filled = 0
         for answer in answers:
@@ -160,6 +161,7 @@ class PulledRecords:
             if wanted_range is not None:
                 starts.append(found[START].copy())
                 if cut_at is None:
+                    # Answers may exceed the range, and inner batches have several queue offsets in a record.
                     by_number = wanted_range.may_exceed or self.has_inner_batches
                     chosen, cut_at = _mask_wanted_records(window, found, wanted_range, is_by_queue_offset=by_number)
                     found, intact = found[:, chosen], intact[chosen]
@@ -192,6 +194,7 @@ class PulledRecords:
         self._refused.log_counts()
 
     def _make_rows_with_damage(self, window: Array, parts: Array, is_intact: Array) -> Iterator[pa.RecordBatch]:
+        # The first damaged record.
         first = int(np.argmin(is_intact))
         if first:  # in mode FAILFAST, rows before the damage are returned
             yield from self._reader.decode_located_records(

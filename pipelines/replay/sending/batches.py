@@ -55,6 +55,7 @@ class EncodedPart:
             max_messages: maximum number of messages in a batch.
         """
         ends = np.cumsum(self.starts[rows + 1] - self.starts[rows])
+        # A batch has one sysFlag, so it ends where the next message has another compression.
         changes = np.append(np.flatnonzero(np.diff(self.sys_flags[rows])) + 1, len(rows))
         first = 0
         while first < len(rows):
@@ -91,6 +92,7 @@ class Batch:
         """Return the body of a batch request with the messages."""
         starts, data = self.part.starts, self.part.data
         first, last = int(self.rows[0]), int(self.rows[-1])
+        # Consecutive messages are one range of the data: one copy instead of one for each.
         if last - first + 1 == len(self.rows):
             return bytes(data[starts[first] : starts[last + 1]])
         return b"".join(data[starts[row] : starts[row + 1]] for row in self.rows)
@@ -190,6 +192,7 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
     """
     added = origin_properties(rows, replay_id)
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq").combine_chunks()
+    # In RocketMQ's logs, keys and tags are among the properties already.
     is_own = pc.not_equal(formats, "rocketmq")
     if not pc.any(is_own).as_py():
         return added

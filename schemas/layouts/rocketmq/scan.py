@@ -156,6 +156,7 @@ def classify_span(  # noqa: PLR0911 (one return for each state)
     """
     available = len(window) - position
     left = bounds.file_end - physical_offset
+    # The file ends here, unless the window does.
     if available < BLANK.size:
         if left > available:
             return MORE
@@ -183,6 +184,7 @@ def _examine_blank(total_size: int, expected: int) -> ScanFinding:
 
 def _examine_record(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> ScanFinding:
     total_size, magic = BLANK.unpack(window, position)
+    # Before anything else is read, because the size of a damaged record may exceed the window.
     wrong = find_size_fault(total_size, MIN_RECORD_SIZE, len(window) - position, physical_offset, bounds)
     if wrong is not None:
         return wrong
@@ -294,6 +296,7 @@ class SegmentScanner:
 
     def _search_next_record(self, view: memoryview, origin: int) -> SegmentSpan | None:
         """Search for the next valid record; return None if the window ends first."""
+        # Unwritten space has no landmarks, so it is only compared with zero, which is much faster.
         self._all_zeros = self._all_zeros and not has_nonzero_bytes(view[self.position - origin :])
         rules = self._rules
         while not self._all_zeros and (
@@ -305,6 +308,7 @@ class SegmentScanner:
             if finding.kind is SpanKind.MORE:
                 return None
             if finding.kind is SpanKind.RECORD or finding.fault in rules.proving:
+                # A record follows, so the eight bytes were part of damaged bytes.
                 self._blank = None
                 return self._end_bad_range(self.position)
             if finding.kind is SpanKind.BLANK and self._blank is None:
