@@ -8,8 +8,6 @@ from collections.abc import Callable, Generator, Mapping
 from commitlake.broker_lite.broker.clients import Clients
 from commitlake.broker_lite.broker.groups import GroupTable, QueueLocks
 from commitlake.broker_lite.broker.held_pulls import HeldPulls
-from commitlake.broker_lite.broker.interfaces import BrokerStore
-from commitlake.broker_lite.broker.layouts import internal_topics, make_deliveries
 from commitlake.broker_lite.broker.limits import (
     MAX_OFFSETS,
     MAX_STATUSES_BYTES,
@@ -21,6 +19,8 @@ from commitlake.broker_lite.broker.limits import (
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.broker.slice_scheduler import SliceScheduler, Steps
 from commitlake.broker_lite.broker.statistics import Statistics
+from commitlake.broker_lite.broker.store_interfaces import BrokerStore
+from commitlake.broker_lite.broker.store_layouts import internal_topics, make_deliveries
 from commitlake.broker_lite.broker.topics import TopicTable
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.rocketmq.topics import split_offset_key

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from commitlake.broker_lite.delivery import rewrites
-from commitlake.broker_lite.delivery.schedule import Schedule
-from commitlake.broker_lite.delivery.timers import Timers, has_delivery_time
+from commitlake.broker_lite.delivery import message_rewrites
+from commitlake.broker_lite.delivery.delayed_messages import Schedule
+from commitlake.broker_lite.delivery.timer_messages import Timers, has_delivery_time
 from commitlake.broker_lite.delivery.transactions import Transactions
 from commitlake.broker_lite.errors import DiskFullError, MessageRefusedError, SendBackError
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore, PutResult
 from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -103,7 +103,9 @@ class Delivery:
         if delay_property is not None and level is None:
             raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay_property[:40]!r}")
         if level is not None and level > 0:
-            message = rewrites.to_scheduled_message(message, min(level, self.delay_level_count), self.schedule_topic)
+            message = message_rewrites.to_scheduled_message(
+                message, min(level, self.delay_level_count), self.schedule_topic
+            )
         return self.store.put(message)
 
     def next_due_ms(self) -> int | None:
@@ -163,12 +165,12 @@ class Delivery:
             return None
         limit = limits.retry_max_times if max_reconsume_times is None else max_reconsume_times
         if failed.reconsume_times >= limit or delay_level < 0:
-            return self.store.put(rewrites.to_dead_letter(failed, group))
-        level = delay_level or rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
+            return self.store.put(message_rewrites.to_dead_letter(failed, group))
+        level = delay_level or message_rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
         # The group's setting may have changed since its topic was created. RocketMQ picks the retry queue at random.
         queues = self.store.config.topics.queue_count(f"{RETRY_PREFIX}{group}") or limits.retry_queues
         queue_id = failed.physical_offset % min(queues, limits.retry_queues, MAX_QUEUES)
-        return self._put_plain_or_delayed(rewrites.to_retry_message(failed, group, queue_id, level), str(level))
+        return self._put_plain_or_delayed(message_rewrites.to_retry_message(failed, group, queue_id, level), str(level))
 
     def find_half(self, physical_offset: int) -> Message | None:
         """Return the message at a physical offset, or None; it need not be a half message."""

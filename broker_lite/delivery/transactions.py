@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
-from commitlake.broker_lite.delivery import rewrites
+from commitlake.broker_lite.delivery import message_rewrites
 from commitlake.broker_lite.delivery.internal_queues import (
     TargetError,
     parse_delivery_target,
@@ -87,7 +87,7 @@ class Transactions:
             raise TransactionError(f"half message: expected no {props.DELAY}, found {known[props.DELAY]}")
         if props.PGROUP not in known:
             raise TransactionError(f"half message: expected a {props.PGROUP} property, found none")
-        return self._store.put(rewrites.to_half_message(message))
+        return self._store.put(message_rewrites.to_half_message(message))
 
     def commit(self, producer_group: str, half_offset: int) -> PutResult:
         """Commit a half message: store its message for consumers.
@@ -106,7 +106,7 @@ class Transactions:
             half = self._find_undecided(producer_group, half_offset)
             # The message before the op record: if the broker is killed in between, the half message is still undecided,
             # and its producer is asked again.
-            result = self._store.put(rewrites.to_committed_message(half, *self._parse_target(half)))
+            result = self._store.put(message_rewrites.to_committed_message(half, *self._parse_target(half)))
             self._store_op_record(half)
         return result
 
@@ -147,10 +147,10 @@ class Transactions:
 
     def _store_next_check(self, half_message: Message, now_ms: int, timeout_ms: int, max_checks: int) -> Message | None:
         """Store a half message again with one more check counted; return it if its producer must be asked."""
-        checks = _parse_number(half_message.properties.get(rewrites.CHECK_TIMES)) or 0
+        checks = _parse_number(half_message.properties.get(message_rewrites.CHECK_TIMES)) or 0
         try:
             if checks >= max_checks:
-                self._store.put(rewrites.to_abandoned_half(half_message))
+                self._store.put(message_rewrites.to_abandoned_half(half_message))
                 self._mark_half_decided(half_message.queue_offset)
                 return None
             again = self._replace_half(half_message, checks + 1)
@@ -170,7 +170,7 @@ class Transactions:
         """Replace a half message by a newer record; requests that name the older record apply to the new one."""
         # The new record first. If the broker is killed before the old one counts as decided, both are pending, and none
         # is lost.
-        result = self._store.put(rewrites.to_checked_half(half_message, check_count))
+        result = self._store.put(message_rewrites.to_checked_half(half_message, check_count))
         older = [*self._older.pop(half_message.queue_offset, ()), half_message.queue_offset]
         self._older[result.queue_offset] = older
         self._newest.update(dict.fromkeys(older, result.queue_offset))
@@ -216,7 +216,7 @@ class Transactions:
             raise TransactionError(f"the half message at {half_message.physical_offset}: {error}") from error
 
     def _store_op_record(self, half_message: Message) -> None:
-        mark = rewrites.to_op_record(half_message, self._store.clock(), self._store.options.store_host)
+        mark = message_rewrites.to_op_record(half_message, self._store.clock(), self._store.options.store_host)
         result = self._store.put(mark)
         self._add_decided_halves(result.queue_offset, [half_message.queue_offset])
 

@@ -19,15 +19,15 @@ from commitlake.broker_lite.errors import (
     UnsupportedError,
 )
 from commitlake.broker_lite.handlers import (
+    consume_progress,
     forwarded_requests,
     group_administration,
-    members,
+    group_members,
+    message_queries,
     offsets,
-    progress,
     pulling,
-    queries,
     replies,
-    runtime,
+    runtime_info,
     sending,
     topic_administration,
     transactions,
@@ -53,7 +53,7 @@ _WRITES = frozenset(
         RequestCode.CONSUMER_SEND_MSG_BACK,
     }
 )
-_KEPT_BYTES: Mapping[int, int] = {RequestCode.QUERY_MESSAGE: queries.ANSWER_BYTES}
+_KEPT_BYTES: Mapping[int, int] = {RequestCode.QUERY_MESSAGE: message_queries.ANSWER_BYTES}
 """Memory that a request keeps until it is answered, besides its body."""
 _FLUSH_IS_SLOW = "too many answers wait for the disk or a slave, try again later"
 _TOO_MANY_LONG_REQUESTS = "too many long requests are waiting, try again later"
@@ -63,16 +63,16 @@ DELIVERY_PAUSE_MS = 5_000
 HANDLERS: Handlers = {
     **sending.HANDLERS,
     **pulling.HANDLERS,
-    **members.HANDLERS,
+    **group_members.HANDLERS,
     **offsets.HANDLERS,
     **transactions.HANDLERS,
-    **queries.HANDLERS,
+    **message_queries.HANDLERS,
     **replies.HANDLERS,
     **topic_administration.HANDLERS,
     **group_administration.HANDLERS,
-    **progress.HANDLERS,
+    **consume_progress.HANDLERS,
     **forwarded_requests.HANDLERS,
-    **runtime.HANDLERS,
+    **runtime_info.HANDLERS,
 }
 
 _POP_CODES = frozenset(

@@ -14,7 +14,7 @@ from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.groups import find_system_group_refusal, is_valid_group
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.large_bodies import (
+from commitlake.broker_lite.protocol.large_answer_bodies import (
     select_page,
     serialize_list_body,
     serialize_table_body,

@@ -14,7 +14,7 @@ from commitlake.broker_lite.broker.held_pulls import HeldPull
 from commitlake.broker_lite.broker.slice_scheduler import SLICE_SECONDS, Steps
 from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.engine.reading import GetStatus, PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.queue_reader import GetStatus, PullLimits, PullResult
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

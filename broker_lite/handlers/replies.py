@@ -11,7 +11,7 @@ from commitlake.broker_lite.broker.broker import Broker, Handlers
 from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.limits import check_limit
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.properties import CLUSTER, parse_properties
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.delivery import SendBackError
-from commitlake.broker_lite.delivery.timers import has_delivery_time
+from commitlake.broker_lite.delivery.timer_messages import has_delivery_time
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import PutResult
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import parse_int32, parse_int64
 from commitlake.schemas.layouts.rocketmq import properties as props

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.large_bodies import select_page, serialize_table_body
+from commitlake.broker_lite.protocol.large_answer_bodies import select_page, serialize_table_body
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.remoting.admin_headers import (

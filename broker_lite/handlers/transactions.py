@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from commitlake.broker_lite.broker.broker import Broker, Handlers
 from commitlake.broker_lite.delivery import TransactionError
-from commitlake.broker_lite.delivery.rewrites import TRANSACTION_ID, to_new_message
+from commitlake.broker_lite.delivery.message_rewrites import TRANSACTION_ID, to_new_message
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int

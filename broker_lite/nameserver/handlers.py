@@ -23,7 +23,7 @@ from commitlake.broker_lite.nameserver.routes import (
     topic_queues,
 )
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.large_bodies import serialize_list_body
+from commitlake.broker_lite.protocol.large_answer_bodies import serialize_list_body
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfigs

@@ -6,8 +6,8 @@ import asyncio
 
 from commitlake.broker_lite.broker.accounts import Accounts
 from commitlake.broker_lite.broker.broker import Answering, Broker
-from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.broker.store_interfaces import BrokerStore
 from commitlake.broker_lite.errors import UnsupportedError
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.protocol import Channel
@@ -16,7 +16,7 @@ from commitlake.broker_lite.replication.master import Master
 from commitlake.broker_lite.replication.options import ReplicationOptions, Role
 from commitlake.broker_lite.replication.slave import Slave
 from commitlake.broker_lite.replication.sync_master import SyncMasterDispatcher
-from commitlake.broker_lite.replication.synchronize import Synchronizer
+from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command

@@ -1,5 +1,5 @@
 """Network server of the broker: asyncio listeners, timers and orderly shutdown."""
 
-from commitlake.broker_lite.server.service import Address, ListenError, ServerOptions, run_server
+from commitlake.broker_lite.server.broker_server import Address, ListenError, ServerOptions, run_server
 
 __all__ = ["Address", "ListenError", "ServerOptions", "run_server"]

@@ -10,8 +10,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.slice_scheduler import SliceScheduler
+from commitlake.broker_lite.broker.store_interfaces import BrokerStore
 from commitlake.broker_lite.errors import StoreError
 
 

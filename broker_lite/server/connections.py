@@ -18,8 +18,8 @@ from typing import Protocol, cast
 
 from commitlake.broker_lite.broker.limits import LimitedLog
 from commitlake.broker_lite.protocol import Channel, FrameReader
+from commitlake.broker_lite.server.connection_transport import Wire, WireError
 from commitlake.broker_lite.server.limits import Limits, is_reserved_descriptor
-from commitlake.broker_lite.server.wire import Wire, WireError
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.frames import Command

@@ -128,8 +128,8 @@ def _serve(arguments: BrokerArguments) -> ExitCode:
     """Open the broker's store, and serve clients until a signal stops the process."""
     from commitlake.broker_lite.errors import StoreError
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
+    from commitlake.broker_lite.server.broker_server import FAST_PORT_DISTANCE
     from commitlake.broker_lite.server.limits import Limits
-    from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
     from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 
     refuse_owned_folder(str(arguments.store), "--store")

@@ -11,8 +11,8 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 
 if TYPE_CHECKING:
-    from commitlake.broker_lite.broker.interfaces import BrokerStore
     from commitlake.broker_lite.broker.options import BrokerOptions
+    from commitlake.broker_lite.broker.store_interfaces import BrokerStore
     from commitlake.broker_lite.errors import FileSizeError
     from commitlake.broker_lite.stores.engine.options import RetentionOptions
     from commitlake.broker_lite.stores.jmq import JournalOptions
@@ -65,7 +65,7 @@ def _file_size_hint(error: FileSizeError) -> str:
 
 
 def _open_in_layout(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> BrokerStore:
-    from commitlake.broker_lite.broker.layouts import FileLayout, detect_layouts
+    from commitlake.broker_lite.broker.store_layouts import FileLayout, detect_layouts
     from commitlake.broker_lite.stores.jmq_adapter import JmqStore
     from commitlake.broker_lite.stores.rocketmq import MessageStore
 
@@ -135,7 +135,7 @@ def _journal_options(arguments: BrokerArguments, settings: Settings, broker_opti
 
 
 def _store_options(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> StoreOptions:
-    from commitlake.broker_lite.broker.layouts import DIALECTS, FileLayout
+    from commitlake.broker_lite.broker.store_layouts import DIALECTS, FileLayout
     from commitlake.broker_lite.stores.rocketmq import StoreOptions
     from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.broker_lite.errors import StoreLockedError
-from commitlake.broker_lite.stores.engine.ownership import StoreLock
+from commitlake.broker_lite.stores.engine.store_lock import StoreLock
 from commitlake.connectors.reading.errors import UnsupportedStoreError
 from commitlake.connectors.reading.newer_data import find_other_logs
 from commitlake.connectors.reading.snapshots import log_range, read_log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from commitlake.broker_lite.delivery import rewrites, timers, transactions
+from commitlake.broker_lite.delivery import message_rewrites, timer_messages, transactions
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
@@ -24,9 +24,10 @@ from commitlake.schemas.remoting.batch import BatchItem
 INTERPRETED = (
     props.KEYS, props.TAGS, props.UNIQ_KEY, props.DELAY, props.REAL_TOPIC, props.REAL_QID, props.RETRY_TOPIC,
     props.ORIGIN_MESSAGE_ID, props.TRAN_MSG, "PGROUP", props.WAIT, props.PRIORITY, INNER_NUM, MULTI_DISPATCH,
-    MULTI_QUEUE_OFFSET, "INNER_BASE", rewrites.TRANSACTION_ID, rewrites.CHECK_TIMES, props.TIMER_OUT,
-    rewrites.TIMER_ENQUEUED, rewrites.TIMER_DEQUEUED, timers.DELIVER_MS, timers.DELAY_MS, timers.DELAY_SECONDS,
-    timers.CANCELLED_KEY, transactions.IMMUNITY_SECONDS, "TRAN_PREPARED_QUEUE_OFFSET", "MIN_OFFSET", "MAX_OFFSET",
+    MULTI_QUEUE_OFFSET, "INNER_BASE", message_rewrites.TRANSACTION_ID, message_rewrites.CHECK_TIMES, props.TIMER_OUT,
+    message_rewrites.TIMER_ENQUEUED, message_rewrites.TIMER_DEQUEUED, timer_messages.DELIVER_MS,
+    timer_messages.DELAY_MS, timer_messages.DELAY_SECONDS, timer_messages.CANCELLED_KEY, transactions.IMMUNITY_SECONDS,
+    "TRAN_PREPARED_QUEUE_OFFSET", "MIN_OFFSET", "MAX_OFFSET",
     "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "CLUSTER", "MSG_REGION", "TRACE_ON", "BUYER_ID",
     "__SHARDINGKEY", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "PUSH_REPLY_TIME", "MSG_TYPE",
     "TIMER_ENGINE_TYPE", "TIMER_ROLL_TIMES", "DUP_INFO", "EXTEND_UNIQ_INFO", "POP_CK", "CRC32", "__CRC32#",

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from commitlake.broker_lite.delivery import rewrites
+from commitlake.broker_lite.delivery import message_rewrites
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType, transaction_type
@@ -56,7 +56,7 @@ def assert_made(made: NewMessage, stored: Message) -> None:
     for field in ("topic", "queue_id", "body", "flag", "born_timestamp", "born_host", "reconsume_times"):
         assert getattr(made, field) == getattr(stored, field), field
     assert made.prepared_transaction_offset == stored.prepared_transaction_offset
-    assert made.sys_flag == rewrites.to_new_message(stored).sys_flag
+    assert made.sys_flag == message_rewrites.to_new_message(stored).sys_flag
     assert dict(made.properties) == stored.properties
 
 
@@ -71,7 +71,8 @@ def test_delayed_messages_are_rewritten_as_by_rocketmq(messages: dict[int, Messa
     for parked, delivered in pairs:
         place = parked.properties
         assert_made(
-            rewrites.to_delivered_message(parked, place[props.REAL_TOPIC], int(place[props.REAL_QID])), delivered
+            message_rewrites.to_delivered_message(parked, place[props.REAL_TOPIC], int(place[props.REAL_QID])),
+            delivered,
         )
 
 
@@ -80,9 +81,9 @@ def test_failed_messages_are_rewritten_as_by_rocketmq(messages: dict[int, Messag
     for family in families(messages):
         for failed, parked in pairwise(family):
             if failed.topic in (FAILING_TOPIC, RETRY_TOPIC) and parked.topic == SCHEDULE_TOPIC:
-                level = rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
-                again = rewrites.to_retry_message(failed, FAILING_GROUP, 0, level)
-                assert_made(rewrites.to_scheduled_message(again, level, SCHEDULE_TOPIC), parked)
+                level = message_rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
+                again = message_rewrites.to_retry_message(failed, FAILING_GROUP, 0, level)
+                assert_made(message_rewrites.to_scheduled_message(again, level, SCHEDULE_TOPIC), parked)
                 retries += 1
     assert retries == 6
 
@@ -93,7 +94,7 @@ def test_dead_letters_are_rewritten_as_by_rocketmq(messages: dict[int, Message])
     ]
     assert len(pairs) == 3
     for failed, dead in pairs:
-        assert_made(rewrites.to_dead_letter(failed, FAILING_GROUP), dead)
+        assert_made(message_rewrites.to_dead_letter(failed, FAILING_GROUP), dead)
 
 
 def test_committed_messages_are_rewritten_as_by_rocketmq(
@@ -103,14 +104,14 @@ def test_committed_messages_are_rewritten_as_by_rocketmq(
     assert committed
     for stored in committed:
         half = messages[stored.prepared_transaction_offset]
-        made = rewrites.to_committed_message(
+        made = message_rewrites.to_committed_message(
             half, half.properties[props.REAL_TOPIC], int(half.properties[props.REAL_QID])
         )
         if recorded_store.version < "5.5":
             kept = {key: half.properties[key] for key in (props.REAL_TOPIC, props.REAL_QID)}
             made = NewMessage(
                 **{name: getattr(made, name) for name in made.__slots__ if name != "properties"},
-                properties=rewrites.change_properties(made.properties, kept),
+                properties=message_rewrites.change_properties(made.properties, kept),
             )
         assert_made(made, stored)
 
@@ -126,7 +127,7 @@ def test_op_marks_of_finished_halves_equal_those_of_rocketmq(
     committed = {message.prepared_transaction_offset for message in commits(messages)}
     decided = {offset for offset, half in halves.items() if half.physical_offset in committed}
     assert decided <= set(finished)
-    made = rewrites.to_op_record(halves[finished[0]], marks[0].born_timestamp, marks[0].born_host)
+    made = message_rewrites.to_op_record(halves[finished[0]], marks[0].born_timestamp, marks[0].born_host)
     assert dict(made.properties) == marks[0].properties
     assert (made.topic, made.queue_id, made.sys_flag) == (OP_TOPIC, marks[0].queue_id, 0)
     if recorded_store.version >= "5.5":

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.delivery.rewrites import to_new_message
+from commitlake.broker_lite.delivery.message_rewrites import to_new_message
 from commitlake.broker_lite.shop_traffic import SHOP_OPTIONS, ShopTraffic, fill_shop_store
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.rocketmq.commitlog import Message

@@ -9,7 +9,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.broker_lite.stores.rocketmq.writing import PutResult
+from commitlake.broker_lite.stores.rocketmq.message_writer import PutResult
 from commitlake.connectors.lake.lake import Lake
 from tests.support.archive_processes import archive
 from tests.support.corpus import json_bodies, shop_batches

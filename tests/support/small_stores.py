@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from commitlake.broker_lite.stores.engine.open_store import OpenStore
-from commitlake.broker_lite.stores.engine.reading import GetResult
+from commitlake.broker_lite.stores.engine.queue_reader import GetResult
 from commitlake.broker_lite.stores.engine.record_log import StoredMessage
 from commitlake.schemas.layouts.errors import LayoutError
 

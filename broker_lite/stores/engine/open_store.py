@@ -15,10 +15,10 @@ from commitlake.broker_lite.stores.engine.flushing import FlushOptions, LogFlush
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
-from commitlake.broker_lite.stores.engine.reading import QueueReader
+from commitlake.broker_lite.stores.engine.queue_reader import QueueReader
 from commitlake.broker_lite.stores.engine.record_log import StoredMessage
 from commitlake.broker_lite.stores.engine.retention import Retention
+from commitlake.broker_lite.stores.engine.store_lock import AbortMark, StoreLock
 
 M = TypeVar("M", bound=StoredMessage)
 R = TypeVar("R", bound=QueueReader[Any, Any])

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.small_files import SavedTable
+from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import SavedTable
 from commitlake.schemas.layouts.jmq.offsets import (
     FILE_NAME,
     FOLDER,

@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
-from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, hold_store_lock
-from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.queue_reader import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.retention import Retention
-from commitlake.broker_lite.stores.jmq.files import JournalFiles, recover
+from commitlake.broker_lite.stores.engine.store_lock import AbortMark, StoreLock, hold_store_lock
+from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles, recover
+from commitlake.broker_lite.stores.jmq.journal_reader import Form, JournalReader
+from commitlake.broker_lite.stores.jmq.journal_writer import JournalPutResult, JournalWriter
+from commitlake.broker_lite.stores.jmq.message_preparation import JournalMessagePreparer, PreparedMessage, Routing
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.jmq.prepared import JournalMessagePreparer, PreparedMessage, Routing
-from commitlake.broker_lite.stores.jmq.reading import Form, JournalReader
-from commitlake.broker_lite.stores.jmq.writing import JournalPutResult, JournalWriter
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage

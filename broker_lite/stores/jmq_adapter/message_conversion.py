@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from commitlake.broker_lite.errors import MessageRefusedError, UnsupportedError
-from commitlake.broker_lite.stores.jmq.retry import Retry
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, topic_of_retry_queue
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.jmq.retry_store import Retry
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message

@@ -7,13 +7,19 @@ from collections.abc import Callable, Collection, Container, Mapping
 from typing import Never
 
 from commitlake.broker_lite.errors import StoreFilesError, UnsupportedError
-from commitlake.broker_lite.stores.engine.reading import MAX_EXAMINED, GetStatus, PullLimits, PullResult, locate_offset
+from commitlake.broker_lite.stores.engine.queue_reader import (
+    MAX_EXAMINED,
+    GetStatus,
+    PullLimits,
+    PullResult,
+    locate_offset,
+)
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter import message_conversion
 from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
+from commitlake.broker_lite.stores.rocketmq.message_reader import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from commitlake.broker_lite.stores.rocketmq.pulling import matches_code
-from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message

@@ -14,24 +14,24 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Never, Self
 
-from commitlake.broker_lite.delivery.timers import has_delivery_time
+from commitlake.broker_lite.delivery.timer_messages import has_delivery_time
 from commitlake.broker_lite.errors import UnsupportedError
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore, RetryStatus
 from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, retry_queue_of, topic_of_retry_queue
 from commitlake.broker_lite.stores.jmq_adapter import message_conversion
-from commitlake.broker_lite.stores.jmq_adapter.config import (
+from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
+from commitlake.broker_lite.stores.jmq_adapter.queries import JmqQueries
+from commitlake.broker_lite.stores.jmq_adapter.topics_and_offsets import (
     RECORDS_PER_ANSWER,
     ConsumedOffsets,
     JmqConfig,
     Registry,
 )
-from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
-from commitlake.broker_lite.stores.jmq_adapter.queries import JmqQueries
 from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 

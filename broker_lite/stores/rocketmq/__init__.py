@@ -14,11 +14,11 @@ from commitlake.broker_lite.errors import (
 from commitlake.broker_lite.stores.engine.log_writer import RecoveryReport
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus
+from commitlake.broker_lite.stores.engine.queue_reader import GetResult, GetStatus
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES
+from commitlake.broker_lite.stores.rocketmq.message_writer import PutResult
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.store import MessageStore
-from commitlake.broker_lite.stores.rocketmq.writing import PutResult
 
 __all__ = [
     "MAX_QUEUES",

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commitlake.broker_lite.stores.engine.small_files import SavedTable
+from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import SavedTable
 from commitlake.schemas.layouts.boltmq import config as boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_in_range, parse_int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from commitlake.broker_lite.stores.engine.reading import (
+from commitlake.broker_lite.stores.engine.queue_reader import (
     MAX_EXAMINED,
     GetStatus,
     PullLimits,
@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.engine.reading import (
     locate_offset,
 )
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
-from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, convert_to_dialect

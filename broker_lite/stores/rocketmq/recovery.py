@@ -23,7 +23,7 @@ import logging
 
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress, QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
-from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError
 
 _logger = logging.getLogger(__name__)

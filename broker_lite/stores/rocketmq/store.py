@@ -16,24 +16,24 @@ from pathlib import Path
 from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
-from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, hold_store_lock
-from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.queue_reader import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.retention import Retention
+from commitlake.broker_lite.stores.engine.store_lock import AbortMark, StoreLock, hold_store_lock
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, ConfigFiles
 from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
-from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
-from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared, SentMessage
-from commitlake.broker_lite.stores.rocketmq.pulling import convert_for_client, low_32_bits, pull_records
-from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, Reader
-from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
-from commitlake.broker_lite.stores.rocketmq.writing import (
+from commitlake.broker_lite.stores.rocketmq.message_preparation import MessagePreparer, Prepared, SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_reader import DEFAULT_KEY_LIMIT, MAX_TIME_MS, Reader
+from commitlake.broker_lite.stores.rocketmq.message_writer import (
     PutResult,
     Writer,
     has_broker_properties,
     needs_queue_offsets,
     remove_broker_properties,
 )
+from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
+from commitlake.broker_lite.stores.rocketmq.pulling import convert_for_client, low_32_bits, pull_records
+from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
+from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX

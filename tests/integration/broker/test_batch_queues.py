@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.store_files import CheckpointFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import OutgoingMessage, Producer
 from commitlake.connectors.rocketmq.options import ClientOptions

@@ -19,7 +19,7 @@ from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
 from commitlake.broker_lite.handlers.forwarded_requests import parse_member_offsets
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
-from commitlake.broker_lite.server.wire import Wire, WireError
+from commitlake.broker_lite.server.connection_transport import Wire, WireError
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.errors import LayoutError

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.broker_lite.shop_journal import MAIL_IS_BEHIND_MS, OrderStep, ShopJournal, fill_shop_journal
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
-from commitlake.broker_lite.stores.jmq.prepared import ordered_queue_id
+from commitlake.broker_lite.stores.jmq.message_preparation import ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores

@@ -233,7 +233,7 @@ def test_locks_have_limits_and_are_acquired_all_or_none(
 def test_offsets_have_a_limit(peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.broker_lite.broker.broker.MAX_OFFSETS", 2)
     monkeypatch.setattr("commitlake.broker_lite.handlers.group_administration.MAX_OFFSETS", 2)
-    monkeypatch.setattr("commitlake.broker_lite.handlers.progress.MAX_OFFSETS", 2)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.consume_progress.MAX_OFFSETS", 2)
     peer.ask(SEND, send_fields("orders"), b"x")
     peer.heartbeat("c", "g", "orders")
     fields = {"consumerGroup": "g", "topic": "orders", "commitOffset": 1}

@@ -173,7 +173,7 @@ def test_queries_and_tables_are_processed_in_small_steps(
 
 def test_a_query_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": "U1"}), b"1")
-    monkeypatch.setattr("commitlake.broker_lite.handlers.queries.QUERY_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.message_queries.QUERY_SECONDS", -1)
     query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}
     answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
     assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
@@ -183,7 +183,7 @@ def test_a_query_that_takes_too_long_is_an_error(peer: Peer, monkeypatch: pytest
 def test_a_query_returns_the_newest_messages_that_fit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": f"U{number}"}), f"{number}".encode() * 1000)
-    monkeypatch.setattr("commitlake.broker_lite.handlers.queries.ANSWER_BYTES", 2500)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.message_queries.ANSWER_BYTES", 2500)
     query = {"topic": "orders", "key": "same", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 1 << 60}
     answer = peer.ask(RequestCode.QUERY_MESSAGE, query)
     assert [record.body[:1] for record in records(answer.body)] == [b"2", b"3"]
@@ -297,5 +297,5 @@ def test_a_list_of_many_members_is_split_or_refused(
     found = bytes(answer.body)
     assert all(f'"client{number}"'.encode() in found for number in range(1000))
     json.loads(found)
-    monkeypatch.setattr("commitlake.broker_lite.protocol.large_bodies.MAX_FRAME_BYTES", 5000)
+    monkeypatch.setattr("commitlake.broker_lite.protocol.large_answer_bodies.MAX_FRAME_BYTES", 5000)
     assert "expected at most 5000 bytes" in str(peer.ask(code, MEMBERS_OF_ALL[code]).remark)

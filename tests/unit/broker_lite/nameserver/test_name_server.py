@@ -489,7 +489,7 @@ def test_many_topics_are_listed_in_their_order(name_server: NameServer, monkeypa
     register(name_server, "topic0007", request=MASTER._replace(broker_name="broker-b", broker_addr="10.0.0.2:1"))
     answer = ask(name_server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     assert parse_body(TopicList, answer.body).topic_list == tuple(names)
-    monkeypatch.setattr("commitlake.broker_lite.protocol.large_bodies.MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr("commitlake.broker_lite.protocol.large_answer_bodies.MAX_FRAME_BYTES", 1000)
     assert ask(name_server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code == ResponseCode.SYSTEM_ERROR
 
 

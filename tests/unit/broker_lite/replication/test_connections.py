@@ -16,7 +16,7 @@ from commitlake.broker_lite.replication.master import Master
 from commitlake.broker_lite.replication.options import ReplicationOptions, Role
 from commitlake.broker_lite.replication.protocol import TRANSFER
 from commitlake.broker_lite.replication.slave import Slave
-from commitlake.broker_lite.replication.synchronize import Synchronizer
+from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
 from tests.support.message_stores import SMALL, fill

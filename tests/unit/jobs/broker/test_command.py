@@ -244,7 +244,7 @@ def test_a_store_without_write_permission_is_an_error(
     def refuse(path: str, *_: object) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("commitlake.broker_lite.stores.engine.ownership.os.open", refuse)
+    monkeypatch.setattr("commitlake.broker_lite.stores.engine.store_lock.os.open", refuse)
     assert run(tmp_path) == ExitCode.USAGE
     errors = capsys.readouterr().err
     assert f"cannot be opened: Permission denied: {tmp_path / 'store'}" in errors

@@ -24,7 +24,7 @@ from tests.support.jmq_stores import FILE_BYTES, write_jmq_store
 LOCAL = ("--local", "--threads", "1")
 HOLDER = """
 import sys
-from commitlake.broker_lite.stores.engine.ownership import StoreLock
+from commitlake.broker_lite.stores.engine.store_lock import StoreLock
 from pathlib import Path
 lock = StoreLock(Path(sys.argv[1]))
 print("held", flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.jmq.files import JournalCheckpointFile
+from commitlake.broker_lite.stores.jmq.journal_files import JournalCheckpointFile
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.snapshots import TailKind, plan_splits, take_snapshot

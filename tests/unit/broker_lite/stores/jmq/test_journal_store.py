@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.reading import PullLimits
+from commitlake.broker_lite.stores.engine.queue_reader import PullLimits
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
-from commitlake.broker_lite.stores.jmq.files import JournalCheckpointFile
-from commitlake.broker_lite.stores.jmq.prepared import Routing, ordered_queue_id
+from commitlake.broker_lite.stores.jmq.journal_files import JournalCheckpointFile
+from commitlake.broker_lite.stores.jmq.message_preparation import Routing, ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import (
     FlushMode,
     GetStatus,

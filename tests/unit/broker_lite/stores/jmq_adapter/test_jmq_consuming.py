@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.broker_lite.stores.jmq_adapter.config import RECORDS_PER_ANSWER
+from commitlake.broker_lite.stores.jmq_adapter.topics_and_offsets import RECORDS_PER_ANSWER
 from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
@@ -101,7 +101,7 @@ def test_messages_after_a_reset_are_consumed_again(consumer: Peer, store: JmqSto
 def test_many_consume_records_are_written_in_several_turns(
     consumer: Peer, dispatcher: Dispatcher, store: JmqStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.config.RECORDS_PER_ANSWER", 4)
+    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.topics_and_offsets.RECORDS_PER_ANSWER", 4)
     for number in range(10):
         send(consumer, number)
     pull(consumer, "orders")
@@ -118,7 +118,7 @@ def test_many_consume_records_are_written_in_several_turns(
 def test_closing_writes_the_remaining_consume_records(
     root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.config.RECORDS_PER_ANSWER", 1)
+    monkeypatch.setattr("commitlake.broker_lite.stores.jmq_adapter.topics_and_offsets.RECORDS_PER_ANSWER", 1)
     dispatcher = open_jmq_broker(root, clock)
     with dispatcher.broker.store:
         peer = Peer(dispatcher)

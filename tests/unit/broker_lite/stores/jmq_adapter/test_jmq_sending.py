@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
-from commitlake.broker_lite.stores.jmq.prepared import ordered_queue_id
+from commitlake.broker_lite.stores.jmq.message_preparation import ordered_queue_id
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id

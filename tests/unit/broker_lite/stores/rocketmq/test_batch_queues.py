@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.delivery import Delivery, SendBackError
-from commitlake.broker_lite.stores.engine.reading import PullLimits
+from commitlake.broker_lite.stores.engine.queue_reader import PullLimits
 from commitlake.broker_lite.stores.rocketmq import GetStatus, MessageRefusedError, MessageStore, StoreFilesError
-from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.store_files import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, BatchQueueEntry, parse_entry
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.broker.layouts import FileLayout, detect_layouts
 from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.broker.store_layouts import FileLayout, detect_layouts
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.rocketmq import (

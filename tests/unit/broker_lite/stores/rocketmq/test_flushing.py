@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.rocketmq import (
     MessageStore,
     StoreOptions,
 )
-from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.store_files import CheckpointFile
 from tests.support.message_stores import SMALL, fill, message
 from tests.support.small_stores import STORED_MS, Clock, crash
 from tests.support.waiting import wait_until
@@ -221,7 +221,7 @@ def test_a_failed_save_of_tables_is_retried(root: Path, monkeypatch: pytest.Monk
                 failed.set()
                 raise OSError(number, os.strerror(number))
 
-            broken.setattr("commitlake.broker_lite.stores.engine.small_files.sync_folder", fail)
+            broken.setattr("commitlake.broker_lite.stores.engine.table_and_checkpoint_files.sync_folder", fail)
             store.config.consumer_offsets.commit("orders", "shipping", 0, 7)
             assert failed.wait(20)
             store.put(message(0))

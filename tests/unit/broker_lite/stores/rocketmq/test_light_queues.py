@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_offsets
 from tests.support.message_stores import SMALL, message, queue_entries
@@ -193,7 +193,7 @@ def test_recovery_creates_a_limited_number_of_light_queues(
     for number in range(3):
         forge(light_store, 1 + number, f"%LMQ%x{number},%LMQ%y{number}", "0,0")
     light_store.close()
-    for module in ("queues", "writing"):
+    for module in ("queues", "message_writer"):
         monkeypatch.setattr(f"commitlake.broker_lite.stores.rocketmq.{module}.MAX_LIGHT_QUEUES", 4)
     crash(root)
     with MessageStore.open(root, SMALL) as store:

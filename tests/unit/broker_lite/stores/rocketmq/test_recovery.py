@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
+from commitlake.broker_lite.stores.rocketmq.store_files import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, serialize_message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK
 from commitlake.schemas.layouts.rocketmq.indexfile import HEADER

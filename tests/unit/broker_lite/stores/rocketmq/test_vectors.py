@@ -14,9 +14,9 @@ from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue
-from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
 from commitlake.broker_lite.stores.rocketmq.message_index import IndexFile
-from commitlake.broker_lite.stores.rocketmq.writing import PutResult
+from commitlake.broker_lite.stores.rocketmq.message_writer import PutResult
+from commitlake.broker_lite.stores.rocketmq.store_files import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, serialize_entry
 from commitlake.schemas.layouts.rocketmq.hosts import Host

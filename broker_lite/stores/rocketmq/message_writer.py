@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.errors import MessageRefusedError, StoreUnusableError
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWriter
-from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
+from commitlake.broker_lite.stores.rocketmq.message_preparation import MessagePreparer, Prepared, check_batch
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared, check_batch
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
+from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import (
     BATCH_QUEUE_TYPE,

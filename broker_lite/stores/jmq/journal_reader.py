@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from commitlake.broker_lite.errors import StoreFilesError
-from commitlake.broker_lite.stores.engine.reading import (
+from commitlake.broker_lite.stores.engine.queue_reader import (
     MAX_EXAMINED,
     GetResult,
     GetStatus,
@@ -17,7 +17,7 @@ from commitlake.broker_lite.stores.engine.reading import (
     QueueReader,
     locate_offset,
 )
-from commitlake.broker_lite.stores.jmq.files import JournalFiles
+from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles
 from commitlake.broker_lite.stores.jmq.queues import JournalQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage

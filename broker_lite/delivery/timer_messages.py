@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from typing import NamedTuple
 
-from commitlake.broker_lite.delivery import rewrites
+from commitlake.broker_lite.delivery import message_rewrites
 from commitlake.broker_lite.delivery.internal_queues import TargetError, parse_delivery_target, read_intact_messages
 from commitlake.broker_lite.errors import IndexDisabledError, MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
@@ -153,7 +153,7 @@ class Timers:
                 f"{self._max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
             )
         # A time on an exact second is moved to the slot before, as RocketMQ does.
-        return rewrites.to_timer_message(message, self._slot_start_ms(wanted - 1))
+        return message_rewrites.to_timer_message(message, self._slot_start_ms(wanted - 1))
 
     def _parse_delivery_time(self, properties: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
@@ -266,10 +266,10 @@ class Timers:
             return None
         try:
             if is_rolled:
-                return self._store.put(rewrites.to_rolled_timer_message(message, unit.write_time_ms, now_ms))
+                return self._store.put(message_rewrites.to_rolled_timer_message(message, unit.write_time_ms, now_ms))
             topic, queue_id = parse_delivery_target(self._store, known)
             return self._store.put(
-                rewrites.to_delivered_timer_message(message, topic, queue_id, unit.write_time_ms, now_ms)
+                message_rewrites.to_delivered_timer_message(message, topic, queue_id, unit.write_time_ms, now_ms)
             )
         except (MessageRefusedError, TargetError) as error:
             # Skip it, so that other messages are delivered. Only a damaged or foreign record fails here.

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from commitlake.broker_lite.errors import StoreError
-from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore
+from commitlake.broker_lite.stores.jmq.retry_store import Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.store import JournalStore
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress, QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.small_files import read_checkpoint_file_bytes, write_in_place
+from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import read_checkpoint_file_bytes, write_in_place
 from commitlake.broker_lite.stores.jmq.consume_log import ConsumeLog
 from commitlake.broker_lite.stores.jmq.journal import Journal
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile

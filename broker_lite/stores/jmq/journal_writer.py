@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWriter
-from commitlake.broker_lite.stores.jmq.files import JournalFiles
+from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles
+from commitlake.broker_lite.stores.jmq.message_preparation import PreparedMessage
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.jmq.prepared import PreparedMessage
 from commitlake.schemas.layouts.jmq.queue import ENTRY, MessageIdParts, serialize_message_id
 
 

@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.replication.slave import parse_address
-from commitlake.broker_lite.replication.synchronize import Synchronizer
+from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.configs import (
     DataVersion,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from commitlake.broker_lite.errors import IndexDisabledError, StoreFilesError
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, locate_offset
+from commitlake.broker_lite.stores.engine.queue_reader import GetResult, GetStatus, QueueReader, locate_offset
 from commitlake.broker_lite.stores.rocketmq.consume_queue import QueueUnit
-from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
+from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, ConsumeQueueEntry

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.server.service import Address, Server, ServerOptions
+from commitlake.broker_lite.server.broker_server import Address, Server, ServerOptions
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
 from tests.support.message_stores import SMALL
@@ -41,7 +41,7 @@ def serve_until(store: MessageStore, condition: Callable[[Server], bool], *steps
 
 
 def test_a_full_disk_stops_sends_before_the_next_cleaning(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.server.service.HOUSEKEEPING_SECONDS", 3600)
+    monkeypatch.setattr("commitlake.broker_lite.server.broker_server.HOUSEKEEPING_SECONDS", 3600)
     wanted = [True]
     with MessageStore.open(root, SMALL) as store:
         used = [10]
@@ -61,7 +61,7 @@ def test_a_full_disk_stops_sends_before_the_next_cleaning(root: Path, monkeypatc
 def test_cleaning_continues_after_errors(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.server.service.HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr("commitlake.broker_lite.server.broker_server.HOUSEKEEPING_SECONDS", 0.01)
     turns = threading.Semaphore(0)
 
     def fail(_: float) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from commitlake.broker_lite.stores.engine.reading import PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.queue_reader import PullLimits, PullResult
 from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.config_files import DelayOffsets, Groups, Topics
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
-from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_reader import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -11,7 +11,7 @@ from commitlake.broker_lite.broker.groups import find_system_group_refusal
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.handlers.pulling import answer_reset_pulls
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.large_bodies import serialize_table_body
+from commitlake.broker_lite.protocol.large_answer_bodies import serialize_table_body
 from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
 from commitlake.schemas.remoting.admin_headers import (
     BrokerConsumeStatsRequest,

@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 
 from commitlake.broker_lite.delivery.internal_queues import parse_delivery_target
-from commitlake.broker_lite.delivery.rewrites import to_delivered_message
+from commitlake.broker_lite.delivery.message_rewrites import to_delivered_message
 from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage

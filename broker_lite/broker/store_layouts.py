@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from commitlake.broker_lite.broker.interfaces import BrokerStore, Deliveries
+from commitlake.broker_lite.broker.store_interfaces import BrokerStore, Deliveries
 from commitlake.broker_lite.broker.topics import SCHEDULE_QUEUES, TRANSACTION_TOPICS
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.errors import StoreError
-from commitlake.broker_lite.stores.engine.small_files import FileWithBackup, SavedTable
+from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import FileWithBackup, SavedTable
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageRefusedError, MessageStore
-from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.properties import serialize_properties

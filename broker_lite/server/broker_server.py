@@ -22,9 +22,9 @@ from functools import partial
 from typing import NamedTuple
 
 from commitlake.broker_lite.broker.accounts import Accounts
-from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.broker.slice_scheduler import SLICE_SECONDS
+from commitlake.broker_lite.broker.store_interfaces import BrokerStore
 from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.nameserver import NameServer

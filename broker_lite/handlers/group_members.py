@@ -10,7 +10,7 @@ from commitlake.broker_lite.broker.filters import FilterError, compile_filter
 from commitlake.broker_lite.broker.groups import is_valid_group
 from commitlake.broker_lite.broker.limits import MAX_LOCKS_OF_REQUEST, MAX_NAME_LENGTH, check_limit
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.large_bodies import serialize_list_body
+from commitlake.broker_lite.protocol.large_answer_bodies import serialize_list_body
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields
