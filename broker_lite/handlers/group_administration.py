@@ -72,6 +72,7 @@ def get_all_groups(broker: Broker, _channel: Channel, request: Command) -> Answe
     header = from_ext_fields(GroupPageRequest, request.ext_fields)
     names = broker.groups.names()
     wanted = select_page(names, header.group_seq, header.max_group_num)
+    # The answer is made in steps, and a group may be deleted between two of them.
     configs = (
         (name, config) for name in wanted if broker.groups.has(name) and (config := broker.groups.find_or_create(name))
     )
@@ -112,8 +113,10 @@ def get_consumer_connections(broker: Broker, _channel: Channel, request: Command
     if group is None:
         remark = f"the consumer group[{header.consumer_group}] not online"
         return request.reply(ResponseCode.CONSUMER_NOT_ONLINE, remark=remark)
+    # A copy, because members may leave between the steps of the answer.
     connections = (member.connection() for member in list(group.members.values()))
     settings = to_json(group.settings())
+    # The list is serialized in steps instead.
     del settings["connectionSet"]
     body = yield from serialize_list_body("connectionSet", connections, lambda: settings)
     return request.reply(ResponseCode.SUCCESS, body=body)
@@ -184,6 +187,7 @@ def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Comman
         for topic in topics
         for queue_id, offset in offsets.entries.get(f"{topic}@{header.src_group}", {}).items()
     ]
+    # Before the first offset is set: all are copied, or none.
     check_limit("offsets of all groups", MAX_OFFSETS, offsets.count + len(found))
     for topic, queue_id, offset in found:
         offsets.commit(topic, header.dest_group, queue_id, offset)

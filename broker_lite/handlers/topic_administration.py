@@ -73,6 +73,7 @@ def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answer
         TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES, is_plain_json=True
     ).topic_config_list
     yield
+    # All are checked before the first is changed.
     for config in configs:
         if (wrong := _find_config_problem(broker, config)) is not None:
             return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)

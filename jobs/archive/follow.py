@@ -96,6 +96,7 @@ class StoreFollower:
                 try:
                     self._run_stream_query(interval, max_bytes)
                 except Exception as error:
+                    # A micro-batch that was committed in between is progress: failures are counted anew.
                     failures = 1 if self._batches > done else failures + 1
                     if failures == _MAX_FAILURES or not may_succeed_later(error):
                         raise
@@ -116,6 +117,7 @@ class StoreFollower:
 
         A micro-batch does the same, but there is none as long as no message arrives.
         """
+        # A micro-batch that is running adds them itself.
         if not self._running.acquire(blocking=False):
             return
         try:

@@ -103,11 +103,13 @@ def _archive_into_lake(
         return _follow_brokers(command, config)
     if command.follow or command.available_now:
         return _follow_stores(command, config)
+    # Before the ends of the logs are read, so that this run archives all messages that the offsets have passed.
     snapshots = read_offset_snapshots(config)
     config = replace(config, problems=unreadable_offsets_sentences(snapshots))
     on_new = None if judge is None else judge.start
     work = plan_work(config, on_new_data=on_new)
     check_bodies_writable(lake)
+    # Without new messages, no tasks are needed, and Spark is not started.
     if not work.has_new_data and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:

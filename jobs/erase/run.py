@@ -85,6 +85,7 @@ def _erase_messages(command: EraseOptions, keys_to_erase: KeysToErase) -> ExitCo
     say = _make_line_printer(command)
     key = read_evidence_key(command)
     place = _open_erasure_target(command)
+    # An earlier erasure that fails again does not prevent this one; its error is raised at the end.
     error = None if command.dry_run else _finish_interrupted_erasures(place, say)[1]
     plan = plan_erasure(place, keys_to_erase, keeps_later_copies=command.keep_later_copies)
     if plan.is_empty_plan:
@@ -298,6 +299,7 @@ def _open_erasure_target(command: EraseOptions) -> ErasureTarget:
     lake = open_lake_argument(command)
     lake.table("messages")  # raises an error if this is not a lake
     last = read_last_commit(lake) or ArchiveCommit(0, "")
+    # Bodies are where archive runs have put them, unless the user names another place.
     if command.bodies is None and last.bodies not in (None, IN_LAKE):
         lake = replace(lake, packs=PackLocation(str(last.bodies)))
     check_packs_location(lake)

@@ -130,6 +130,7 @@ def _submit_and_wait(
     prepared = prepare_launch(
         {**submission_settings(_lake_s3_options(option_values)), **_CLUSTER_SETTINGS}, with_driver=True
     )
+    # Instead of spark-defaults.conf, whose settings are for the job, and not for the process that submits it.
     no_defaults = temporary_folder / "no-defaults.conf"
     no_defaults.touch()
     submitter = [*_SUBMITTER, "--properties-file", str(no_defaults), "--driver-java-options", QUIET_JVM]
@@ -141,6 +142,7 @@ def _submit_and_wait(
             gateway.jvm, staging_folder_uri(gateway.jvm, f".commitlake/{secrets.token_hex(8)}", staging)
         )
         job = temporary_folder / FILE
+        # Created with its mode before anything is written, so that nobody else can read the secrets in between.
         job.touch(mode=0o600)
         job.write_text(json.dumps(job_file_content(parser, command, output.place, os.environ)))
         application = YarnApplication(gateway, output, staging)
@@ -150,6 +152,7 @@ def _submit_and_wait(
         try:
             return _wait_for_application(application, command[0], quiet=option_values["quiet"])
         finally:
+            # Also after an error: it has the job's output.
             output.delete_all()
     finally:
         stop_jvm(gateway)

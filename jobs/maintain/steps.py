@@ -203,6 +203,7 @@ def _delete_expired_rows(plan: MaintenancePlan, lake_view: Lake, table: str) -> 
         return Expired()
     files = find_expired_files(lake_view, table, before)
     if files and not plan.dry_run:
+        # Before rows are deleted: without this record, an audit or repair would take them for lost.
         record_expiry(plan.lake, table, before)
         expire_files(plan.lake, table, files, before)
     return measure_files(files)
@@ -244,6 +245,7 @@ def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
     last = read_last_commit(plan.lake) or ArchiveCommit(0, "")
     store = open_store(plan.lake.packs)
     packs = list(store.list_packs())
+    # The later date, because bodies go with their messages, or before them.
     dates = [date for table in ("messages", BODIES) if (date := plan.expiry_date(table)) is not None]
     expired = find_expired_packs(packs, max(dates), last.stores) if dates else []
     orphans = find_orphan_packs(store, plan.lake, packs, last.stores, plan.now, plan.retention)
@@ -251,6 +253,7 @@ def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
     unfinished = 0
     if not plan.dry_run:
         if expired:
+            # Before packs are deleted, as for rows.
             record_expiry(plan.lake, BODIES, max(dates))
         delete_packs(store, [*expired, *orphans])
         unfinished = store.delete_unfinished(plan.now - plan.retention)
@@ -274,6 +277,7 @@ def _merge_packs(plan: MaintenancePlan, packs: Sequence[PackFile], progress: Map
         merges = merge_packs(store, bins, plan.runner, advance)
     left = delete_merged_packs(
         store,
+        # Listed again, because the merged packs are among them now.
         find_merge_candidates([*store.list_packs()], progress),
         lambda names: erase_bodies(plan.lake, names, plan.runner)[1],
     )

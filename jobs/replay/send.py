@@ -167,6 +167,7 @@ def send_selected_messages(
         runner = _open_runner(arguments, lake, plan)
         if source.is_copied:
             open_for_append(lake)  # the ledger is stored in a lake, which may be new
+        # Rows before the plan: whatever plan is recorded can be sent, also after a crash between the two.
         sent = _write_changed_messages(arguments, lake, source, plan, changes)
         record_plan(lake, sent, source.table, others, plan.selection)
         if not arguments.quiet:
@@ -346,6 +347,7 @@ def _run_replay(
         def on_progress(counts: Counts) -> None:
             nonlocal shown
             done = counts.sent + counts.failed
+            # The progress bar takes differences.
             advance(done - shown)
             shown = done
 

@@ -240,12 +240,14 @@ class ArrowTables:
         condition = " AND ".join(["true", *where])
         source = _source_sql(table, name, columns)
         found = run_sql(table, name, f"SELECT {listed} FROM {source} WHERE {condition}").read_all()
+        # The engine returns texts as views, which not all functions of Arrow accept.
         return found.cast(arrow_schema(columns))
 
     def _with_bodies(self, rows: pa.Table, form: BodyForm) -> Iterator[pa.RecordBatch]:
         """Yield rows with their bodies, grouped by pack, so that each frame of a pack is read once."""
         store, cache = open_store(self.lake.packs), FrameCache()
         batches = _sort_by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
+        # At least one batch, from which the result has its schema.
         for batch in batches or [pa.RecordBatch.from_pylist([], rows.schema)]:
             if not batch.num_rows:
                 empty = batch.append_column("body", pa.nulls(0, pa.binary()))

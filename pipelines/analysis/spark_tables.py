@@ -71,6 +71,7 @@ class SparkTables:
         found, reason = self._try_open(table)
         if found is not None:
             return to_columns(found, table.columns)
+        # Only if there are messages is a missing table one that has not been written yet.
         if table.name != "messages":
             messages, _ = self._try_open(LAKE_TABLES["messages"])
             if messages is not None:
@@ -249,6 +250,7 @@ class SparkTables:
             found.schema  # noqa: B018 (Spark Connect opens the table only now)
         except EXECUTION_ERRORS as error:
             reason = _error_sentence(error)
+            # Other errors, such as a lack of permission, must not look like a missing table.
             if isinstance(error, AnalysisException) and error.getSqlState() in _ABSENT:
                 return None, reason
             raise LakeError(f"Spark cannot open the table {table.name!r} of {self._place_text}: {reason}") from error

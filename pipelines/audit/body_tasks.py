@@ -71,6 +71,7 @@ class PackedMessages:
         for rows in self._read_unerased(file):
             flat = _flatten_body_refs(rows).combine_chunks()
             has_pack = pc.is_valid(flat.column("pack").combine_chunks()).to_numpy(zero_copy_only=False)
+            # Otherwise one part would have all messages without a location.
             hashes = np.where(has_pack, column_hashes(flat, ["pack"]), column_hashes(flat, ["physical_offset"]))
             yield flat, part_numbers(hashes, parts)
 
@@ -112,6 +113,7 @@ def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Ta
         A table of `AUDIT` with the sizes and CRCs of the bodies that were read, and the first errors.
     """
     messages = pa.concat_tables(rows)
+    # In the order of the pack, so that each frame is read once.
     order = [(name, "ascending") for name in ("pack", "frame_offset", "offset")]
     messages = messages.take(pc.sort_indices(messages, order)).combine_chunks()
     windows: list[pa.Table] = []

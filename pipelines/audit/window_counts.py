@@ -101,6 +101,7 @@ class Profile:
         if self._rows <= self._max_rows and len(self._held) <= _MAX_TABLES:
             return
         merged = merge_windows(self._held)
+        # Half full after merging: windows hardly repeat, and merging them again and again would cost more than writing.
         if merged.num_rows > self._max_rows // 2:
             self._files.append(write_partitions(merged, _partition_numbers(merged), _PARTITIONS, self._folder))
             merged = SCHEMA.empty_table()
@@ -218,6 +219,7 @@ def _drop_time_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _figure_differs(name: str, expected: object, found: object) -> bool:
+    # Not known on one side, as for rows of an earlier version, is no difference.
     if name in OPTIONAL_CHECKSUMS and (expected is None or found is None):
         return False
     return expected != found

@@ -242,6 +242,7 @@ class RowArrays:
             places = np.flatnonzero(wanted[keys.indices.to_numpy()]) if wanted.any() else np.empty(0, np.int64)
         else:
             places = np.flatnonzero(pc.is_in(keys, pa.array(sorted(property_names))).to_numpy(zero_copy_only=False))
+        # A slice of a map still has the entries before and after it.
         places = places[(places >= offsets[0]) & (places < offsets[-1])]
         found[np.searchsorted(offsets, places, side="right") - 1] = True
         return self._put_values_in_order(found)

@@ -108,6 +108,7 @@ class ConsumedOffsets:
             return
         place = ConsumedQueue(topic, group, queue_id)
         position = self._positions.find(place)
+        # A client may name any offset, but can only have consumed what is there.
         offset = min(offset, self._queue_end(place))
         start = self._begun.pop(place, offset) if position is None else position.ack
         if position is not None and offset == position.ack:
@@ -116,6 +117,7 @@ class ConsumedOffsets:
             self._positions.set_offset(place, offset)
             return
         self._unrecorded.append(_UnrecordedRange(place, range(start, offset), client, self._journal.clock()))
+        # Behind ranges that wait already, this one waits, too, so that records are in the order of time.
         if len(self._unrecorded) == 1:
             self.write_consume_records(RECORDS_PER_ANSWER)
         self._positions.acknowledge(place, offset)
@@ -142,6 +144,7 @@ class ConsumedOffsets:
             if len(now) < len(numbers):
                 self._unrecorded.appendleft(_UnrecordedRange(place, numbers[len(now) :], client, time_ms))
             if max_messages is not None:
+                # An empty range costs a step, too, so that many of them cannot hold up the answer.
                 max_messages -= max(1, len(now))
             if now:
                 self._record_range(_UnrecordedRange(place, now, client, time_ms))
@@ -167,6 +170,7 @@ class ConsumedOffsets:
 
     def remove(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the positions whose topic or group was deleted."""
+        # Consumptions that happened are recorded before their position is gone.
         self.write_consume_records()
         self._positions.remove(lambda place: is_deleted(place.topic, place.app))
         self._begun = {place: start for place, start in self._begun.items() if not is_deleted(place.topic, place.app)}
