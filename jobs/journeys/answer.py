@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.pipelines.analysis.spark_tables import SparkTables
 
 Row = Mapping[str, Any]
 FLAGS = ("began_before", "is_cut", "order_uncertain")
@@ -122,10 +121,19 @@ def open_journeys_answer(command: JourneysOptions, lake: Lake, question: Journey
         with ArrowTables(lake).key_records(question) as records:
             yield ArrowAnswer(records, question)
         return
+    from pyspark import StorageLevel
+
     from commitlake.jobs.arguments.runner import get_spark_session
     from commitlake.pipelines.analysis.spark_tables import SparkTables
 
-    yield SparkAnswer(SparkTables(get_spark_session("journeys", lake.s3), lake), question)
+    tables = SparkTables(get_spark_session("journeys", lake.s3), lake)
+    opened = {name: lake.find(name) for name in ("messages", "edges")}
+    versions = {name: table.version() for name, table in opened.items() if table is not None}
+    rows = tables.journeys_and_hop_counts(question, versions).persist(StorageLevel.DISK_ONLY)
+    try:
+        yield SparkAnswer(rows)
+    finally:
+        rows.unpersist()
 
 
 class _Sums(NamedTuple):
@@ -228,19 +236,17 @@ class ArrowAnswer:
 
 @dataclass(frozen=True)
 class SparkAnswer:
-    """Journeys computed by Spark, anew for each part of the answer.
+    """Journeys computed by Spark, once: the rows stay on the disks of its executors until the answer is complete.
 
     Attributes:
-        tables: the tables of the lake.
-        question: the question.
+        rows: the result of `journeys_and_hop_counts_of`, persisted.
     """
 
-    tables: SparkTables
-    question: JourneysQuestion
+    rows: DataFrame
 
     @property
     def _journeys(self) -> DataFrame:
-        return self.tables.journeys(self.question)
+        return self.rows.where("key IS NOT NULL").select(*JOURNEYS.drop_columns("steps").names)
 
     @cached_property
     def key_counts(self) -> Mapping[str, int]:
@@ -279,18 +285,30 @@ class SparkAnswer:
         """Return hops, see `Answer`."""
         from pyspark.sql import functions as F
 
-        found = self.tables.hops(self.question, None).select(_HOP_NAMES)
+        from commitlake.pipelines.journeys.spark_journeys import sum_hops
+
+        found = sum_hops(self.rows.where("key IS NULL")).select(_HOP_NAMES)
         return _table_to_rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
         """Return keys that do not fit, see `Answer`."""
         from commitlake.pipelines.journeys.spark_journeys import misfits_of
 
-        found = misfits_of(self._journeys.drop("steps"), criteria).select(*_KEY_NAMES)
-        if limit is None:
-            rows = _table_to_rows(found.toArrow())
-            return FoundKeys(rows, len(rows))
-        return FoundKeys(_table_to_rows(found.limit(limit).toArrow()), found.count())
+        misfits = misfits_of(self._journeys, criteria).select(*_KEY_NAMES)
+        if limit is not None:
+            return FoundKeys(_table_to_rows(misfits.limit(limit).toArrow()), misfits.count())
+        found = FoundKeys(())
+        found.rows = _rows_of_frame(misfits, found)
+        return found
+
+
+def _rows_of_frame(frame: DataFrame, found_keys: FoundKeys) -> Iterator[Row]:
+    """Yield the rows of a DataFrame, of which one part at a time is in this process, and count them."""
+    from commitlake.pipelines.journeys.spark_journeys import batches_of
+
+    for batch in batches_of(frame):
+        found_keys.count += batch.num_rows
+        yield from rows_of_batches([batch], 0)
 
 
 def _first_rows_after_reading_all(rows: Iterator[Row], limit: int) -> Sequence[Row]:

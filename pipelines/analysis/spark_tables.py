@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,7 @@ from commitlake.pipelines.analysis.lag_arguments import LagQuestion
 from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
 from commitlake.pipelines.dead_letters.dead_letter_rows import computed_columns_sql
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
-from commitlake.pipelines.journeys.spark_journeys import hops_of, journeys_of
+from commitlake.pipelines.journeys.spark_journeys import hops_of, journeys_and_hop_counts_of, journeys_of
 from commitlake.pipelines.tps.rates_query import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
@@ -176,7 +177,7 @@ class SparkTables:
         return lag_frame(self.spark, pinned, question)
 
     def journeys(self, question: JourneysQuestion) -> DataFrame:
-        """Return what happened to the keys that have a record in a window.
+        """Return what happened to the keys that have a record in a window, at the versions that the tables have now.
 
         Raises:
             NoTableError: if the lake has no `edges`.
@@ -187,34 +188,55 @@ class SparkTables:
     def hops(self, question: JourneysQuestion, window_us: int | None) -> DataFrame:
         """Return the hops of keys between topics, for each window; for all the time if there is none.
 
+        The tables are read at the versions that they have now, whenever the DataFrame is used.
+
         Raises:
             NoTableError: if the lake has no `edges`.
             LakeError: if the session cannot open a table.
         """
         return hops_of(*self._records_and_edges(question), question, window_us)
 
-    def _records_and_edges(self, question: JourneysQuestion) -> tuple[DataFrame, DataFrame]:
+    def journeys_and_hop_counts(self, question: JourneysQuestion, versions: Mapping[str, int]) -> DataFrame:
+        """Return the journeys of keys and numbers of hops in one DataFrame, see `journeys_and_hop_counts_of`.
+
+        Args:
+            question: the question.
+            versions: versions at which tables are read, by name.
+
+        Raises:
+            NoTableError: if the lake has no `edges`.
+            LakeError: if the session cannot open a table.
+        """
+        return journeys_and_hop_counts_of(*self._records_and_edges(question, versions), question)
+
+    def _records_and_edges(
+        self, question: JourneysQuestion, versions: Mapping[str, int] = MappingProxyType({})
+    ) -> tuple[DataFrame, DataFrame]:
         """Return the records that a question on journeys reads, and `edges`."""
-        messages = self.table(LAKE_TABLES["messages"])
-        edges = self._try_open(LAKE_TABLES["edges"])[0]
+        messages, edges = (self._open_pinned(name, versions.get(name))[0] for name in ("messages", "edges"))
+        if messages is None:
+            messages = self.table(LAKE_TABLES["messages"])  # raises the error
         if edges is None:
             raise NoTableError(no_edges_message(self._place_text))
+        choose_python(self.spark)
         wanted = question.selection
         chosen = selection_condition(replace(wanted, topics=(), start=question.begin, end=question.end))
         if wanted.topics:
             messages = messages.withColumn("origin_topic", F.coalesce("origin_topic", "topic"))
             chosen = chosen & column_in_values("origin_topic", wanted.topics)
-        return messages.where(chosen), to_columns(edges, LAKE_TABLES["edges"].columns)
+        return messages.where(chosen), edges
 
-    def _open_pinned(self, name: str) -> tuple[DataFrame | None, int]:
-        """Return a table at the version that it has now, and the version; None if it does not exist."""
+    def _open_pinned(self, name: str, version: int | None = None) -> tuple[DataFrame | None, int]:
+        """Return a table at a version, by default its present one, and the version; None if it does not exist."""
         table = LAKE_TABLES[name]
         if self._try_open(table)[0] is None:
             return None, -1
-        row = self.spark.sql(f"DESCRIBE HISTORY {self._sql_name(table)} LIMIT 1").first()
-        assert row is not None
-        found = self.spark.read.option("versionAsOf", row["version"]).table(self._sql_name(table))
-        return to_columns(found, table.columns), row["version"]
+        if version is None:
+            row = self.spark.sql(f"DESCRIBE HISTORY {self._sql_name(table)} LIMIT 1").first()
+            assert row is not None
+            version = int(row["version"])
+        found = self.spark.read.option("versionAsOf", version).table(self._sql_name(table))
+        return to_columns(found, table.columns), version
 
     def _read_progress_at(self, version: int) -> Mapping[str, StoreProgress]:
         """Return how far each store was archived at a version of `messages`, by its last archive commit."""

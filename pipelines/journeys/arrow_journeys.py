@@ -1,7 +1,7 @@
-"""Journeys and hops as Arrow tables, computed by numpy in this process, without a JVM.
+"""Journeys and hops as Arrow tables, computed by numpy from the records of keys (`key_records`).
 
-DataFusion finds the records of each key (`key_records`). What follows needs their order, which it would compute with a
-window for each key, ten times as slowly: there, numpy does what the queries after `linked` do in Spark.
+DataFusion or Spark finds these records. What follows needs their order, for which either engine would need several
+windows for each key, and ten times as long.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from commitlake.pipelines.journeys.sql_statements import (
     TOTALS,
     Sum,
 )
-from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS, OPEN_STATES, STEP, JourneyState
 
-Column: TypeAlias = pa.Array | pa.ChunkedArray
+Values: TypeAlias = pa.Array | pa.ChunkedArray
 _NONE = -1
 """Stands for null in numbers, none of which is negative."""
 _LATEST = np.iinfo(np.int64).max
@@ -110,7 +110,7 @@ def journeys_table(records: KeyRows, question: JourneysQuestion, columns: Column
         "is_cut": totals["messages"] > question.max_steps,
         "order_uncertain": totals["order_uncertain"] > 0,
     }
-    known: dict[str, Column] = {
+    known: dict[str, Values] = {
         **{name: _to_nullable_array(column) for name, column in totals.items()},
         **{name: to_boolean_array(column) for name, column in flags.items()},
         "key": steps.texts["key"].take(pa.array(steps["key"][steps.key_starts])),
@@ -280,7 +280,7 @@ def _aggregate_by_journey(steps: KeyRows, aggregation: Sum, name: str) -> Array:
 
 
 def _step_structs(steps: KeyRows) -> pa.StructArray:
-    columns: dict[str, Column] = {
+    columns: dict[str, Values] = {
         name: _to_nullable_array(steps[column])
         for name, column in STEP_COLUMNS.items()
         if name not in {"topic", "broker", "state"}
@@ -306,13 +306,23 @@ def _list_array(starts: Array, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.append(starts, len(values)).astype(np.int32)), values)
 
 
-def _to_declared_table(arrays_by_name: Mapping[str, Column], columns: Columns) -> pa.Table:
+def _to_declared_table(arrays_by_name: Mapping[str, Values], columns: Columns) -> pa.Table:
     """Return a table of declared columns."""
     schema = arrow_schema(columns)
     return pa.table([arrays_by_name[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-_HOP_KEYS = ("hour_us", "source", "target", "bound_ms")
+HOP_COUNTS = Columns(
+    [
+        Column("hour_us", INT64, "start of the time window, microseconds since 1970"),
+        Column("source", TEXT, "topic of a step"),
+        Column("target", TEXT, "topic of the next step of the same key"),
+        Column("bound_ms", INT64, "time between the two, ms, rounded up to two digits"),
+        Column("hops", INT64, "number of such pairs of steps"),
+    ]
+)
+"""Hops of some keys, by time window and rounded delay."""
+_HOP_KEYS = HOP_COUNTS.names[:-1]
 
 
 def hop_counts(records: KeyRows, question: JourneysQuestion, window_us: int | None) -> pa.Table:
@@ -324,7 +334,7 @@ def hop_counts(records: KeyRows, question: JourneysQuestion, window_us: int | No
         window_us: length of the windows, microseconds; None for one window.
 
     Returns:
-        A table with `hour_us`, `source`, `target`, `bound_ms` and `hops`.
+        A table with the columns `HOP_COUNTS`.
     """
     messages = _group_into_messages(records.filter_rows(records["stored_us"] < question.until_us))
     messages = messages.filter_rows(messages["has_first"] > 0)
@@ -337,10 +347,10 @@ def hop_counts(records: KeyRows, question: JourneysQuestion, window_us: int | No
         "hour_us": hours, "source": topic[later - 1], "target": topic[later],
         "bound_ms": round_up_to_two_digits(hop_us[later - 1] // 1000),
     }  # fmt: skip
-    counted = pa.table(columns).group_by(list(_HOP_KEYS)).aggregate([([], "count_all")])
+    counted = pa.table(columns).group_by(_HOP_KEYS).aggregate([([], "count_all")])
     texts = {name: messages.texts["topic"].take(counted.column(name)) for name in ("source", "target")}
     numbers = {name: counted.column(name) for name in ("hour_us", "bound_ms")}
-    return pa.table({**numbers, **texts, "hops": counted.column("count_all")})
+    return _to_declared_table({**numbers, **texts, "hops": counted.column("count_all")}, HOP_COUNTS)
 
 
 def round_up_to_two_digits(numbers: Array) -> Array:
@@ -357,7 +367,7 @@ def round_up_to_two_digits(numbers: Array) -> Array:
 
 def sum_hop_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
     """Return the sum of results of `hop_counts`."""
-    added = pa.concat_tables(count_tables).group_by(list(_HOP_KEYS)).aggregate([("hops", "sum")])
+    added = pa.concat_tables(count_tables).group_by(_HOP_KEYS).aggregate([("hops", "sum")])
     return added.rename_columns([*_HOP_KEYS, "hops"])
 
 
@@ -376,7 +386,7 @@ def hops_table(hop_count_table: pa.Table) -> pa.Table:
     before = np.append(0, np.cumsum(hops))[starts]
     at_most = np.cumsum(hops) - np.repeat(before, np.diff(offsets))
     total = np.repeat(totals, np.diff(offsets))
-    columns: dict[str, Column] = {
+    columns: dict[str, Values] = {
         f"p{percent}_ms": pa.array(
             _aggregate_groups(Sum.MIN, np.where(at_most * 100 >= total * percent, bounds, _LATEST), starts)
         )

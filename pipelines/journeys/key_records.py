@@ -35,6 +35,8 @@ Tables = Mapping[str, DeltaTable]
 _CODED = ("topic", "broker")
 """Columns of few different texts, which are numbers in slices."""
 _CODES = pa.int32()
+KEY_HASH = "key_hash"
+"""Column of a hash of the key, by which Spark sorts records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,14 @@ class Limits:
         chunk_rows: records that are sorted into slices at once.
         part_steps: rows of `edges` that are joined to records at once.
         window_rows: records in the window up to which their keys are found first, and others are not read.
+        task_rows: records in a slice of a task of Spark, about; several tasks run in the memory of one machine.
     """
 
     slice_rows: int = 1_000_000
     chunk_rows: int = 500_000
     part_steps: int = 4_000_000
     window_rows: int = 2_000_000
+    task_rows: int = 250_000
 
     @property
     def sample_fraction(self) -> float:
@@ -166,9 +170,9 @@ class KeyRecords:
             for batch in batches:
                 waiting.append(batch)
                 if sum(each.num_rows for each in waiting) >= self._limits.chunk_rows:
-                    yield self._encode_texts(pa.Table.from_batches(waiting))
+                    yield _encode_texts(pa.Table.from_batches(waiting), self._codes)
                     waiting.clear()
-        yield self._encode_texts(pa.Table.from_batches(waiting, schema))
+        yield _encode_texts(pa.Table.from_batches(waiting, schema), self._codes)
 
     def _time_ranges(self) -> Sequence[tuple[int, int]]:
         """Return the time ranges that are read one by one, so that none has too many rows of `edges`."""
@@ -195,20 +199,54 @@ class KeyRecords:
         last_us = to_numpy_numbers(last, null_value=asked.since_us)
         return int(to_numpy_numbers(rows)[(first_us < asked.until_us) & (last_us >= asked.since_us)].sum())
 
-    def _encode_texts(self, rows: pa.Table) -> pa.Table:
-        """Return rows in which topics and brokers are replaced by integer codes; each column is one chunk."""
-        columns = {}
-        for name in rows.column_names:
-            column = to_single_array(rows.column(name))
-            if name in RECORD_TEXTS:
-                column = column.cast(pa.string())
-            columns[name] = self._encode_column(column, self._codes[name]) if name in _CODED else column
-        return pa.table(columns)
 
-    def _encode_column(self, texts: pa.Array, codes_by_text: dict[str, int]) -> pa.Array:
-        encoded = texts.dictionary_encode()
-        found = [codes_by_text.setdefault(text, len(codes_by_text)) for text in encoded.dictionary.to_pylist()]
-        return pa.array(found, _CODES).take(encoded.indices)
+def slices_of_sorted_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[KeySlice]:
+    """Yield slices of the records of whole keys, from batches that are sorted by the column `KEY_HASH`.
+
+    Only one slice is in memory, or the records of one key that has more.
+    """
+    codes: dict[str, dict[str, int]] = {name: {} for name in _CODED}
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        last = batch.column(KEY_HASH)[-1]
+        if sum(each.num_rows for each in waiting) < LIMITS.task_rows or waiting[0].column(KEY_HASH)[0] == last:
+            continue
+        rows = pa.Table.from_batches(waiting)
+        end = int(np.searchsorted(rows.column(KEY_HASH).to_numpy(), last.as_py()))  # its key may go on
+        yield _coded_slice(rows.slice(0, end), codes)
+        waiting = rows.slice(end).to_batches()
+    if waiting:
+        yield _coded_slice(pa.Table.from_batches(waiting), codes)
+
+
+def _coded_slice(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> KeySlice:
+    coded = _encode_texts(rows.drop_columns(KEY_HASH), codes)
+    return KeySlice(coded, {name: list(texts) for name, texts in codes.items()})
+
+
+def _encode_texts(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> pa.Table:
+    """Return rows in which topics and brokers are replaced by integer codes; each column is one chunk.
+
+    Args:
+        rows: the rows.
+        codes: codes of texts by column, to which those of new texts are added.
+    """
+    columns = {}
+    for name in rows.column_names:
+        column = to_single_array(rows.column(name))
+        if name in RECORD_TEXTS:
+            column = column.cast(pa.string())
+        columns[name] = _encode_column(column, codes[name]) if name in _CODED else column
+    return pa.table(columns)
+
+
+def _encode_column(texts: pa.Array, codes_by_text: dict[str, int]) -> pa.Array:
+    encoded = texts.dictionary_encode()
+    found = [codes_by_text.setdefault(text, len(codes_by_text)) for text in encoded.dictionary.to_pylist()]
+    return pa.array(found, _CODES).take(encoded.indices)
 
 
 def slice_numbers(keys: pa.Array, slice_first_keys: pa.Array) -> Array:

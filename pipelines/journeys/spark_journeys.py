@@ -1,15 +1,31 @@
-"""Journeys and hops as DataFrames of Spark: pure functions of DataFrames, without session, path, clock or action."""
+"""Journeys and hops as DataFrames of Spark: pure functions of DataFrames, without session, path, clock or action.
+
+Spark finds the records of each key, and sorts them by key. Python workers compute journeys of them as without Spark,
+from Arrow batches, some keys at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
-from pyspark.sql import Column as SparkColumn
+import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.sql import Engine
+from commitlake.connectors.worker_errors import forward_worker_errors
+from commitlake.pipelines.journeys.arrow_journeys import (
+    HOP_COUNTS,
+    hop_counts,
+    hops_table,
+    journeys_table,
+    sorted_key_rows,
+    sum_hop_counts,
+)
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
+from commitlake.pipelines.journeys.key_records import KEY_HASH, KeySlice, slices_of_sorted_batches
 from commitlake.pipelines.journeys.misfits import (
     BETWEEN,
     RARE_PERCENT,
@@ -18,13 +34,23 @@ from commitlake.pipelines.journeys.misfits import (
     missing_reason,
     stuck_reason,
 )
-from commitlake.pipelines.journeys.sql_statements import STEP_COLUMNS, TOTALS, Sources, Statements, Sum
+from commitlake.pipelines.journeys.sql_statements import Sources, Statements
 from commitlake.pipelines.transforms.columns import to_columns
-from commitlake.schemas.tables.columns import Scalar
-from commitlake.schemas.tables.journeys import HOPS, JOURNEYS, OPEN_STATES, STEP
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.journeys import HOPS, JOURNEYS
+from commitlake.schemas.tables.spark import spark_schema
 
+_Compute = Callable[[KeySlice, JourneysQuestion], Iterable[pa.Table]]
 _SOURCES = Sources("{messages}", "{edges}")
-_SUMS = {Sum.SUM: F.sum, Sum.MIN: F.min, Sum.MAX: F.max}
+_WITHOUT_STEPS = JOURNEYS.drop_columns("steps")
+JOURNEYS_AND_HOP_COUNTS = Columns([*_WITHOUT_STEPS, *HOP_COUNTS])
+_BATCH_ROWS = 10_000
+_NEAR_SHARE = 8
+"""The window is short if it is at most one of so many parts of the time that is read.
+
+Then its keys are found first, and records of others are not sorted. Otherwise this would take longer than it saves: it
+reads `messages` twice, and sends all records to other tasks once more.
+"""
 
 
 def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion) -> DataFrame:
@@ -49,34 +75,9 @@ def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestio
 
     Returns:
         One row for each key that has a record in the window: `JOURNEYS`. Only `due_at` and, in steps, `hop_ms`
-        and `visible_at` may be null.
+        and `visible_at` are null in some rows.
     """
-    sql = Statements(question, Engine.SPARK, _SOURCES).steps_sql()
-    steps = messages.sparkSession.sql(sql, messages=messages, edges=edges)
-    step = F.when(F.col("number") <= question.max_steps, F.struct(*_step_fields()))
-    grouped = steps.groupBy("key").agg(
-        F.sort_array(F.collect_list(step)).alias("steps"),
-        F.max_by("state", "number").alias("last_state"),
-        F.max_by("topic", "number").alias("last_topic"),
-        *(_SUMS[how](column).alias(name) for name, (how, column) in TOTALS.items()),
-    )
-    outcome = F.col("last_state")
-    for rank, state in enumerate(reversed(OPEN_STATES), 1):
-        outcome = F.when(F.col("openness") == rank, F.lit(str(state))).otherwise(outcome)
-    return to_columns(
-        grouped.withColumns(
-            {
-                "path": F.transform("steps", lambda each: F.coalesce(each["topic"], F.lit(""))),  # so that none is null
-                "outcome": outcome,
-                "began_before": (F.col("first_at") < question.since_us) | (F.col("lacks_first") > 0),
-                "went_on_after": F.col("last_at") >= question.until_us,
-                "is_cut": F.col("messages") > question.max_steps,
-                "order_uncertain": F.col("order_uncertain") > 0,
-                **{name: F.timestamp_micros(name) for name in ("first_at", "last_at", "last_sent_at", "due_at")},
-            }
-        ),
-        JOURNEYS,
-    )
+    return _compute_by_key(messages, edges, question, question.end_us, _journey_tables, JOURNEYS)
 
 
 def hops_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion, window_us: int | None) -> DataFrame:
@@ -100,21 +101,87 @@ def hops_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion, w
     Returns:
         One row for each window and pair of topics that follow each other: `HOPS`. Nothing is null.
     """
-    sql = Statements(question, Engine.SPARK, _SOURCES).hops_sql(window_us)
-    rows = messages.sparkSession.sql(sql, messages=messages, edges=edges)
-    keys = ("hour_us", "source", "target", "total", "p50_ms", "p95_ms", "p99_ms")
-    entries = F.sort_array(F.collect_list(F.struct("bound_ms", "hops")))
-    grouped = rows.groupBy(*keys).agg(F.map_from_entries(entries).alias("delays"))
-    hour = F.timestamp_micros("hour_us").alias("hour")
-    return to_columns(grouped.select("*", hour, F.col("total").alias("hops")), HOPS)
+    count = partial(_hop_count_tables, window_us=window_us)
+    return sum_hops(_compute_by_key(messages, edges, question, question.until_us, count, HOP_COUNTS))
 
 
-def _step_fields() -> list[SparkColumn]:
-    found = []
-    for column in STEP:
-        value = F.col(STEP_COLUMNS[column.name])
-        found.append((F.timestamp_micros(value) if column.type is Scalar.TIME else value).alias(column.name))
-    return found
+def journeys_and_hop_counts_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion) -> DataFrame:
+    """Return the rows of `journeys_of` without their steps, and numbers of hops over all the time for `sum_hops`.
+
+    Args:
+        messages: as for `journeys_of`.
+        edges: rows of `edges`.
+        question: the question.
+
+    Returns:
+        Rows of `JOURNEYS` without `steps`, and rows of `HOP_COUNTS`, in which `key` is null; other columns of a row are
+        null.
+    """
+    return _compute_by_key(messages, edges, question, question.end_us, _answer_tables, JOURNEYS_AND_HOP_COUNTS)
+
+
+def sum_hops(counts: DataFrame) -> DataFrame:
+    """Return the hops of windows, `HOPS`, from parts of their numbers, `HOP_COUNTS`."""
+    return to_columns(
+        counts.select(*HOP_COUNTS.names)
+        .repartition("hour_us", "source", "target")
+        .mapInArrow(_hop_batches, spark_schema(HOPS)),
+        HOPS,
+    )
+
+
+def _compute_by_key(
+    messages: DataFrame, edges: DataFrame, question: JourneysQuestion, end_us: int, compute: _Compute, columns: Columns
+) -> DataFrame:
+    """Return what Python workers compute of the records of some keys at a time.
+
+    Args:
+        messages: rows of `messages`.
+        edges: rows of `edges`.
+        question: the question.
+        end_us: time up to which records are read.
+        compute: function that returns tables for a slice of records; it is called by name.
+        columns: columns of these tables.
+    """
+    is_short = (question.until_us - question.since_us) * _NEAR_SHARE <= question.end_us - question.begin_us
+    statements = Statements(question, Engine.SPARK, _SOURCES)
+    sql = statements.records_sql(question.begin_us, end_us, only_window_keys=is_short)
+    records = messages.sparkSession.sql(sql, messages=messages, edges=edges)
+    # Sorted by a number, and not by the key itself, because Spark sorts rows by numbers several times as fast.
+    hashed = records.withColumn(KEY_HASH, F.xxhash64("key")).repartition(KEY_HASH).sortWithinPartitions(KEY_HASH)
+    computed = hashed.mapInArrow(partial(_slice_batches, question, compute), spark_schema(columns))
+    return to_columns(computed, columns)
+
+
+def _slice_batches(
+    question: JourneysQuestion, compute: _Compute, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with forward_worker_errors():
+        for each in slices_of_sorted_batches(batches):
+            for table in compute(each, question):
+                yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _journey_tables(key_slice: KeySlice, question: JourneysQuestion) -> Iterator[pa.Table]:
+    yield journeys_table(sorted_key_rows(key_slice, question), question)
+
+
+def _hop_count_tables(key_slice: KeySlice, question: JourneysQuestion, window_us: int | None) -> Iterator[pa.Table]:
+    yield hop_counts(sorted_key_rows(key_slice, question), question, window_us)
+
+
+def _answer_tables(key_slice: KeySlice, question: JourneysQuestion) -> Iterator[pa.Table]:
+    rows = sorted_key_rows(key_slice, question)
+    for table in (journeys_table(rows, question, _WITHOUT_STEPS), hop_counts(rows, question, None)):
+        nulls = pa.Table.from_pylist([], arrow_schema(JOURNEYS_AND_HOP_COUNTS))
+        yield pa.concat_tables([nulls, table], promote_options="default")
+
+
+def _hop_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with forward_worker_errors():
+        counts = [pa.Table.from_batches([batch]) for batch in batches]
+        if counts:
+            yield from hops_table(sum_hop_counts(counts)).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def paths_of(journeys: DataFrame) -> DataFrame:
@@ -163,3 +230,19 @@ def misfits_of(journeys: DataFrame, criteria: Misfits) -> DataFrame:
     if criteria.needs_reason:
         found = found.where(F.size("reasons") > 0)
     return found.select(*journeys.columns, "reasons").orderBy("key")
+
+
+def batches_of(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Run Spark, and yield the rows of a DataFrame in their order; only one partition of them is in this process."""
+    for row in frame.mapInArrow(_stream_batches, "stream binary").toLocalIterator():
+        with pa.ipc.open_stream(row["stream"]) as reader:
+            yield from reader
+
+
+def _stream_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield each batch as a row with a stream of Arrow's format."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["stream"])

@@ -1,4 +1,4 @@
-"""SQL for journeys and hops, over the tables `messages` and `edges`, for Spark and for DataFusion.
+"""SQL for the records of journeys and hops, over the tables `messages` and `edges`, for Spark and for DataFusion.
 
 A statement is a chain of named queries (`WITH`), each of which needs the rows of one key, one message or one record:
 
@@ -9,15 +9,12 @@ A statement is a chain of named queries (`WITH`), each of which needs the rows o
     wanted      the keys that have a record in the window
     near        the rows of these keys
     linked      with what is known of each record
-    sent        one row for each key and message: copies have its topic and its client message id
-    numbered    messages that are steps; those that a replay sent again belong to the step before
-    merged      one row for each step
-    placed      with its number in the journey, and the time since the step before
 
 What a message sums up over its records is declared in `SENT_TIMES`, `SENT_FLAGS` and `SENT_COUNTS`, and what a journey
-sums up over its steps in `TOTALS`. The queries after `linked` are for Spark: `arrow_journeys` does the same with the
-rows of `records_sql`, for which DataFusion would need all keys in memory, and a window for each of them. Times are
-microseconds since 1970, so that neither the session's time zone nor the engines' functions of time matter.
+sums up over its steps in `TOTALS`: `arrow_journeys` does this with the rows of `records_sql`, for which both engines
+would need several windows for each key.
+
+Times are microseconds since 1970, so that neither the session's time zone nor the engines' functions of time matter.
 """
 
 from __future__ import annotations
@@ -31,9 +28,8 @@ from commitlake.connectors.lake.sql import Engine, in_condition, microseconds_li
 from commitlake.pipelines.journeys.journeys_query import KINDS, JourneysQuestion
 from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
-from commitlake.schemas.tables.journeys import OPEN_STATES, STEP, JourneyState
+from commitlake.schemas.tables.journeys import STEP
 
-_HOUR_US = 3_600_000_000
 _COPIES = (
     EdgeKind.DELAYED, EdgeKind.TIMER, EdgeKind.RETRIED, EdgeKind.DEAD, EdgeKind.COMMITTED, EdgeKind.RECHECKED,
 )  # fmt: skip
@@ -42,8 +38,6 @@ _WAITS = (EdgeKind.DELAYED, EdgeKind.TIMER)
 _KINDS = (*_COPIES, *_REPLAYS, EdgeKind.FINISHED, EdgeKind.GIVEN_UP, EdgeKind.CONSUMED)
 MAX_DIGITS = 18
 """Number of digits of the longest delay."""
-_DIGIT_UNITS = tuple(10**power for power in range(1, MAX_DIGITS - 1))
-"""Units to which delays of three and more digits are rounded up."""
 PERCENTS = (50, 95, 99)
 """Percentiles of delays."""
 
@@ -66,36 +60,24 @@ class _Dialect(NamedTuple):
     Attributes:
         micros: microseconds since 1970 of a time.
         explode: one row for each element of a list.
-        first: value of the first row of a group.
-        clustered: keeps the rows of a key together for all later queries; DataFusion finds that itself.
     """
 
     micros: str
     explode: str
-    first: str
-    clustered: str
 
 
-_ORDER = "stored_us, broker, physical_offset"
 _DIALECTS: Mapping[Engine, _Dialect] = {
-    Engine.SPARK: _Dialect("unix_micros(%s)", "explode(%s)", f"min_by(%s, struct({_ORDER}))", " DISTRIBUTE BY key"),
-    Engine.DELTALAKE: _Dialect("arrow_cast(%s, 'Int64')", "unnest(%s)", f"first_value(%s ORDER BY {_ORDER})", ""),
+    Engine.SPARK: _Dialect("unix_micros(%s)", "explode(%s)"),
+    Engine.DELTALAKE: _Dialect("arrow_cast(%s, 'Int64')", "unnest(%s)"),
 }
 RECORD_TEXTS = ("key", "node", "topic", "broker")
 """Text columns of the rows of `records_sql`."""
 RECORD_NUMBERS = ("stored_us", "physical_offset", "due_us")
 """Columns of whole numbers of the rows of `records_sql`; columns named in `SENT_TIMES` and below follow."""
-STEP_TEXTS = ("key", "topic", "broker", "state")
-"""Text columns of the rows of `steps_sql`."""
-STEP_NUMBERS = (
-    "number", "sent_us", "hop_ms", "visible_us", "retries", "dead_letters", "physical_offset", "last_us", "records",
-    "replays", "due_us", "is_waiting", "is_prepared", "lacks_first", "is_back", "openness",
-)  # fmt: skip
-"""Columns of whole numbers of the rows of `steps_sql`."""
 STEP_COLUMNS: Mapping[str, str] = {
     **{name: name for name in STEP.names}, "sent_at": "sent_us", "visible_at": "visible_us"
 }  # fmt: skip
-"""Columns of the rows of `steps_sql` from which the fields of a step are made, by name."""
+"""Columns of steps from which the fields of a step are made, by name."""
 
 
 class Sum(StrEnum):
@@ -126,8 +108,6 @@ TOTALS: Mapping[str, tuple[Sum, str]] = {
 
 `openness` is the place of a state in `OPEN_STATES`, counted from its end, or 0 for other states.
 """
-HOP_NUMBERS = ("hour_us", "bound_ms", "hops", "total", "p50_ms", "p95_ms", "p99_ms")
-"""Columns of whole numbers of the rows of `hops_sql`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +140,7 @@ class Statements:
                  for name, condition in conditions.items())  # fmt: skip
         counts = (f"CAST({count} AS INT) AS {name}" for name, count in SENT_COUNTS.items())
         columns = ", ".join((*RECORD_TEXTS, "stored_us", "physical_offset", f"{_DUE} AS due_us", *flags, *counts))
-        queries = self._queries_up_to_linked(first_us, end_us, only_window_keys=only_window_keys, is_part=True)
+        queries = self._queries_up_to_linked(first_us, end_us, only_window_keys=only_window_keys)
         return f"{_with_clause(queries)}SELECT {columns} FROM linked"
 
     def keys_sql(self, end_us: int, condition: str) -> str:
@@ -175,81 +155,30 @@ class Statements:
         known = self._known_steps_query(self.question.begin_us, end_us)
         return f"{_with_clause({'known': known})}SELECT from_us FROM known WHERE {condition}"
 
-    def _queries_up_to_sent(self) -> dict[str, str]:
-        asked = self.question
-        queries = self._queries_up_to_linked(asked.begin_us, asked.end_us, only_window_keys=asked.margin_us > 0)
-        return {**queries, "sent": self._sent_query()}
-
-    def steps_sql(self) -> str:
-        """Return SQL for the steps of journeys, one row for each key and step: `STEP_TEXTS` and `STEP_NUMBERS`."""
-        queries = {
-            **self._queries_up_to_sent(),
-            "numbered": _NUMBERED,
-            "merged": _merged_query(_DIALECTS[self.engine].first),
-            "placed": _PLACED,
-        }
-        columns = ", ".join((*STEP_TEXTS, *(f"CAST({name} AS BIGINT) AS {name}" for name in STEP_NUMBERS)))
-        return f"{_with_clause(queries)}SELECT {columns} FROM placed"
-
-    def hops_sql(self, window_us: int | None = _HOUR_US) -> str:
-        """Return SQL for hops from topic to topic, one row for each window, pair of topics and rounded delay.
-
-        Its columns are `source`, `target` and `HOP_NUMBERS`; `hour_us` is the start of the window. Only messages whose
-        first record is in the lake are steps here, and only those at most the margin apart are a hop, so that the
-        result does not depend on how a time is divided into windows.
-
-        Args:
-            window_us: length of the windows, which begin at multiples of it since 1970; None for one window.
-        """
-        asked = self.question
-        window = str(asked.since_us)
-        if window_us is not None:
-            window = f"sent_us - (sent_us % {window_us} + {window_us}) % {window_us}"
-        queries = {
-            **self._queries_up_to_linked(asked.begin_us, asked.until_us, only_window_keys=False),
-            "sent": self._sent_query(),
-            "following": _FOLLOWING,
-            "rounded": f"""
-    SELECT {window} AS hour_us, source, topic AS target, {_round_up_sql("hop_ms")} AS bound_ms
-    FROM following
-    WHERE sent_us >= {asked.since_us} AND hop_us <= {asked.margin_us}""",
-            "counted": _COUNTED,
-            "summed": _SUMMED,
-            "ranked": _RANKED,
-        }
-        columns = ", ".join(("source", "target", *(f"CAST({name} AS BIGINT) AS {name}" for name in HOP_NUMBERS)))
-        return f"{_with_clause(queries)}SELECT {columns} FROM ranked"
-
-    def _queries_up_to_linked(
-        self, first_us: int, end_us: int, *, only_window_keys: bool, is_part: bool = False
-    ) -> dict[str, str]:
+    def _queries_up_to_linked(self, first_us: int, end_us: int, *, only_window_keys: bool) -> dict[str, str]:
         """Return the queries up to `linked`, for the records from one time to before another.
 
         Args:
             first_us: the first time.
             end_us: the other time.
             only_window_keys: False to keep all keys.
-            is_part: True if they are a part of the records that are read.
         """
         asked = self.question
         queries = {
             "stored": self._stored_query(first_us, end_us),
-            "known": self._known_steps_query(first_us, end_us, is_part=is_part),
-            "links": _links_query(asked.begin_us, (first_us, end_us) if is_part else None),
+            "known": self._known_steps_query(first_us, end_us),
+            "links": _links_query(asked.begin_us, first_us, end_us),
             "keyed": f"""
     SELECT {self._explode_sql("array_distinct(keys)")} AS key, broker, physical_offset, kind, topic, node, stored_us
     FROM stored""",
         }
         if only_window_keys:
-            window = self._time_range_condition("store_timestamp", asked.since_us, asked.until_us)
-            rows = f"({self._stored_query(asked.since_us, asked.until_us)}) AS windowed" if is_part else "stored"
             queries["wanted"] = f"""
     SELECT {self._explode_sql("keys")} AS key
-    FROM {rows}
-    WHERE {window}"""
+    FROM ({self._stored_query(asked.since_us, asked.until_us)}) AS windowed"""
             queries["near"] = """
     SELECT keyed.* FROM keyed WHERE key IN (SELECT key FROM wanted)"""
-        queries["linked"] = _linked_query("near" if only_window_keys else "keyed", _DIALECTS[self.engine].clustered)
+        queries["linked"] = _linked_query("near" if only_window_keys else "keyed")
         return queries
 
     def _explode_sql(self, values: str) -> str:
@@ -265,19 +194,18 @@ class Statements:
         AND substr(coalesce(origin_topic, topic), 1, {len(SYSTEM_PREFIX)}) <> '{SYSTEM_PREFIX}'
         AND {self._time_range_condition("store_timestamp", begin_us, end_us)}"""
 
-    def _known_steps_query(self, begin_us: int, end_us: int, *, is_part: bool = False) -> str:
+    def _known_steps_query(self, begin_us: int, end_us: int) -> str:
         asked, micros = self.question, _DIALECTS[self.engine].micros
-        known_until = asked.end_us if is_part else end_us
         ends = [self._time_range_condition(f"{end}_timestamp", begin_us, end_us) for end in ("from", "to")]
-        if is_part:  # a record that is not in the lake has no time
-            read = self._time_range_condition("to_timestamp", asked.begin_us, asked.end_us)
-            ends.append(f"from_timestamp IS NULL AND {read}")
+        # A record that is not in the lake has no time.
+        read = self._time_range_condition("to_timestamp", asked.begin_us, asked.end_us)
+        ends.append(f"from_timestamp IS NULL AND {read}")
         # Of consumptions, only those in a broker's own log count, see `_links_query`.
         return f"""
     SELECT from_broker, from_physical_offset, to_broker, to_physical_offset, kind, outcome, absent_end, absent_reason,
         evidence_physical_offset, {micros % "from_timestamp"} AS from_us, {micros % "to_timestamp"} AS to_us,
         {micros % "due_timestamp"} AS due_us,
-        CASE WHEN {micros % "coalesce(to_timestamp, event_timestamp)"} < {known_until} THEN 1 ELSE 0 END AS is_done
+        CASE WHEN {micros % "coalesce(to_timestamp, event_timestamp)"} < {asked.end_us} THEN 1 ELSE 0 END AS is_done
     FROM {self.sources.edges} AS edges
     WHERE side <> 'to' AND {_is_any_of_sql("kind", _KINDS)}
         AND (kind <> '{EdgeKind.CONSUMED}' OR evidence_physical_offset < 0)
@@ -286,19 +214,6 @@ class Statements:
     def _time_range_condition(self, column: str, begin_us: int, end_us: int) -> str:
         first, last = (microseconds_literal(count, self.engine) for count in (begin_us, end_us))
         return f"{column} >= {first} AND {column} < {last}"
-
-    def _sent_query(self) -> str:
-        places = ", ".join(f"{_DIALECTS[self.engine].first % name} AS {name}" for name in ("broker", "physical_offset"))
-        times = (f"{how}(CASE WHEN {condition} THEN stored_us END) AS {name}"
-                 for name, (how, condition) in SENT_TIMES.items())  # fmt: skip
-        flags = (_flag_column_sql(name, condition) for name, condition in SENT_FLAGS.items())
-        counts = (f"{Sum.SUM}({count}) AS {name}" for name, count in SENT_COUNTS.items())
-        totals = ",\n        ".join((*times, *flags, *counts, f"max({_DUE}) AS due_us"))
-        return f"""
-    SELECT key, topic, node, min(stored_us) AS stored_us, {places},
-        {totals}
-    FROM linked
-    GROUP BY key, topic, node"""
 
 
 def _with_clause(queries: Mapping[str, str]) -> str:
@@ -322,14 +237,15 @@ _IS_STORED = f"coalesce(absent_reason, '') = '{AbsentReason.RETRY_STORE}'"
 _OF_CONSUME_LOG = f"kind = '{EdgeKind.CONSUMED}' AND evidence_physical_offset < 0 AND is_done = 1"
 
 
-def _links_query(begin_us: int, time_range_us: tuple[int, int] | None) -> str:
+def _links_query(begin_us: int, first_us: int, end_us: int) -> str:
     """Return the query that sums up, for each record, the steps of `edges` that begin or end at it.
 
     A consumption counts only if the broker's own log has it: for others, the broker stores copies.
 
     Args:
         begin_us: time from which records are read.
-        time_range_us: times between which the records are; None if this leaves no row out.
+        first_us: time from which the records are that are wanted.
+        end_us: time before which they are.
     """
     waits = _is_any_of_sql("kind", _WAITS)
     moved = f"{_is_any_of_sql('kind', (*_WAITS, EdgeKind.COMMITTED, EdgeKind.RECHECKED))} AND NOT {_IS_CANCELLED}"
@@ -367,17 +283,13 @@ def _links_query(begin_us: int, time_range_us: tuple[int, int] | None) -> str:
         f"{end}_us AS record_us, {columns} FROM known"
         for end, is_from in (("from", 1), ("to", 0))
     )
-    in_part = (
-        ""
-        if time_range_us is None
-        else f" AND (record_us IS NULL OR record_us >= {time_range_us[0]} AND record_us < {time_range_us[1]})"
-    )
     return f"""
     SELECT broker, physical_offset,
         {facts}
     FROM ({" UNION ALL ".join(ends)}) AS ends
-    WHERE broker IS NOT NULL AND physical_offset IS NOT NULL{in_part}
-    GROUP BY broker, physical_offset"""
+    WHERE broker IS NOT NULL AND physical_offset IS NOT NULL
+        AND (record_us IS NULL OR record_us >= {first_us} AND record_us < {end_us})
+    GROUP BY physical_offset, broker"""
 
 
 _FACTS = (
@@ -415,8 +327,9 @@ SENT_COUNTS: Mapping[str, str] = {
 """Numbers, summed up over the records of a message."""
 
 
-def _linked_query(rows_query_name: str, cluster_clause: str) -> str:
+def _linked_query(rows_query_name: str) -> str:
     """Return the query that adds what is known of each record, without marks that only cancel a timer."""
+    # Spark sorts both sides by the columns in this order; offsets differ, where names of brokers are mostly the same.
     facts = ", ".join(f"coalesce(links.{name}, 0) AS {name}" for name in _FACTS)
     return f"""
     SELECT key, topic, node, kind, stored_us, broker, physical_offset, {", ".join(_FACTS)}, due_us,
@@ -426,89 +339,6 @@ def _linked_query(rows_query_name: str, cluster_clause: str) -> str:
             {rows_query_name}.stored_us, {rows_query_name}.broker, {rows_query_name}.physical_offset,
             links.due_us, coalesce(links.is_mark, 0) AS is_mark, {facts}
         FROM links RIGHT JOIN {rows_query_name}
-            ON {rows_query_name}.broker = links.broker AND {rows_query_name}.physical_offset = links.physical_offset
+            ON {rows_query_name}.physical_offset = links.physical_offset AND {rows_query_name}.broker = links.broker
     ) AS joined
-    WHERE is_mark = 0{cluster_clause}"""
-
-
-# Messages whose first record is not there come to the step before of their topic; those before any are one step.
-_NUMBERED = f"""
-    SELECT sent.*, sum(has_first) OVER (
-        PARTITION BY key, topic ORDER BY {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS step
-    FROM sent"""
-
-
-def _merged_query(first_function: str) -> str:
-    """Return the query that merges the messages of each step into one row.
-
-    Args:
-        first_function: function that returns the value of the first row of a group.
-    """
-    places = ", ".join(f"{first_function % name} AS {name}" for name in ("broker", "physical_offset"))
-    return f"""
-    SELECT key, topic, step, min(stored_us) AS sent_us, max(last_us) AS last_us,
-        {places},
-        min(visible_us) AS visible_us, sum(records) AS records, sum(retries) AS retries,
-        sum(dead_letters) AS dead_letters, sum(replays) AS replays, max(due_us) AS due_us,
-        max(CASE WHEN has_first = 0 THEN lacks_origin ELSE 0 END) AS lacks_first,
-        max(CASE WHEN waiting > 0 THEN 1 ELSE 0 END) AS is_waiting, max(is_prepared) AS is_prepared,
-        CASE
-            WHEN max(dead_us) >= coalesce(max(last_send_us), max(dead_us)) THEN '{JourneyState.DEAD}'
-            WHEN max(is_prepared) = 1 THEN '{JourneyState.PREPARED}'
-            WHEN sum(waiting) > 0 THEN '{JourneyState.WAITING}'
-            WHEN max(died_us) >= coalesce(max(last_send_us), max(died_us)) THEN '{JourneyState.REDRIVEN}'
-            WHEN max(is_visible) = 1 THEN '{JourneyState.DELIVERED}'
-            WHEN max(is_rolled_back) = 1 THEN '{JourneyState.ROLLED_BACK}'
-            WHEN max(is_cancelled) = 1 THEN '{JourneyState.CANCELLED}'
-            ELSE '{JourneyState.UNKNOWN}'
-        END AS state
-    FROM numbered
-    GROUP BY key, topic, step"""
-
-
-_STEP_ORDER = "ORDER BY sent_us, broker, physical_offset"
-_OPENNESS = " ".join(f"WHEN '{state}' THEN {rank}" for rank, state in enumerate(reversed(OPEN_STATES), 1))
-_PLACED = f"""
-    SELECT stepped.*, CAST(hop_us / 1000 AS BIGINT) AS hop_ms, CASE state {_OPENNESS} ELSE 0 END AS openness
-    FROM (
-        SELECT merged.*,
-            row_number() OVER (PARTITION BY key {_STEP_ORDER}) AS number,
-            sent_us - lag(sent_us) OVER (PARTITION BY key {_STEP_ORDER}) AS hop_us,
-            CASE WHEN physical_offset < lag(physical_offset) OVER (
-                PARTITION BY key, broker ORDER BY sent_us, physical_offset) THEN 1 ELSE 0 END AS is_back
-        FROM merged
-    ) AS stepped"""
-_FOLLOWING = f"""
-    SELECT topic, sent_us, source, hop_us, CAST(hop_us / 1000 AS BIGINT) AS hop_ms
-    FROM (
-        SELECT topic, stored_us AS sent_us, lag(topic) OVER (PARTITION BY key ORDER BY {_ORDER}) AS source,
-            stored_us - lag(stored_us) OVER (PARTITION BY key ORDER BY {_ORDER}) AS hop_us
-        FROM sent
-        WHERE has_first = 1
-    ) AS lagging
-    WHERE source IS NOT NULL"""
-_COUNTED = """
-    SELECT hour_us, source, target, bound_ms, count(*) AS hops
-    FROM rounded
-    GROUP BY hour_us, source, target, bound_ms"""
-_OF_HOP = "PARTITION BY hour_us, source, target"
-_SUMMED = f"""
-    SELECT counted.*, sum(hops) OVER ({_OF_HOP}) AS total,
-        sum(hops) OVER ({_OF_HOP} ORDER BY bound_ms ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS at_most
-    FROM counted"""
-_RANKED = (
-    "\n    SELECT summed.*"
-    + "".join(
-        f""",
-        min(CASE WHEN at_most * 100 >= total * {percent} THEN bound_ms END) OVER ({_OF_HOP}) AS p{percent}_ms"""
-        for percent in PERCENTS
-    )
-    + "\n    FROM summed"
-)
-
-
-def _round_up_sql(delay_column: str) -> str:
-    """Return SQL that rounds a delay up to two digits: 1,234 ms to 1,300 ms."""
-    units = " ".join(f"WHEN {delay_column} < {100 * unit} THEN {unit}" for unit in (1, *_DIGIT_UNITS[:-1]))
-    unit = f"(CASE {units} ELSE {_DIGIT_UNITS[-1]} END)"
-    return f"{delay_column} + ({unit} - {delay_column} % {unit}) % {unit}"
+    WHERE is_mark = 0"""

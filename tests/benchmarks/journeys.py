@@ -3,7 +3,7 @@
     python -m tests.benchmarks.journeys                        the command, for a million keys of six messages
     python -m tests.benchmarks.journeys --keys 10000000        for ten million; 1.2 GB for the lake, 3.5 GB for files
     python -m tests.benchmarks.journeys --table                the journeys as an Arrow table
-    python -m tests.benchmarks.journeys --keys 100000 --spark  fewer, by Spark on this machine
+    python -m tests.benchmarks.journeys --spark                by Spark on this machine
 
 Of 20 keys, 17 go through all six topics. One stops after its payment, of one the payment fails twice, and of one the
 shipment is a transaction that is committed. All paths, hops and keys that stopped are compared with what was made.
@@ -12,13 +12,15 @@ shipment is a transaction that is committed. All paths, hops and keys that stopp
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -161,24 +163,27 @@ def _table(known: dict[str, pa.Array], count: int, schema: pa.Schema) -> pa.Tabl
 
 
 def _measure_command(folder: str, keys: int) -> None:
-    window = ["--lake", folder, "--from", _WINDOW["since"], "--to", _WINDOW["until"], "--format", "json"]
+    _check_command(folder, keys, _run_command)
+
+
+def _check_command(folder: str, keys: int, run: Callable[[str, Sequence[str]], list[dict[str, Any]]]) -> None:
+    """Run the command for paths, hops and keys, and compare its rows with what was made."""
+    window = ["--lake", folder, "--from", _WINDOW["since"], "--to", _WINDOW["until"], "--format", "json", "--quiet"]
     whole, stopped = keys - len(range(17, keys, 20)), len(range(17, keys, 20))
-    paths = _run_command("paths and hops", [*window, "--show", "paths"])
+    paths = run("paths", [*window, "--show", "paths"])
     print(sorted((len(row["path"]), row["keys"]) for row in paths), f"expected {[(3, stopped), (6, whole)]}")
-    hops = _run_command("hops", [*window, "--show", "hops"])
+    hops = run("hops", [*window, "--show", "hops"])
     first, then = sum(row["hops"] for row in hops[:2]), sum(row["hops"] for row in hops[2:])
     print(f"hops that all keys take, and those that some do not: {first:,} and {then:,}, at most {2 * keys:,} "
           f"and {3 * whole:,}: those of the next day are left out")  # fmt: skip
-    found = _run_command(
-        "keys that stopped", [*window, "--through", "payments", "--missing", "shipments", "--limit", "0"]
-    )
+    found = run("keys that stopped", [*window, "--through", "payments", "--missing", "shipments", "--limit", "0"])
     are_right = [row["key"] for row in found] == sorted(f"order-{number}" for number in range(17, keys, 20))
     print(f"{len(found):,} keys were paid and not shipped, {'all of them' if are_right else 'WRONG'}")
 
 
 def _run_command(what: str, words: Sequence[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryFile() as output:
-        run = run_commitlake(["journeys", "--quiet", *words], output)
+        run = run_commitlake(["journeys", *words], output)
         busy = f"{run.processor_seconds:.1f} s of processor time"
         print(f"{what}: {run.seconds:.1f} s, {busy}, memory at most {run.mib:,.0f} MiB", flush=True)
         output.seek(0)
@@ -202,25 +207,58 @@ def _measure_spark(folder: str, keys: int) -> None:
     from commitlake.jobs.arguments.runner import get_spark_session
 
     spark = get_spark_session("journeys")
+    _check_command(folder, keys, _run_on_spark)
     lake = commitlake.open(folder, spark)
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    process = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}")
-    for name, frame in (("journeys", lake.journeys(**_WINDOW)), ("hops", lake.topic_flow(**_WINDOW))):
-        began, busy = time.perf_counter(), _processor_seconds(process)
+    for name, frame in (("table of journeys", lake.journeys(**_WINDOW)), ("of hops", lake.topic_flow(**_WINDOW))):
+        began = time.perf_counter(), _processor_seconds()
         frame.write.format("noop").mode("overwrite").save()
-        seconds, used = time.perf_counter() - began, _processor_seconds(process) - busy
-        print(f"{name}: {seconds:.1f} s, {used:.1f} s of processor time of the JVM", flush=True)
-    paths = lake.journeys(**_WINDOW).groupBy("path", "retries").count().collect()
-    print(sorted((len(row["path"]), row["retries"], row["count"]) for row in paths), f"of {keys:,} keys")
-    peak = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(f"memory of the JVM at most: {int(peak.split()[1]) >> 10:,} MiB")
+        _print_spark(name, began)
     spark.stop()
 
 
-def _processor_seconds(process: Path) -> float:
-    user, system = (process / "stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+def _run_on_spark(what: str, words: Sequence[str]) -> list[dict[str, Any]]:
+    from commitlake.jobs.journeys.command import main as run_journeys
+
+    began = time.perf_counter(), _processor_seconds()
+    output = io.StringIO()
+    with redirect_stdout(output):
+        assert run_journeys([*words, "--spark"]) == 0
+    _print_spark(what, began)
+    rows: list[dict[str, Any]] = json.loads(output.getvalue())["rows"]
+    return rows
+
+
+def _print_spark(what: str, began: tuple[float, float]) -> None:
+    """Print time and memory of this process, the JVM and its Python workers."""
+    seconds, busy = time.perf_counter() - began[0], _processor_seconds() - began[1]
+    peaks: dict[str, int] = {}
+    for process in _processes():
+        line = next((line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM")), "_ 0")
+        name = "this process" if process.name == str(os.getpid()) else (process / "comm").read_text().strip()
+        peaks[name] = max(peaks.get(name, 0), int(line.split()[1]) >> 10)
+    memory = ", ".join(f"{mib:,} MiB of {name}" for name, mib in peaks.items())
+    print(f"{what}: {seconds:.1f} s, {busy:.1f} s of processor time, memory at most {memory}", flush=True)
+
+
+def _processes() -> list[Path]:
+    """Return the folders in `/proc` of this process and of all that it has started."""
+    parents = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            parents[process] = (process / "stat").read_text().rpartition(")")[2].split()[1]
+    found = [Path(f"/proc/{os.getpid()}")]
+    for each in found:
+        found += [process for process, parent in parents.items() if parent == each.name]
+    return found
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of these processes, also of those that have ended."""
+    ticks = 0
+    for process in _processes():
+        with suppress(OSError):
+            ticks += sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 _WINDOW: dict[str, Any] = {"since": "2026-01-01", "until": "2026-01-02"}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.analysis.arrow_tables import ArrowTables
 from commitlake.pipelines.journeys import key_records
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
-from commitlake.pipelines.journeys.key_records import KeySlice, Limits
+from commitlake.pipelines.journeys.key_records import KEY_HASH, KeySlice, Limits, slices_of_sorted_batches
 from commitlake.pipelines.journeys.sql_statements import Statements
 from tests.support.lineage_lakes import START, Row, edge, make_lake, record
 
@@ -99,3 +101,30 @@ def test_files_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with ArrowTables(Lake(root)).key_records(QUESTION):
         assert len(list(folder.glob("*/*.arrow"))) > 1
     assert list(folder.iterdir()) == []
+
+
+def sorted_batches(hashes: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield records of keys that are named by their hash, in batches of some rows."""
+    keys = pa.array([f"k{number}" for number in hashes])
+    topics, brokers = pa.repeat("orders", len(hashes)), pa.repeat("broker-a", len(hashes))
+    rows = pa.table({"key": keys, "topic": topics, "broker": brokers, KEY_HASH: pa.array(hashes, pa.int64())})
+    yield from rows.to_batches(max_chunksize=batch_rows)
+    yield from rows.slice(0, 0).to_batches()
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
+def test_slices_of_sorted_batches_have_whole_keys(batch_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_records, "LIMITS", Limits(task_rows=3))
+    hashes = [-9, -9, -3, -3, -3, -3, -3, 0, 1, 2, 2, 7]
+    found = list(slices_of_sorted_batches(sorted_batches(hashes, batch_rows)))
+    assert [key for each in found for key in each.rows.column("key").to_pylist()] == [f"k{each}" for each in hashes]
+    owners = [(key, number) for number, each in enumerate(found) for key in keys_of(each)]
+    assert len(owners) == len(dict(owners)) == len(set(hashes))
+    assert len(found) > 1
+    assert all(each.texts == {"topic": ["orders"], "broker": ["broker-a"]} for each in found)
+    assert found[0].rows.column_names == ["key", "topic", "broker"]
+
+
+def test_no_batches_have_no_slices() -> None:
+    assert list(slices_of_sorted_batches(iter(()))) == []
+    assert list(slices_of_sorted_batches(sorted_batches([], 1))) == []
