@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 #
 # All the set-up, then what CI runs at every commit: form, lint, types, import contracts, and the tests, those against real
-# servers included. It takes about half an hour on two cores.
+# servers included. It takes about 25 minutes on two cores.
 #
 # Usage:
 #   ./run-tests.sh             what CI runs: check and servers

@@ -80,18 +80,30 @@ def test_a_selection_is_the_same(foreign_session: SparkSession, made: JourneyedL
     assert {tuple(row["path"]) for row in found.values()} == {("orders",)}
 
 
+MISFITS = ("--through", "orders", "--missing", "payments", "--stuck-after", "payments:1m", "--unexpected")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (),
+        MISFITS,
+        (*MISFITS, "--limit", "0"),
+        pytest.param(("--show", "hops"), marks=pytest.mark.long("hops are compared, and paths are printed, each time")),
+        pytest.param((*MISFITS[:2], "--limit", "2"), marks=pytest.mark.long("more conditions are compared each time")),
+    ],
+    ids=" ".join,
+)
 def test_the_command_prints_the_same_rows_on_spark(
-    spark: SparkSession, made: JourneyedLake, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, made: JourneyedLake, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...]
 ) -> None:
     time = ["--from", time_of(0).isoformat(), "--to", time_of(300).isoformat()]
-    misfits = ["--through", "orders", "--missing", "payments", "--stuck-after", "payments:1m", "--unexpected"]
-    for asked in ([], ["--show", "hops"], misfits, [*misfits[:2], "--limit", "2"], [*misfits, "--limit", "0"]):
-        printed = []
-        for engine in ([], ["--spark"]):
-            assert main(["--lake", made.root, *time, *asked, *engine, "--format", "json"]) == 0
-            printed.append(capsys.readouterr())
-        assert printed[0] == printed[1]
-        assert '"rows": [' in printed[0].out
+    printed = []
+    for engine in ([], ["--spark"]):
+        assert main(["--lake", made.root, *time, *asked, *engine, "--format", "json"]) == 0
+        printed.append(capsys.readouterr())
+    assert printed[0] == printed[1]
+    assert '"rows": [' in printed[0].out
 
 
 def test_journeys_are_of_the_versions_that_tables_had(spark: SparkSession, tmp_path: Path) -> None:

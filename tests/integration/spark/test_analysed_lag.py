@@ -67,6 +67,10 @@ def check(spark: SparkSession, method: str, seed: int, question: dict[str, Any])
 def test_lag_is_the_same(foreign_session: SparkSession) -> None:
     rows = check(foreign_session, "lag", 5, {"at": BETWEEN})
     assert {row["filter"] for row in rows} >= {None, "*"}
+
+
+@pytest.mark.long("the lag of each queue is compared, and that of queues is summed by group, each time")
+def test_lag_by_group_is_the_same(foreign_session: SparkSession) -> None:
     assert check(foreign_session, "lag", 3, {"by": "group"}) != []  # without subscriptions
 
 

@@ -41,6 +41,13 @@ ORDERS, PAID, SHIPPED = 24, 10, 7
 MESSAGES = ORDERS + PAID + SHIPPED + 3
 QUICK = ("archive_health", "dead_letters")
 ASKED = {"an_orders_life": ("--key", "order-1")}
+TWO_OF_THEM = pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.long("the same way as the others"))
+        for name in NAMES
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +119,7 @@ def test_lag_is_that_of_the_snapshots(outputs: Mapping[str, Output]) -> None:
     assert [row[2] for row in behind] == ["3", "1", "1", "3"]
 
 
+@pytest.mark.long("the same notebook runs without a choice, and lag at a past time is compared, each time")
 def test_a_past_time_and_groups_can_be_selected(growing: GrowingLake) -> None:
     printed = run_notebook("lag_analysis", growing.lake.root, "--at", "2023-11-15T07:00", "--group", "billing,bilings")
     (billing,) = printed_table(printed, "Groups")
@@ -198,26 +206,23 @@ def test_no_name_reaches_a_terminal_unescaped(name: str, outputs: Mapping[str, O
     assert not set("\x1b\u202e") & set(outputs[name].text)
 
 
-def test_pictures_are_drawn_without_any_request(outputs: Mapping[str, Output]) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_each_notebook_has_pictures(name: str, outputs: Mapping[str, Output]) -> None:
+    assert list(outputs[name].plots.iterdir())
+
+
+@TWO_OF_THEM
+def test_pictures_are_drawn_without_any_request(name: str, outputs: Mapping[str, Output]) -> None:
     with running_browser() as browser:
-        for name in NAMES:
-            written = sorted(outputs[name].plots.iterdir())
-            assert written
-            for path in written:
-                with opened_tab(browser, WIDE) as page:
-                    page.set_default_timeout(150_000)  # a page has 5 MB of JavaScript
-                    page.goto(path.as_uri())
-                    page.wait_for_selector("svg", state="attached")
-                    assert page.evaluate("document.querySelectorAll('script[src], link[href], img[src]').length") == 0
+        for path in sorted(outputs[name].plots.iterdir()):
+            with opened_tab(browser, WIDE) as page:
+                page.set_default_timeout(150_000)  # a page has 5 MB of JavaScript
+                page.goto(path.as_uri())
+                page.wait_for_selector("svg", state="attached")
+                assert page.evaluate("document.querySelectorAll('script[src], link[href], img[src]').length") == 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.long("the same way as the others"))
-        for name in NAMES
-    ],
-)
+@TWO_OF_THEM
 def test_databricks_has_widgets_and_displays_frames(
     name: str, growing: GrowingLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -55,7 +55,17 @@ def test_keys_are_looked_up(store: Path) -> None:
     assert plan.read_methods == [ReadMethod.INDEX_FILE]
 
 
-@pytest.mark.parametrize("keys", ["order-40", "group-20,order-3", unique_key(100), unique_key(101), "nothing"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "group-20,order-3",
+        unique_key(100),
+        *(
+            pytest.param(keys, marks=pytest.mark.long("several keys, and a unique one, are found each time"))
+            for keys in ("order-40", unique_key(101), "nothing")
+        ),
+    ],
+)
 def test_keys_are_found(spark: SparkSession, store: Path, all_rows: list[Row], keys: str) -> None:
     wanted = set(keys.split(","))
     expected = [row for row in all_rows if row["topic"] == RARE and wanted & {row["unique_key"], *row["keys"]}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -35,11 +36,11 @@ from tests.support.logs import new_message
 from tests.support.minutes_of_lag import all_rows, check_minutes, computed_from_scratch, last_minutes
 
 FIRST = MIDNIGHT_MS // 60_000
-LAKES = [(0, 150_000), (2, 47_123), (5, 60_000)]
+LAKES = [(0, 150_000), (5, 47_123)]
 MORE_LAKES = [
-    pytest.param(seed, every_ms, marks=pytest.mark.long("three random lakes run each time"))
-    for seed in range(12)
-    for every_ms in (47_123, 150_000, 600_000)
+    pytest.param(seed, every_ms, marks=pytest.mark.long("two random lakes run each time"))
+    for seed, every_ms in [(5, 60_000), *itertools.product(range(12), (47_123, 150_000, 600_000))]
+    if (seed, every_ms) not in LAKES
 ]
 """Seeds of random lakes, and the time between two snapshots in ms."""
 
