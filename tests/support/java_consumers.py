@@ -13,7 +13,7 @@ def consume(
     broker: BrokerLite, version: str, way: str, expression: str = "*", consumers: int = 1, messages: int = VOLUME
 ) -> list[Row]:
     """Return the messages that consumers receive."""
-    arguments = [broker.name_server_address, way, TOPIC, f"by-{way}", expression, str(consumers), str(messages), "60"]
+    arguments = [broker.name_server_address, way, TOPIC, f"by-{way}", expression, str(consumers), str(messages), "150"]
     return run_java(version, "Consumers", arguments)
 
 

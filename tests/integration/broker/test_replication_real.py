@@ -57,7 +57,7 @@ def check_consumers_read_all(names: RocketMQ, sent: list[dict[str, str]], kill_m
     """Check that a consumer gets every message of the volume from the slave alone."""
     kill_master()
     wanted = {row["unique_key"] for row in sent if row["kind"] == "volume"}
-    arguments = [names.name_server_address, "concurrent", "EveryVolume", "late", "*", "1", str(len(wanted)), "90"]
+    arguments = [names.name_server_address, "concurrent", "EveryVolume", "late", "*", "1", str(len(wanted)), "150"]
     assert {row["unique_key"] for row in run_java(names.version, "Consumers", arguments)} == wanted
 
 
