@@ -16,8 +16,8 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_run_history, seconds_text
-from commitlake.jobs.report.output import Facts, PageFile, join_names, period_text, time_text
-from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text
+from commitlake.jobs.report.output import Facts, PageFile, join_names, period_text
+from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text, time_text
 from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refused
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun, commit_numbers_text
 from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, PageFigures

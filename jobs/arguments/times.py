@@ -12,8 +12,10 @@ from commitlake.schemas.times import EPOCH, MILLISECOND, format_iso_time, parse_
 
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
 _EPOCH_MS = re.compile(r"[0-9]{12,14}")
-TIME_TEXT = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
-"""A time in UTC, as `time_text` and `format_iso_time` write it."""
+TIME_TEXT = re.compile(
+    r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z| [0-9]{2}:[0-9]{2}:[0-9]{2} UTC)"
+)
+"""A time in UTC, as `time_text` and `format_iso_time` write it, or as reports do."""
 
 
 def parse_time(text: str) -> datetime.datetime:
@@ -60,7 +62,7 @@ def to_local_times(text: str) -> str:
 
 def _to_local_time(match: re.Match[str]) -> str:
     try:
-        moment = parse_iso(match[0]).astimezone()
+        moment = parse_iso(match[0].replace(" UTC", "Z")).astimezone()
     except (ValueError, OverflowError):  # it only looks like a time, or is at the end of the calendar
         return match[0]
     return moment.isoformat(timespec="milliseconds" if "." in match[0] else "seconds")

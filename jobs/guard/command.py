@@ -86,9 +86,10 @@ class Guard(
             disk_lines,
             guard_verdict,
             print_report,
+            risk_findings,
+            risk_lines,
             rule_lines,
             summary,
-            warning_lines,
         )
 
         now = datetime.datetime.now(datetime.UTC)
@@ -96,10 +97,11 @@ class Guard(
         watch = _forecast_stores if self.html is None else _forecast_and_write_page
         progress, watched = watch(self, lake, now)
         print_report(self.output, watched, now)
-        for line in warning_lines(watched, _advice_placeholders(self, lake, watched)):
+        risks = risk_findings(watched, now, _advice_placeholders(self, lake, watched))
+        for line in risk_lines(risks, only_critical=self.quiet):
             print_line(line)
         if not self.quiet:
-            lines = [*rule_lines(watched), *disk_lines(watched, now), summary(watched, self.within)]
+            lines = [*rule_lines(watched), *disk_lines(watched), summary(watched, self.within)]
             if progress is None:
                 lines.insert(0, f"there is no lake in {self.lake} yet: nothing is archived")
             for each in lines:

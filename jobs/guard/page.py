@@ -9,15 +9,13 @@ from itertools import groupby
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, guard_verdict
-from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.guard.report import CAUSES, disk_limits, guard_verdict, risk_findings
+from commitlake.jobs.report.findings import FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_run_history
-from commitlake.jobs.report.output import Facts, join_names, left_out_text, period_text, time_text
-from commitlake.jobs.report.value_decoding import bytes_text, offset_text
-from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedSegment, WatchedStore
-from commitlake.pipelines.retention.deletion_rules import Cause
-from commitlake.schemas.advice import NO_ADVICE, Advice, Places
-from commitlake.schemas.counts import format_count
+from commitlake.jobs.report.output import Facts, join_names, left_out_text, period_text
+from commitlake.jobs.report.value_decoding import time_text
+from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedStore
+from commitlake.schemas.advice import Places
 from commitlake.schemas.report import (
     Badge,
     Block,
@@ -36,18 +34,6 @@ from commitlake.schemas.report_columns import Column
 TITLE = "Segments about to be deleted"
 MAX_ROWS = 300
 """Largest number of rows in the tables of segments and disks."""
-_MAX_EXAMPLES = 20
-_REPLACED = Advice(
-    "if it is a new store, archive it under another name: {}",
-    ("archive --store {store} --broker {name} --lake {lake}",),
-)
-_DISK = Advice("free disk space, or shorten the broker's retention")
-_CAUSES = {
-    Cause.TIME: "its age, at an hour of deleteWhen",
-    Cause.DISK: "its age, and a disk that is too full",
-    Cause.FORCED: "a disk that is so full that segments of any age are deleted",
-    None: "",
-}
 _KINDS = {
     SegmentVerdict.ARCHIVED: Kind.GOOD,
     SegmentVerdict.WAITS: Kind.INFO,
@@ -81,7 +67,7 @@ def stores_page(
         lake_exists: Whether the lake exists.
     """
     verdict = guard_verdict(stores)
-    groups = [group for store in stores for group in _risk_findings(store, now, placeholders)]
+    groups = risk_findings(stores, now, placeholders)
     kind = Kind.CRITICAL if verdict.exit_code else _worst_kind(groups)
     text = verdict.text[:1].upper() + verdict.text[1:]
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
@@ -136,72 +122,6 @@ def _segment_figures(stores: Sequence[WatchedStore], warning_period: datetime.ti
     )
 
 
-def _risk_findings(store: WatchedStore, now: datetime.datetime, placeholders: Places) -> Iterator[FindingGroup]:
-    if store.lost is not None:
-        start, end = store.lost
-        yield FindingGroup(
-            Kind.CRITICAL,
-            f"Lost: {store.broker}",
-            why=f"{bytes_text(end - start)} of the log were deleted before they were archived",
-            advice=LOST.fill_placeholders(placeholders),
-            examples=[Example(store.root, f"the log begins at physical offset {offset_text(end)}",
-                              f"to begin at {offset_text(start)}, where the lake ends, or earlier")],
-            word="Lost",
-        )  # fmt: skip
-    at_risk = [watched for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
-    if at_risk:
-        size = sum(watched.fate.segment.size for watched in at_risk)
-        first = min(watched.fate.deleted_at for watched in at_risk if watched.fate.deleted_at is not None)
-        yield FindingGroup(
-            Kind.CRITICAL,
-            f"At risk: {store.broker}",
-            len(at_risk),
-            f"{size_text(size)} will be deleted from {time_text(first)} on, and are not archived",
-            AT_RISK.fill_placeholders(placeholders),
-            [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
-            word="At risk",
-            counted=format_count(len(at_risk), "segment"),
-        )
-    if store.replaced:
-        yield FindingGroup(
-            Kind.CRITICAL,
-            f"Another store: {store.broker}",
-            why=store.replaced.rstrip("."),
-            advice=_REPLACED.fill_placeholders({**placeholders, "store": store.root}),
-            word="Refused",
-        )
-    yield from _disk_limit_findings(store, now)
-
-
-def _risk_example(watched_segment: WatchedSegment, store: WatchedStore) -> Example:
-    segment, fate = watched_segment.fate.segment, watched_segment.fate
-    gone = "" if fate.deleted_at is None else f"is deleted at {time_text(fate.deleted_at)}: {_CAUSES[fate.cause]}"
-    return Example(
-        f"{store.root}, {segment.name}, {bytes_text(segment.size)}",
-        f"{gone}; in the lake: {segment.archived}",
-        "to be archived before that",
-        {"last written": time_text(segment.modified)},
-    )
-
-
-def _disk_limit_findings(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGroup]:
-    for disk in store.disks:
-        for percent, then in disk_limits(store.rules):
-            moment = disk.time_when_usage_exceeds(percent, now)
-            if moment is None:
-                continue
-            used = f"{disk.used_percent:.1f} % of {size_text(disk.entire)} is used"
-            is_over = moment <= now
-            when = "now" if is_over else f"in {duration_text(moment - now)}, at {time_text(moment)}"
-            yield FindingGroup(
-                Kind.WARNING if is_over else Kind.INFO,
-                f"Disk of {store.broker}: over {percent} % {when}",
-                why=f"{used}; above {percent} %, {then}",
-                advice=_DISK.fill_placeholders() if is_over else NO_ADVICE,
-                word="Disk",
-            )
-
-
 def _forecast_table(stores: Sequence[WatchedStore]) -> Table:
     columns = (
         Column("segments"), Column("broker"), Column("verdict"), Column("number", is_number=True),
@@ -231,7 +151,7 @@ def _segment_rows(store: WatchedStore) -> Iterator[Mapping[str, object]]:
             "size": sum(fate.segment.size for fate in fates),
             "written": max(fate.segment.modified for fate in fates),
             "deleted": min(gone) if gone else "not foreseen",
-            "cause": _CAUSES[cause],
+            "cause": CAUSES[cause],
         }
 
 

@@ -1,27 +1,43 @@
-"""The output of guard: a row for each segment, and sentences about stores and their disks."""
+"""The output of guard: a row for each segment, and findings and sentences on stores and their disks."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
+from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.rows_output import Row, write_rows
-from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedStore
-from commitlake.pipelines.retention.deletion_rules import Disk, Rules
-from commitlake.schemas.advice import Advice, Places
+from commitlake.jobs.report.text import block_lines
+from commitlake.jobs.report.value_decoding import bytes_text, offset_text, time_text
+from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedSegment, WatchedStore
+from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
+from commitlake.schemas.advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Kind
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time
 
 _HOUR_SECONDS = 3600
 _ARCHIVE = "archive --store {store} {named} --lake {lake}"
-AT_RISK = Advice("archive now: {}", (_ARCHIVE,))
-LOST = Advice("archive now: {} records the loss in the table gaps", (_ARCHIVE,))
+_AT_RISK = Advice("archive now: {}", (_ARCHIVE,))
+_LOST = Advice("archive now: {} records the loss in the table gaps", (_ARCHIVE,))
+_REPLACED = Advice(
+    "if it is a new store, archive it under another name: {}",
+    ("archive --store {store} --broker {name} --lake {lake}",),
+)
+_DISK = Advice("free disk space, or shorten the broker's retention")
+_MAX_EXAMPLES = 20
+CAUSES = {
+    Cause.TIME: "its age, at an hour of deleteWhen",
+    Cause.DISK: "its age, and a disk that is too full",
+    Cause.FORCED: "a disk that is so full that segments of any age are deleted",
+    None: "",
+}
 COLUMNS = (
     Column("broker"), Column("segment"), Column("size", 1, is_number=True, text=size_text), Column("modified", 5),
     Column("archived", 2), Column("expires_at", 6), Column("deleted_at", 3), Column("cause", 4), Column("verdict"),
@@ -98,16 +114,20 @@ def rule_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
     return (f"rules of {store.broker}: {store.rules.source_note}" for store in stores if store.rules.source_note)
 
 
-def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterator[str]:
-    """Yield sentences about each disk's usage, and about limits that it exceeds or will soon exceed."""
+def disk_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
+    """Yield a sentence about each disk's usage."""
+    return (f"disk of {store.broker}: {_disk_text(disk)}" for store, disk in _different_disks(stores))
+
+
+def _different_disks(stores: Sequence[WatchedStore]) -> Iterator[tuple[WatchedStore, Disk]]:
+    """Yield each disk once, with the first store that is on it; a disk with other limits is another one."""
     seen = set()
     for store in stores:
         for disk in store.disks:
             limits = tuple(disk_limits(store.rules))
             if (disk.device, limits) not in seen:
                 seen.add((disk.device, limits))
-                yield f"disk of {store.broker}: {_disk_text(disk)}"
-                yield from (line for percent, then in limits for line in _disk_limit_lines(disk, percent, then, now))
+                yield store, disk
 
 
 def _disk_text(disk: Disk) -> str:
@@ -117,38 +137,87 @@ def _disk_text(disk: Disk) -> str:
     return f"{used}, {size_text(disk.growth * _HOUR_SECONDS)} are written per hour"
 
 
-def _disk_limit_lines(disk: Disk, percent: int, broker_action: str, now: datetime.datetime) -> Iterator[str]:
-    moment = disk.time_when_usage_exceeds(percent, now)
-    if moment is not None and moment <= now:
-        yield f"  over {percent} %: {broker_action}"
-    elif moment is not None:
-        yield f"  at the present rate over {percent} % in {duration_text(moment - now)}: then {broker_action}"
-
-
-def warning_lines(stores: Sequence[WatchedStore], placeholders: Places) -> Iterator[str]:
-    """Yield a sentence for each store that lost segments, was replaced, or is about to lose segments.
+def risk_findings(stores: Sequence[WatchedStore], now: datetime.datetime, placeholders: Places) -> list[FindingGroup]:
+    """Return what is wrong with stores and their disks, or soon will be.
 
     Args:
-        stores: reports of the stores.
-        placeholders: values for the advice, see `page.stores_page`.
+        now: time at which the stores were read.
+        placeholders: values for the advice: `store`, `lake` and `named`, the option that names a single store.
     """
-    for store in stores:
-        if store.replaced:
-            yield store.replaced
-        if store.lost is not None:
-            start, end = store.lost
-            yield (
-                f"lost: {store.broker}: offsets {start} to {end} ({size_text(end - start)}) were deleted before they "
-                f"were archived; {LOST.fill_placeholders(placeholders).sentence}"
-            )
-        at_risk = [watched.fate for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
-        if at_risk:
-            size = size_text(sum(fate.segment.size for fate in at_risk))
-            first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
-            yield (
-                f"at risk: {store.broker}: {format_count(len(at_risk), 'segment')} ({size}) will be deleted from "
-                f"{_time_text(first)} on, and are not archived; {AT_RISK.fill_placeholders(placeholders).sentence}"
-            )
+    of_stores = [group for store in stores for group in _store_findings(store, placeholders)]
+    of_disks = [group for store, disk in _different_disks(stores) for group in _disk_findings(store, disk, now)]
+    return of_stores + of_disks
+
+
+def risk_lines(groups: Sequence[FindingGroup], *, only_critical: bool) -> Iterator[str]:
+    """Yield findings as lines of text, without their examples, which are rows of the table of segments."""
+    shown = [replace(group, examples=()) for group in groups if group.kind is Kind.CRITICAL or not only_critical]
+    return block_lines(findings_section(shown, "").blocks if shown else ())
+
+
+def _store_findings(store: WatchedStore, placeholders: Places) -> Iterator[FindingGroup]:
+    if store.lost is not None:
+        start, end = store.lost
+        yield FindingGroup(
+            Kind.CRITICAL,
+            store.broker,
+            why=f"{bytes_text(end - start)} of the log were deleted before they were archived, from {start} to {end}",
+            advice=_LOST.fill_placeholders(placeholders),
+            examples=[Example(store.root, f"the log begins at physical offset {offset_text(end)}",
+                              f"to begin at {offset_text(start)}, where the lake ends, or earlier")],
+            word="Lost",
+        )  # fmt: skip
+    at_risk = [watched for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
+    if at_risk:
+        size = sum(watched.fate.segment.size for watched in at_risk)
+        first = min(watched.fate.deleted_at for watched in at_risk if watched.fate.deleted_at is not None)
+        yield FindingGroup(
+            Kind.CRITICAL,
+            store.broker,
+            len(at_risk),
+            f"{size_text(size)} will be deleted from {time_text(first)} on, and are not archived",
+            _AT_RISK.fill_placeholders(placeholders),
+            [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
+            word="At risk",
+            counted=format_count(len(at_risk), "segment"),
+        )
+    if store.replaced:
+        yield FindingGroup(
+            Kind.CRITICAL,
+            store.broker,
+            why=store.replaced.rstrip("."),
+            advice=_REPLACED.fill_placeholders({**placeholders, "store": store.root}),
+            word="Another store",
+        )
+    if store.newer:
+        yield FindingGroup(Kind.CRITICAL, store.broker, why="; ".join(store.newer), word="Not read")
+
+
+def _risk_example(watched_segment: WatchedSegment, store: WatchedStore) -> Example:
+    segment, fate = watched_segment.fate.segment, watched_segment.fate
+    gone = "" if fate.deleted_at is None else f"is deleted at {time_text(fate.deleted_at)}: {CAUSES[fate.cause]}"
+    return Example(
+        f"{store.root}, {segment.name}, {bytes_text(segment.size)}",
+        f"{gone}; in the lake: {segment.archived}",
+        "to be archived before that",
+        {"last written": time_text(segment.modified)},
+    )
+
+
+def _disk_findings(store: WatchedStore, disk: Disk, now: datetime.datetime) -> Iterator[FindingGroup]:
+    for percent, then in disk_limits(store.rules):
+        moment = disk.time_when_usage_exceeds(percent, now)
+        if moment is None:
+            continue
+        is_over = moment <= now
+        when = "now" if is_over else f"in {duration_text(moment - now)}, at {time_text(moment)}"
+        yield FindingGroup(
+            Kind.WARNING if is_over else Kind.INFO,
+            f"{store.broker}, over {percent} % {when}",
+            why=f"{disk.used_percent:.1f} % of {size_text(disk.entire)} is used; above {percent} %, {then}",
+            advice=_DISK.fill_placeholders() if is_over else NO_ADVICE,
+            word="Disk",
+        )
 
 
 @dataclass(frozen=True, slots=True)

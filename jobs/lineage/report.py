@@ -20,7 +20,7 @@ from commitlake.jobs.lineage.picture.overview import overview_html
 from commitlake.jobs.lineage.picture.picture_rows import Rows, choose_picture_rows
 from commitlake.jobs.lineage.story_json import step_rows
 from commitlake.jobs.report.markup import join_html, tag
-from commitlake.jobs.report.output import time_text
+from commitlake.jobs.report.value_decoding import time_text
 from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, StepKind, Story
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (

@@ -14,7 +14,7 @@ from typing import Any
 from commitlake.connectors.printable import escape_json, escape_line
 from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, escape_label
 from commitlake.jobs.report.markup import join_html, tag
-from commitlake.jobs.report.output import time_text
+from commitlake.jobs.report.value_decoding import time_text
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count

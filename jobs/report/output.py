@@ -13,6 +13,7 @@ from commitlake.jobs.cli.command import ErrorText, explain_error, is_error_or_pa
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.history import history_section, read_run_history
 from commitlake.jobs.report.page import write_page
+from commitlake.jobs.report.value_decoding import time_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Block, Kind, Name, Paragraph, Report, Section, Strong, Verdict
@@ -110,11 +111,6 @@ def failure_report(job: str, title: str, facts: Facts, error_text: ErrorText, la
     exit_code = f"{code}, {_CODES[code]}" if code in _CODES else f"{code}"
     verdict = Verdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
     return Report(title, verdict, [*facts, ("Exit code", exit_code)], sections, job)
-
-
-def time_text(moment: datetime.datetime) -> str:
-    """Format a time in UTC, to the second."""
-    return f"{format_time(moment)} UTC"
 
 
 def period_text(first: datetime.datetime | None, last: datetime.datetime | None) -> str:

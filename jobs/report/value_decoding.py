@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +17,7 @@ from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Magic
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD
-from commitlake.schemas.times import EPOCH, MILLISECOND
+from commitlake.schemas.times import EPOCH, MILLISECOND, format_time
 
 _MAGIC_NAMES = {
     f"{Magic.V1 & 0xFFFFFFFF:08X}": "message of RocketMQ",
@@ -51,6 +52,11 @@ def decode_value(value: str, finding_code: str = "magic") -> str:
         value = _LEADING_NUMBER.sub(lambda match: f"{int(match[0]) & 0xFFFFFFFF:08X} ({match[0]})", value)
     value = _MILLISECONDS.sub(lambda match: f"{ms_to_time_text(int(match[1]))} ({match[0]})", value)
     return _BYTES.sub(lambda match: bytes_text(int(match[1])), value)
+
+
+def time_text(moment: datetime.datetime) -> str:
+    """Format a time in UTC, to the second."""
+    return f"{format_time(moment)} UTC"
 
 
 def ms_to_time_text(milliseconds: int) -> str:

@@ -71,6 +71,7 @@ def test_times_in_sentences_are_shown_in_the_local_zone(monkeypatch: pytest.Monk
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     try:
+        assert to_local_times("from 2026-11-20 14:00:00 UTC on") == "from 2026-11-20T19:30:00+05:30 on"
         text = "from 2026-11-20T14:00:00Z to 2026-11-20T23:59:59.999Z, in 9999-12-31T23:59:59Z and 2026-13-40T99:00:00Z"
         assert to_local_times(text) == (
             "from 2026-11-20T19:30:00+05:30 to 2026-11-21T05:29:59.999+05:30, in 9999-12-31T23:59:59Z and "

@@ -68,6 +68,7 @@ def test_archive_takes_what_it_reads_and_says_that_there_is_more(
     printed = capsys.readouterr().err
     assert "no segment is lost or at risk" not in printed
     assert "1 store has messages in folders that are not read" in printed
+    assert "Not read: broker-a\n  " in printed
     caplog.clear()
     assert audit(["--store", str(store), "--lake", str(tmp_path / "lake"), "--local"]) == ExitCode.DAMAGE
     assert DLEDGER in caplog.text

@@ -59,7 +59,7 @@ def test_without_a_lake_an_expired_segment_is_at_risk(tmp_path: Path, capsys: py
     assert rows[0]["cause"] == "time"
     assert rows[3]["expires_at"] == ""
     assert "there is no lake in" in err
-    assert "at risk: broker-a: 2 segments (16.0 KiB) will be deleted from" in err
+    assert "At risk: broker-a · 2 segments\n  16.0 KiB will be deleted from" in err
     assert "4 segments of 1 store: 0 archived, 2 not yet, 2 at risk within 12 h" in err
 
 
@@ -103,7 +103,7 @@ def test_an_archived_segment_is_not_at_risk(archived: GrowingLake, capsys: pytes
     (store,) = json.loads(out)["rows"]
     assert [row["verdict"] for row in store["segments"]] == ["archived", "waits", "waits"]
     assert (code, store["lost"], store["replaced"]) == (ExitCode.OK, None, None)
-    assert "at risk:" not in err
+    assert "At risk:" not in err
 
 
 def test_a_partly_archived_segment_is_at_risk(archived: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,8 +185,10 @@ def test_a_table_has_sizes_with_units(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_quiet_prints_only_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_aged(tmp_path / "broker-a", 80, 1, 0)
     _, _, err = run(capsys, store, tmp_path / "lake", "--quiet", "--broker-conf", conf_of(tmp_path))
-    assert err.startswith("at risk: broker-a")
-    assert len(err.splitlines()) == 1
+    first, second, third = err.splitlines()
+    assert first.startswith("At risk: broker-a")
+    assert "will be deleted from" in second
+    assert "What to do: archive now: 'commitlake archive" in third
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_segments_with_the_same_verdict_are_one_row() -> None:
 def test_segments_at_risk_are_grouped_with_the_command_to_archive_them() -> None:
     root = page_of(store(*[SegmentVerdict.AT_RISK] * 143))
     (article,) = root.by_id("findings").all("article")
-    assert "At risk: broker-a · 143 segments" in article.text
+    assert "At risk broker-a · 143 segments" in article.text
     assert "143.0 GiB will be deleted from 2026-11-20 15:00:00 UTC on" in article.text
     assert "140 more like this" in article.text
     assert "is deleted at 2026-11-20 15:00:00 UTC: its age, at an hour of deleteWhen" in article.all("li")[0].text
@@ -104,7 +104,7 @@ def test_lost_segments_and_replaced_stores_are_shown() -> None:
         store(SegmentVerdict.WAITS, lost=(1000, 1000 + (5 << 20))), store(broker="b", replaced="not the one.")
     )
     articles = root.by_id("findings").all("article")
-    assert "Lost: broker-a" in articles[0].text
+    assert "Lost broker-a" in articles[0].text
     assert "5,242,880 bytes (5.0 MiB) of the log were deleted before they were archived" in articles[0].text
     assert "not the one." in articles[1].text
     assert tiles_of(root)["lost"] == "5.0 MiB"
@@ -114,7 +114,7 @@ def test_a_full_disk_is_a_warning_and_a_filling_disk_a_note() -> None:
     root = page_of(store(SegmentVerdict.WAITS, disks=[Disk(1, 80 << 30, 100 << 30, growth=(1 << 30) / 3600)]))
     articles = root.by_id("findings").all("article")
     assert [each.attributes["class"] for each in articles] == ["notice warning", "notice info", "notice info"]
-    assert "over 75 % now" in articles[0].text
+    assert "broker-a, over 75 % now" in articles[0].text
     assert "over 85 % in 5 h, at 2026-11-20 19:00:00 UTC" in articles[1].text
     row = table_of(root.by_id("disks"))[1]
     assert row[:4] == ["broker-a", "80.0 %", "100.0 GiB", "1.0 GiB"]
