@@ -188,7 +188,7 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
     if not command.quiet:
         for group in answer.broadcasting:
             print_line(str(group))
-        print_line(report.summary_sentence(answer.rows, answer.missing))
+        print_line(report.summary_sentence(answer))
         if hidden := len(answer.rows) - len(rows):
             print_line(f"not shown: {format_count(hidden, 'queue')} without anything behind; --all shows them")
     for row, condition in failing:

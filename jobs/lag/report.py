@@ -20,7 +20,6 @@ from commitlake.pipelines.lag.group_summaries import (
     group_row_times,
     sort_worst_first,
     sum_bounds,
-    summarize_by_group,
 )
 from commitlake.pipelines.lag.verdicts import NOT_MOVING, FigureBounds, LagVerdict
 from commitlake.schemas.advice import Advice
@@ -198,7 +197,7 @@ def lag_report(
         unknown_name_warnings: Sentences on requested groups and topics without a known offset.
         stalled_since: Time since which the worst queue of the worst group has not moved, if it is known.
     """
-    groups, missing = summarize_by_group(answer.rows), [*answer.missing, *unknown_name_warnings]
+    groups, missing = answer.groups, [*answer.missing, *unknown_name_warnings]
     label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
     as_of = " to ".join(map(format_time, _first_and_last_time(answer.rows)))
     facts = [
@@ -220,13 +219,11 @@ def lag_report(
     return Report(TITLE, _verdict(groups, held, missing), facts, sections, "lag")
 
 
-def summary_sentence(rows: Sequence[Lag], missing_data_sentences: Sequence[str] = ()) -> str:
+def summary_sentence(answer: LagAnswer) -> str:
     """Return the verdict on all rows as text, with the time of the groups' figures."""
-    as_of = " to ".join(map(format_iso_time, _first_and_last_time(rows)))
-    held = [row for row in rows if row.kind not in GROUP_KINDS]
-    return _verdict(summarize_by_group(rows), held, missing_data_sentences).sentence + (
-        f" As of {as_of}." if as_of else ""
-    )
+    as_of = " to ".join(map(format_iso_time, _first_and_last_time(answer.rows)))
+    held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
+    return _verdict(answer.groups, held, answer.missing).sentence + (f" As of {as_of}." if as_of else "")
 
 
 def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:

@@ -18,7 +18,7 @@ from commitlake.jobs.arguments.similar_names import abbreviate_name_list, sugges
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
-from commitlake.pipelines.lag.group_summaries import find_stalled_since, summarize_by_group
+from commitlake.pipelines.lag.group_summaries import find_stalled_since
 from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
@@ -83,7 +83,7 @@ def measure_lag_history(
     Raises:
         QueryError: A table cannot be read.
     """
-    groups = [group.group for group in summarize_by_group(answer.rows)[:max_groups]]
+    groups = [group.group for group in answer.groups[:max_groups]]
     if not groups:
         return None
     until = max(row.as_of for row in answer.rows)
@@ -103,11 +103,10 @@ def find_worst_group_stalled_since(lake: PinnedLake, answer: LagAnswer) -> datet
     Raises:
         QueryError: A table cannot be read.
     """
-    groups = summarize_by_group(answer.rows)
-    if not groups or groups[0].verdict not in NOT_MOVING:
+    if not answer.groups or answer.groups[0].verdict not in NOT_MOVING:
         return None
     with explain_damaged_files(lake, _READ):
-        return find_stalled_since(lake, groups[0].worst_row)
+        return find_stalled_since(lake, answer.groups[0].worst_row)
 
 
 def unknown_name_sentences(group_arguments: LagGroupArguments, answer: LagAnswer) -> list[str]:

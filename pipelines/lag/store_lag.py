@@ -6,6 +6,7 @@ import datetime
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from commitlake.connectors.formats.rocketmq.topic_configs import needs_topic_config
@@ -25,6 +26,7 @@ from commitlake.pipelines.lag.group_lag import (
     is_selected_topic,
     missing_messages_note,
 )
+from commitlake.pipelines.lag.group_summaries import GroupSummary, summarize_by_group
 from commitlake.pipelines.lag.half_messages import HalfLag
 from commitlake.pipelines.lag.held_back_messages import (
     DelayLag,
@@ -91,7 +93,7 @@ class Broadcasting(NamedTuple):
         return f"{self.broker}: {self.group} broadcasts {self.topic}: {clients}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LagAnswer:
     """Rows of lag, with notes on stores without rows.
 
@@ -108,6 +110,11 @@ class LagAnswer:
     known: Collection[OffsetOwner] = ()
     broadcasting: Sequence[Broadcasting] = ()
     times: Mapping[str, Times] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> Sequence[GroupSummary]:
+        """The rows of each group, the worst group first."""
+        return summarize_by_group(self.rows)
 
 
 def lag_of_lake(

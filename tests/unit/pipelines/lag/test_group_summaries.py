@@ -13,7 +13,7 @@ from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.group_summaries import find_stalled_since, group_row_times, sum_bounds, summarize_by_group
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.store_lag import lag_of_lake
+from commitlake.pipelines.lag.store_lag import LagAnswer, lag_of_lake
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -61,7 +61,7 @@ def test_the_time_of_the_figures_is_that_of_groups() -> None:
     later = row("", LagVerdict.SLOW, 9, kind="timer")._replace(as_of=NOON + datetime.timedelta(minutes=10))
     assert group_row_times([later, earlier]) == [NOON]
     assert group_row_times([later]) == [later.as_of]
-    assert summary_sentence([later, earlier]).endswith(" As of 2026-11-20T12:00:00Z.")
+    assert summary_sentence(LagAnswer([later, earlier], ())).endswith(" As of 2026-11-20T12:00:00Z.")
 
 
 def test_a_sum_with_an_unknown_bound_has_none() -> None:
