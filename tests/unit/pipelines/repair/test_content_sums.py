@@ -100,8 +100,8 @@ def test_an_audit_names_the_table_and_repair_restores_it(
     write_deltalake(lake.uri("consumer_offsets"), lake.table("consumer_offsets").to_pyarrow_table(), mode="append")
     assert audit.main(["--lake", lake.root, "--local"]) == ExitCode.DAMAGE
     printed = capsys.readouterr().out
-    assert "DAMAGED     edges: 1 table of other rows" in printed
-    assert "DAMAGED     consumer_offsets: 1 table of other rows" in printed
+    assert "Damaged: edges · 1 table of other rows" in printed
+    assert "Damaged: consumer_offsets · 1 table of other rows" in printed
     assert maintain.main(["--lake", lake.root, "--repair"]) == ExitCode.OK, capsys.readouterr()
     assert audit.main(["--lake", lake.root, "--local"]) == ExitCode.OK, capsys.readouterr()
 
