@@ -35,7 +35,7 @@ from commitlake.broker_lite.shop.traffic_clock import (
     ShopSummary,
     StoryClock,
     Timeline,
-    check_is_empty,
+    check_store_is_empty,
     count_records_by_topic,
 )
 from commitlake.broker_lite.stores.jmq import Batch, Consuming, JournalOptions, JournalStore, RetryStatus
@@ -144,14 +144,14 @@ class JournalStory:
         self,
         app: App,
         topic: str,
-        step: OrderStep,
+        order_step: OrderStep,
         order: Order,
         content: Mapping[str, Any],
         *,
         is_ordered: bool = True,
     ) -> NewJournalMessage:
         body = json.dumps({"order": order.number, **content}, ensure_ascii=False).encode()
-        properties = {"step": step.name.lower(), **order.user_properties}
+        properties = {"step": order_step.name.lower(), **order.user_properties}
         return NewJournalMessage(
             topic=topic,
             body=body,
@@ -159,32 +159,38 @@ class JournalStory:
             client_address=app.host,
             app=app.name,
             business_id=order.key,
-            business_tag=step,
+            business_tag=order_step,
             is_ordered=is_ordered,
             properties=tuple(properties.items()),
         )
 
-    def _send(self, app: App, topic: str, step: OrderStep, order: Order, content: Mapping[str, Any]) -> None:
-        self.store.put(self._make_order_message(app, topic, step, order, content))
+    def _send_order_message(
+        self, app: App, topic: str, order_step: OrderStep, order: Order, content: Mapping[str, Any]
+    ) -> None:
+        self.store.put(self._make_order_message(app, topic, order_step, order, content))
 
     def _send_order(self, order: Order) -> None:
         lines = [line._asdict() for line in order.lines]
         content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
-        self._send(SHOP, "orders", OrderStep.CREATED, order, content)
+        self._send_order_message(SHOP, "orders", OrderStep.CREATED, order, content)
         if order.number in self.plan.rolled_back | self.plan.pending:
             return  # never paid
         pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
         if order.number == FEATURED_ORDER:
             pays_in_ms = FEATURED_PAYS_IN_MS
         elif self.rng.random() < DECLINED_SHARE:
-            declined = partial(self._send, CASHIER, "payments", OrderStep.DECLINED, order, {"reason": "card expired"})
+            declined = partial(
+                self._send_order_message, CASHIER, "payments", OrderStep.DECLINED, order, {"reason": "card expired"}
+            )
             self._timeline.plan_event_after(pays_in_ms // 2, declined)
         self._timeline.plan_event_after(pays_in_ms, partial(self._send_payment, order))
 
     def _send_payment(self, order: Order) -> None:
-        self._send(CASHIER, "payments", OrderStep.PAID, order, {"amount": order.amount})
+        self._send_order_message(CASHIER, "payments", OrderStep.PAID, order, {"amount": order.amount})
         self._to_settle.append(order)
-        request = partial(self._send, SHIPPER, "shipments", OrderStep.REQUESTED, order, {"city": order.city})
+        request = partial(
+            self._send_order_message, SHIPPER, "shipments", OrderStep.REQUESTED, order, {"city": order.city}
+        )
         self._timeline.plan_event_after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _send_settlements(self) -> None:
@@ -221,7 +227,7 @@ class JournalStory:
         order = self._orders[message.business_id]
         if attempt <= self.plan.failures.get(order.number, 0):
             return False
-        self._send(SHIPPER, "orders", OrderStep.SHIPPED, order, {"city": order.city, "attempt": attempt})
+        self._send_order_message(SHIPPER, "orders", OrderStep.SHIPPED, order, {"city": order.city, "attempt": attempt})
         return True
 
     def _consume_payments(self) -> None:
@@ -231,10 +237,12 @@ class JournalStory:
             while (batch := self._take_batch("payments", MAIL_APP, queue_id, MAILER, end)) is not None:
                 self.consuming.finish_batch(batch)
 
-    def _take_batch(self, topic: str, app: str, queue_id: int, client: Host, end: int | None = None) -> Batch | None:
+    def _take_batch(
+        self, topic: str, app: str, queue_id: int, client: Host, end_offset: int | None = None
+    ) -> Batch | None:
         place = ConsumedQueue(topic, app, queue_id)
-        done = self.store.offsets.get(place).ack
-        most = CONSUMED_AT_ONCE if end is None else min(CONSUMED_AT_ONCE, end - done)
+        done = self.store.offsets.get_or_queue_start(place).ack
+        most = CONSUMED_AT_ONCE if end_offset is None else min(CONSUMED_AT_ONCE, end_offset - done)
         return self.consuming.take_batch(topic, app, queue_id, client, most) if most > 0 else None
 
 
@@ -275,11 +283,11 @@ def fill_shop_journal(
     plan = generate_orders(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with JournalStore.open(path, options, clock=clock, rng=rng) as store:
-        check_is_empty(path, store.max_journal_offset)
+        check_store_is_empty(path, store.max_journal_offset)
         story = JournalStory(store, clock, plan, rng)
         try:
             story.generate_traffic()
-            summary = _summary(story, start_ms)
+            summary = _summarize_traffic(story, start_ms)
         finally:
             story.consuming.close()
     # The time of the offsets is that of their file.
@@ -287,7 +295,7 @@ def fill_shop_journal(
     return summary
 
 
-def _summary(story: JournalStory, start_ms: int) -> ShopJournal:
+def _summarize_traffic(story: JournalStory, start_ms: int) -> ShopJournal:
     store = story.store
     failed = story.consuming.retries.select_retries("topic = ? AND app = ?", ("shipments", SHIPPING_APP))
     return ShopJournal(

@@ -38,7 +38,7 @@ from commitlake.broker_lite.shop.traffic_clock import (
     ShopSummary,
     StoryClock,
     Timeline,
-    check_is_empty,
+    check_store_is_empty,
     count_records_by_topic,
 )
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
@@ -160,21 +160,25 @@ class Story:
         self._plan_payment(order)
 
     def _send_decided_order(self, order: Order) -> None:
-        self._send(self.shop, ("orders", "created"), order, _order_content(order))
+        self._send_order_message(self.shop, ("orders", "created"), order, _order_content(order))
         self._plan_payment(order)
 
     def _plan_payment(self, order: Order) -> None:
-        self._send(self.shop, ("payments", "reminder"), order, {"due": order.amount}, {props.DELAY: REMINDER_LEVEL})
+        self._send_order_message(
+            self.shop, ("payments", "reminder"), order, {"due": order.amount}, {props.DELAY: REMINDER_LEVEL}
+        )
         if order.number == FEATURED_ORDER:
             self._timeline.plan_event_after(FEATURED_PAYS_IN_MS, partial(self._send_payment, order))
             return
         pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
         if self.rng.random() < DECLINED_SHARE:
-            declined = partial(self._send, self.cashier, ("payments", "declined"), order, {"reason": "card expired"})
+            declined = partial(
+                self._send_order_message, self.cashier, ("payments", "declined"), order, {"reason": "card expired"}
+            )
             self._timeline.plan_event_after(pays_in_ms // 2, declined)
         self._timeline.plan_event_after(pays_in_ms, partial(self._send_payment, order))
 
-    def _send(
+    def _send_order_message(
         self,
         producer: Producer,
         topic_and_tag: tuple[str, str],
@@ -185,9 +189,11 @@ class Story:
         self.delivery.send(producer.make_message(topic_and_tag, order, self.clock.now_ms, content, extra_properties))
 
     def _send_payment(self, order: Order) -> None:
-        self._send(self.cashier, ("payments", "paid"), order, {"amount": order.amount})
+        self._send_order_message(self.cashier, ("payments", "paid"), order, {"amount": order.amount})
         self._to_settle.append(order)
-        request = partial(self._send, self.shipper, ("shipments", "requested"), order, {"city": order.city})
+        request = partial(
+            self._send_order_message, self.shipper, ("shipments", "requested"), order, {"city": order.city}
+        )
         self._timeline.plan_event_after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _send_settlements(self) -> None:
@@ -220,7 +226,7 @@ class Story:
             self.delivery.send_back(SHIPPING_GROUP, message.physical_offset)
             return
         content = {"city": order.city, "attempt": message.reconsume_times + 1}
-        self._send(self.shipper, ("orders", "shipped"), order, content)
+        self._send_order_message(self.shipper, ("orders", "shipped"), order, content)
 
     def _run_mail_service(self, stop_time_ms: int) -> None:
         """Run the mail service, which consumes payments until now, or until the time at which it stops."""
@@ -283,20 +289,20 @@ def fill_shop_store(
     plan = generate_orders(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with MessageStore.open(path, options, clock=clock) as store:
-        check_is_empty(path, store.max_physical_offset)
+        check_store_is_empty(path, store.max_physical_offset)
         story = Story(store, clock, plan, rng)
         if pause is not None:
             story.pause = partial(_save_and_pause, store, clock, pause)
         story.generate_traffic()
-        summary = _summary(story, plan, start_ms)
+        summary = _summarize_traffic(story, plan, start_ms)
     _set_file_times(summary.path, summary.end_ms)
     return summary
 
 
-def _save_and_pause(store: MessageStore, clock: StoryClock, pause: Callable[[], None]) -> None:
+def _save_and_pause(store: MessageStore, clock: StoryClock, on_pause: Callable[[], None]) -> None:
     store.config.save_if_changed()
     _set_file_times(store.path, clock.now_ms)
-    pause()
+    on_pause()
 
 
 def _set_file_times(path: Path, now_ms: int) -> None:
@@ -306,7 +312,7 @@ def _set_file_times(path: Path, now_ms: int) -> None:
             os.utime(file, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
 
 
-def _summary(story: Story, plan: OrderPlan, start_ms: int) -> ShopTraffic:
+def _summarize_traffic(story: Story, order_plan: OrderPlan, start_ms: int) -> ShopTraffic:
     store = story.store
     dead = _business_keys_of_topic(store, f"{DLQ_PREFIX}{SHIPPING_GROUP}")
     return ShopTraffic(
@@ -316,9 +322,9 @@ def _summary(story: Story, plan: OrderPlan, start_ms: int) -> ShopTraffic:
         end_ms=story.clock.now_ms,
         by_topic=count_records_by_topic(store),
         rolled_back=[
-            f"order-{number}" for number in sorted(plan.rolled_back) if store.options.dialect.has_transactions
+            f"order-{number}" for number in sorted(order_plan.rolled_back) if store.options.dialect.has_transactions
         ],
-        pending=[half.properties[props.KEYS] for half in story.delivery.pending_halves()],
+        pending=[half.properties[props.KEYS] for half in story.delivery.pending_half_messages()],
         retried=sorted(_business_keys_of_topic(store, f"{RETRY_PREFIX}{SHIPPING_GROUP}") - dead),
         dead_lettered=sorted(dead),
     )

@@ -83,7 +83,7 @@ def move_synced(temporary_path: Path, path: Path, *, trusted_root: Path | None =
     sync_folder(path.parent)
 
 
-def remove_folder_file_last(folder: Path, last_file: str) -> None:
+def remove_folder_in_order(folder: Path, last_file: str) -> None:
     """Delete a finished run's folder, with the file that identifies the run last, so that a rerun can resume."""
     for path in folder.iterdir():
         if path.name != last_file:

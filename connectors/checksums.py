@@ -49,17 +49,17 @@ def combine_crcs(first_crc: int, second_crc: int, second_size: int) -> int:
     power = 0
     while second_size:
         if second_size & 1:
-            first_crc = _multiply_vector(_zero_bytes_matrix(power), first_crc)
+            first_crc = _multiply_vector(_crc_matrix_of_zero_bytes(power), first_crc)
         second_size >>= 1
         power += 1
     return first_crc ^ second_crc
 
 
 @lru_cache(maxsize=64)
-def _zero_bytes_matrix(power: int) -> _Matrix:
+def _crc_matrix_of_zero_bytes(log2_size: int) -> _Matrix:
     """Return the matrix that updates a CRC-32 for 2^power appended zero bytes."""
-    if power:
-        return _square_matrix(_zero_bytes_matrix(power - 1))
+    if log2_size:
+        return _square_matrix(_crc_matrix_of_zero_bytes(log2_size - 1))
     one_bit = (_POLYNOMIAL, *(1 << bit for bit in range(_BITS - 1)))
     return _square_matrix(_square_matrix(_square_matrix(one_bit)))
 

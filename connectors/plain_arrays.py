@@ -55,7 +55,7 @@ def repeat_string(text: str, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(repeat_value(0, pa.int32(), count), dictionary)
 
 
-def to_single_array(column: pa.ChunkedArray) -> pa.Array:
+def join_chunks(column: pa.ChunkedArray) -> pa.Array:
     """Return a chunked column as one array; `combine_chunks` would use `pyarrow.array` if there is no chunk."""
     return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
@@ -66,7 +66,7 @@ def to_numpy_numbers(column: pa.Array | pa.ChunkedArray, null_value: int = 0) ->
     Args:
         null_value: replacement for nulls.
     """
-    array = to_single_array(column) if isinstance(column, pa.ChunkedArray) else column
+    array = join_chunks(column) if isinstance(column, pa.ChunkedArray) else column
     valid, data = array.buffers()
     if pa.types.is_boolean(array.type):
         numbers = _unpack_bits(data, array)

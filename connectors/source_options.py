@@ -109,24 +109,24 @@ class DeclaredOptions:
     given: frozenset[str] = dataclasses.field(default=frozenset(), kw_only=True)
 
     @classmethod
-    def declared(cls) -> dict[str, Option]:
+    def declared_options(cls) -> dict[str, Option]:
         """Return the declared options by the names of their fields, in the order of the documentation."""
         fields = dataclasses.fields(cls)
         return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], **defaults: object) -> Self:
+    def parse(cls, given_options: Mapping[str, str], **defaults: object) -> Self:
         """Parse options from Spark: strings, with names in any case of letters.
 
         Args:
-            given: the options.
+            given_options: the options.
             defaults: values of fields whose option is not given, instead of the declared defaults.
 
         Raises:
             UsageError: for an unknown name, a missing option or an invalid value.
         """
-        declared = cls.declared()
-        texts = _rename_to_documented(given, [each.name for each in declared.values()])
+        declared = cls.declared_options()
+        texts = _rename_to_documented(given_options, [each.name for each in declared.values()])
         values = dict(defaults)
         for field, each in declared.items():
             text = texts.get(each.name)
@@ -165,7 +165,7 @@ class DeclaredOptions:
         return self._refuse_options_for(Use.BATCH, "is only for spark.read: a stream has no end")
 
     def _refuse_options_for(self, use: Use, problem: str) -> Self:
-        for each in self.declared().values():
+        for each in self.declared_options().values():
             if each.use is use and each.name in self.given:
                 raise UsageError(f"option {each.name} {problem}")
         return self

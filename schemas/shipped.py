@@ -136,21 +136,21 @@ class Manifest:
         return replace(self, files={**self.files, file.name: file})
 
 
-def part_name(file: str, part: Part) -> str:
+def part_name(file_name: str, part: Part) -> str:
     """Return the object name of a part, relative to the prefix of the copy.
 
     >>> part_name("commitlog/00000000000000000000", Part(16, 8, 255))
     'shipped/parts/of-commitlog/00000000000000000000/00000000000000000016-8-000000ff'
     """
-    return f"{PARTS}/of-{file}/{part.offset:020d}-{part.size}-{part.crc:08x}"
+    return f"{PARTS}/of-{file_name}/{part.offset:020d}-{part.size}-{part.crc:08x}"
 
 
-def fetch_hint(root: str) -> str:
+def make_fetch_hint(root: str) -> str:
     """Return a hint to fetch a store into a folder first, as the end of an error message.
 
-    >>> fetch_hint("s3://logs/a/commitlog")
+    >>> make_fetch_hint("s3://logs/a/commitlog")
     ". 'commitlake ship --store s3://logs/a --to FOLDER --once' fetches a copy that 'commitlake ship' made"
-    >>> fetch_hint("/data/store/commitlog")
+    >>> make_fetch_hint("/data/store/commitlog")
     ''
     """
     if not root.startswith(("s3:", "abfs:", "abfss:", "gs:", "hdfs:")):

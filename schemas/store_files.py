@@ -158,7 +158,7 @@ def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_h
     is_one_name_needed = flags & os.O_ACCMODE != os.O_RDONLY and not may_have_hard_links
     try:
         # Check before opening, because opening a device can have side effects.
-        _check_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False), is_one_name_needed)
+        _check_regular_file(path, os.stat(name, dir_fd=parent, follow_symlinks=False), is_one_name_needed)
         descriptor = os.open(name, flags | _SAFELY, dir_fd=parent)
     except UnsafeFileError:
         raise
@@ -166,14 +166,14 @@ def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_h
         raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
         # Again, because the name may have been given to another file since the first check.
-        _check_regular(path, os.fstat(descriptor), is_one_name_needed)
+        _check_regular_file(path, os.fstat(descriptor), is_one_name_needed)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _check_regular(path: Path, status: os.stat_result, refuse_hard_links: bool) -> None:
+def _check_regular_file(path: Path, status: os.stat_result, refuse_hard_links: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeFileError.of(path, "a regular file", describe_file_type(status.st_mode))
     if refuse_hard_links and status.st_nlink > 1:
@@ -269,7 +269,7 @@ def _create_file(path: Path, parent: int, flags: int = os.O_RDWR) -> int:
         raise type(error)(error.errno, error.strerror, str(path)) from None
 
 
-def open_or_create(path: Path, flags: int = os.O_RDWR, *, may_have_hard_links: bool = False) -> int:
+def open_or_create_file(path: Path, flags: int = os.O_RDWR, *, may_have_hard_links: bool = False) -> int:
     """Open a regular file for writing, or create it if it does not exist; see `open_file`."""
     while True:
         # The file may appear or go between the two attempts; then they are repeated.

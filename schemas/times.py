@@ -103,9 +103,9 @@ def from_seconds(seconds: float) -> datetime.datetime:
         return _FIRST_TIME if seconds < 0 else LAST_TIME
 
 
-def add_capped(moment: datetime.datetime, length: datetime.timedelta) -> datetime.datetime:
+def add_capped(moment: datetime.datetime, duration: datetime.timedelta) -> datetime.datetime:
     """Return `moment` plus a positive duration, at most the last time of the calendar."""
-    return moment + length if length <= LAST_TIME - moment else LAST_TIME
+    return moment + duration if duration <= LAST_TIME - moment else LAST_TIME
 
 
 def latest_plausible_time() -> datetime.datetime:
@@ -159,12 +159,12 @@ class TimeWindows:
         """Return the position of a time within all windows, from 0 (start) to 1 (end); times outside are clamped."""
         return min(1.0, max(0.0, (moment - self.start) / (self.end - self.start)))
 
-    def middle(self, number: int) -> float:
+    def middle(self, window_number: int) -> float:
         """Return the position of the middle of a window within all windows, from 0 to 1."""
-        return (number + 0.5) / self.count
+        return (window_number + 0.5) / self.count
 
-    def label(self, number: int) -> str:
+    def label(self, window_number: int) -> str:
         """Return the start of a window as text, UTC."""
         has_seconds = bool(self.length % _MINUTE)
-        moment = (self.start + number * self.length).astimezone(datetime.UTC)
+        moment = (self.start + window_number * self.length).astimezone(datetime.UTC)
         return f"{moment:%Y-%m-%d %H:%M:%S}" if has_seconds else f"{moment:%Y-%m-%d %H:%M}"

@@ -194,7 +194,7 @@ class Accounts:
             return
         if access_key not in self._administrators:
             raise NotPermittedError(f"request {request.code}: expected an administrator, found {access_key!r}")
-        if not channel.is_private:
+        if not channel.is_local_or_encrypted:
             raise NotPermittedError(
                 f"request {request.code}: expected a connection from the server's own machine or over TLS, "
                 f"found one from {channel.peer} in plain text"

@@ -199,11 +199,11 @@ class Clients:
         known = members.get(membership.client_id)
         # The client has connected again before its old connection was found closed.
         if known is not None and known.channel is not member.channel:
-            self._discard_membership(known, membership)
+            self._drop_channel_membership(known, membership)
         members[membership.client_id] = member
         return known
 
-    def _discard_membership(self, member: Member, membership: _Membership) -> None:
+    def _drop_channel_membership(self, member: Member, membership: _Membership) -> None:
         memberships = self._memberships.get(member.channel)
         if memberships is not None and membership in memberships:
             memberships.discard(membership)
@@ -253,10 +253,10 @@ class Clients:
                     yield
         return changed
 
-    def _group_members(self, name: str, *, is_consumer: bool) -> dict[str, Member]:
+    def _group_members(self, group_name: str, *, is_consumer: bool) -> dict[str, Member]:
         if not is_consumer:
-            return self.producers.get(name, {})
-        group = self.consumers.get(name)
+            return self.producers.get(group_name, {})
+        group = self.consumers.get(group_name)
         return group.members if group else {}
 
     def _remove_memberships(self, memberships: Iterable[_Membership]) -> set[str]:
@@ -273,7 +273,7 @@ class Clients:
         member = members.pop(membership.client_id, None)
         if member is None:
             return False
-        self._discard_membership(member, membership)
+        self._drop_channel_membership(member, membership)
         if not members and membership.is_consumer:
             self._subscriptions_size -= self.consumers.pop(name).size
         elif not members:

@@ -56,16 +56,18 @@ def check_expression_length(expression: str) -> None:
         raise FilterError(f"expected at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
 
 
-def _return_sent_tag_codes(_tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int]:
+def _keep_client_tag_codes(_tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int]:
     return frozenset(tag_codes)
 
 
-def compile_filter(subscription: SubscriptionData, queue_tag_codes: QueueCodes = _return_sent_tag_codes) -> Filter:
+def compile_filter(
+    subscription: SubscriptionData, tag_codes_in_queue_entries: QueueCodes = _keep_client_tag_codes
+) -> Filter:
     """Return the filter that a subscription describes.
 
     Args:
         subscription: subscription of a consumer.
-        queue_tag_codes: see `BrokerStore.queue_tag_codes`.
+        tag_codes_in_queue_entries: see `BrokerStore.tag_codes_in_queue_entries`.
 
     Raises:
         FilterError: if the expression is invalid.
@@ -76,7 +78,7 @@ def compile_filter(subscription: SubscriptionData, queue_tag_codes: QueueCodes =
     if subscription.expression_type == TAG_EXPRESSION:
         if not subscription.code_set:
             return EVERYTHING
-        return Filter(queue_tag_codes(subscription.tags_set, subscription.code_set))
+        return Filter(tag_codes_in_queue_entries(subscription.tags_set, subscription.code_set))
     if subscription.expression_type != SQL92_EXPRESSION:
         raise FilterError(f"expected the expression type TAG or SQL92, found {subscription.expression_type[:80]!r}")
     try:

@@ -62,13 +62,13 @@ class GroupTable:
         """Return whether a group of this name may be created automatically."""
         return self._auto_create and is_valid_group(name) and not is_system_group(name)
 
-    def check_group_limit(self, new_groups: int) -> None:
+    def check_group_limit(self, new_group_count: int) -> None:
         """Raise an error if more groups would exceed the limit.
 
         Raises:
-            CommandError: if `new_groups` more groups exceed the limit.
+            CommandError: if `new_group_count` more groups exceed the limit.
         """
-        check_limit("groups (see --max-groups)", self._max_groups, len(self._config.entries) + new_groups)
+        check_limit("groups (see --max-groups)", self._max_groups, len(self._config.entries) + new_group_count)
 
     def has(self, name: str) -> bool:
         """Return whether the group exists, without creating it."""
@@ -82,7 +82,7 @@ class GroupTable:
         """
         self.check_group_limit(not self.has(config.group_name))
         self._config.create(
-            config.group_name, retry_queues=config.retry_queue_nums, retry_max_times=config.retry_max_times
+            config.group_name, retry_queue_count=config.retry_queue_nums, retry_max_times=config.retry_max_times
         )
         self._config.put(config.group_name, self._config.entries[config.group_name] | to_json(config))
 
@@ -171,7 +171,7 @@ class QueueLocks:
                 del self._locks[group]
 
 
-def find_system_group_refusal(request: Command, group: str) -> Command | None:
+def system_group_refusal_response(request: Command, group: str) -> Command | None:
     """Return the refusal of a request that would change one of the broker's own groups, or None for other groups.
 
     The offsets of these groups are the broker's progress in timers and transactions, and setting one makes the next

@@ -109,7 +109,7 @@ class SliceScheduler:
                 self.wake()
             return True
         may_begin = channel not in self._by_client and self._can_start_work
-        if may_begin and not self._pause_seconds() and self._run_slice(steps):
+        if may_begin and not self._pause_seconds() and self._run_client_slice(steps):
             return True
         work = _SlicedWork(channel, steps, 1 + memory_bytes // 1024)
         if not self._quotas.take(channel, work.weight):
@@ -143,7 +143,7 @@ class SliceScheduler:
                 if work.channel is None:
                     is_kept = not _run_one_slice(work.steps)
                 elif work.channel.is_open:
-                    is_kept = not self._run_slice(work.steps)
+                    is_kept = not self._run_client_slice(work.steps)
             finally:
                 if is_kept:
                     self._in_hand.append(waiting)
@@ -159,7 +159,7 @@ class SliceScheduler:
             self._in_hand.remove(found)
         return found
 
-    def _run_slice(self, steps: Steps) -> bool:
+    def _run_client_slice(self, steps: Steps) -> bool:
         """Run one slice of a client's work, let such work pause, and return whether this work has finished."""
         started = time.perf_counter()
         try:

@@ -29,7 +29,7 @@ _WINDOWS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
 
 
 class _Series:
-    """Count with samples of its recent values."""
+    """Counter of one name and key, with samples of its recent values."""
 
     __slots__ = ("morning", "samples", "times", "total", "yesterday")
 
@@ -48,7 +48,7 @@ class _Series:
     def begin_day(self) -> None:
         self.yesterday, self.morning = self.morning, self.total
 
-    def stats_item(self, window: int) -> StatsItem:
+    def stats_of_window(self, window: int) -> StatsItem:
         samples = self.samples[window]
         if len(samples) < 2:
             return StatsItem()
@@ -128,7 +128,7 @@ class Statistics:
     def stats_data(self, name: str, key: str) -> BrokerStatsData | None:
         """Return a count's figures for the last minute, hour and day, or None if it does not exist."""
         series = self._series.get((name, key))
-        return BrokerStatsData(*(series.stats_item(window) for window in range(len(_WINDOWS)))) if series else None
+        return BrokerStatsData(*(series.stats_of_window(window) for window in range(len(_WINDOWS)))) if series else None
 
     def remove_key(self, key: str) -> None:
         """Remove all counts of a deleted topic or group."""

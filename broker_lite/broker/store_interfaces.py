@@ -51,7 +51,7 @@ class Offsets(Protocol):
     def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
         """Record that a member of a group has been given the messages of a queue from `offset` to `end_offset` - 1."""
 
-    def remove(self, is_deleted: Callable[[str, str], bool]) -> None:
+    def remove_if(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the offsets whose topic or group was deleted."""
 
 
@@ -138,7 +138,7 @@ class BrokerStore(Protocol):
     ) -> PullResult:
         """Return records of a queue that match a filter, starting at a queue offset."""
 
-    def take_arrived_queues(self) -> set[tuple[str, int]]:
+    def take_queues_with_new_messages(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -173,7 +173,7 @@ class BrokerStore(Protocol):
             UnsupportedError: if the layout has no index.
         """
 
-    def find_by_key(
+    def get_by_key_in_steps(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
         """Find messages as `get_by_key` does, in small steps; also limit the result to `limit_bytes` of records."""
@@ -184,12 +184,14 @@ class BrokerStore(Protocol):
     def record_for_client(self, message: Message) -> bytes:
         """Return the bytes of a message's record in the form that clients expect."""
 
-    def queue_tag_codes(self, tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int] | None:
+    def tag_codes_in_queue_entries(
+        self, tags: Collection[str], client_tag_codes: Collection[int]
+    ) -> frozenset[int] | None:
         """Return the hashes of tags as this store's queue entries contain them; None if all messages must be read.
 
         Args:
             tags: tags that a consumer subscribes to.
-            tag_codes: hashes of these tags that the consumer sent, computed as in Java.
+            client_tag_codes: hashes of these tags that the consumer sent, computed as in Java.
         """
 
     @property
@@ -257,7 +259,7 @@ class Deliveries(Protocol):
     def deliver_due(self, now_ms: int, limit: int | None = None) -> Sized:
         """Deliver due messages under their real topics; the size of the result is their number."""
 
-    def find_half(self, physical_offset: int) -> Message | None:
+    def find_half_message(self, physical_offset: int) -> Message | None:
         """Return the half message at a physical offset, or None.
 
         Raises:
@@ -270,5 +272,5 @@ class Deliveries(Protocol):
     def rollback(self, producer_group: str, half_offset: int) -> None:
         """Roll back a half message."""
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
+    def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
         """Yield the undecided half messages whose producers must be asked now, and None for each other one examined."""

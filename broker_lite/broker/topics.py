@@ -95,14 +95,14 @@ class TopicTable:
             known = self._known[topic] = (entry, _parse_entry(topic, entry))
         return known[1]
 
-    def check_topic_limit(self, new_topics: int) -> None:
+    def check_topic_limit(self, new_topic_count: int) -> None:
         """Raise an error if more topics would exceed the limit.
 
         Raises:
-            CommandError: if `new_topics` more topics exceed the limit.
+            CommandError: if `new_topic_count` more topics exceed the limit.
         """
-        if new_topics:
-            check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + new_topics)
+        if new_topic_count:
+            check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + new_topic_count)
 
     def put(self, config: TopicConfig) -> None:
         """Create or update a topic; fields of its stored entry that this broker does not use are kept."""
@@ -114,7 +114,7 @@ class TopicTable:
         self._known.pop(topic, None)
         self._config.remove_entry(topic)
 
-    def ensure(self, topic: str, queue_count: int, perm: int = READ_WRITE) -> TopicConfig:
+    def find_or_create(self, topic: str, queue_count: int, perm: int = READ_WRITE) -> TopicConfig:
         """Return the settings of a topic, after creating it if it does not exist.
 
         Raises:
@@ -155,7 +155,7 @@ class TopicTable:
         return TopicConfig(topic, count, count, model.perm & ~PERM_INHERIT, model.topic_filter_type, attributes={})
 
     @contextmanager
-    def create_or_undo(self, config: TopicConfig) -> Iterator[None]:
+    def create_with_rollback(self, config: TopicConfig) -> Iterator[None]:
         """Create a missing topic before the block stores its first message; remove it again if the block fails."""
         is_new = config.topic_name not in self._config.entries
         if is_new:

@@ -72,12 +72,12 @@ class Delivery:
         """
         known = dict(message.properties)
         if not self.store.options.dialect.has_transactions:
-            self._check_is_supported(known)
+            self._check_message_is_supported(known)
         if known.get(props.TRAN_MSG, "").lower() == "true":
-            return self._transactions.store_half(message)
+            return self._transactions.store_half_message(message)
         if props.DELAY not in known and has_delivery_time(known):
             return self._put_timer_message(self._timers.to_parked_record(message, known, self.store.clock()))
-        return self._put_plain_or_delayed(message, known.get(props.DELAY))
+        return self._put_plain_or_delayed_message(message, known.get(props.DELAY))
 
     def _put_timer_message(self, message: NewMessage) -> PutResult:
         result = self.store.put(message)
@@ -86,7 +86,7 @@ class Delivery:
             self._timers.load_parked_messages()
         return result
 
-    def _check_is_supported(self, properties: dict[str, str]) -> None:
+    def _check_message_is_supported(self, properties: dict[str, str]) -> None:
         """Raise an error if a message needs transactions or timers, but the store's dialect does not support them."""
         name = self.store.options.dialect.name
         if properties.get(props.TRAN_MSG, "").lower() == "true":
@@ -98,7 +98,7 @@ class Delivery:
         """Store a producer's message with its properties in serialized form; see `send`."""
         return self.send(message.as_new_message())
 
-    def _put_plain_or_delayed(self, message: NewMessage, delay_property: str | None) -> PutResult:
+    def _put_plain_or_delayed_message(self, message: NewMessage, delay_property: str | None) -> PutResult:
         level = parse_delay_level(delay_property)
         if delay_property is not None and level is None:
             raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay_property[:40]!r}")
@@ -160,7 +160,7 @@ class Delivery:
         if failed.sys_flag & INNER_BATCH:
             # RocketMQ also refuses it; its client then sends the one message of the batch to the retry topic itself.
             raise SendBackError(f"expected a single message at {physical_offset} to send back, found an inner batch")
-        limits = self.store.config.groups.ensure(group)
+        limits = self.store.config.groups.find_or_create(group)
         if limits.retry_queues <= 0:
             return None
         limit = limits.retry_max_times if max_reconsume_times is None else max_reconsume_times
@@ -170,9 +170,11 @@ class Delivery:
         # The group's setting may have changed since its topic was created. RocketMQ picks the retry queue at random.
         queues = self.store.config.topics.queue_count(f"{RETRY_PREFIX}{group}") or limits.retry_queues
         queue_id = failed.physical_offset % min(queues, limits.retry_queues, MAX_QUEUES)
-        return self._put_plain_or_delayed(message_rewrites.to_retry_message(failed, group, queue_id, level), str(level))
+        return self._put_plain_or_delayed_message(
+            message_rewrites.to_retry_message(failed, group, queue_id, level), str(level)
+        )
 
-    def find_half(self, physical_offset: int) -> Message | None:
+    def find_half_message(self, physical_offset: int) -> Message | None:
         """Return the message at a physical offset, or None; it need not be a half message."""
         return self.store.get_at(physical_offset)
 
@@ -184,10 +186,10 @@ class Delivery:
         """Roll back a half message, so that consumers never see its message; see `Transactions.rollback`."""
         self._transactions.rollback(producer_group, half_offset)
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
-        """Yield the half messages whose producers must be asked now; see `Transactions.take_due_halves`."""
-        return self._transactions.take_due_halves(now_ms, timeout_ms, max_checks)
+    def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
+        """Yield the half messages whose producers must be asked now; see `Transactions.take_due_half_messages`."""
+        return self._transactions.take_due_half_messages(now_ms, timeout_ms, max_checks)
 
-    def pending_halves(self) -> list[Message]:
+    def pending_half_messages(self) -> list[Message]:
         """Return the half messages that are neither committed nor rolled back, oldest first."""
-        return self._transactions.pending_halves()
+        return self._transactions.pending_half_messages()

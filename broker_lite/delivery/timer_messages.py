@@ -78,7 +78,7 @@ class Timers:
         self._times: list[int] = []
         self._cancelled: dict[str, int] = {}
         self._first_new = store.max_offset(TIMER_TOPIC, 0)
-        waiting, last = self._files.recover(store.log_end, crashed=store.recovery.crashed)
+        waiting, last = self._files.recover(store.log_end, is_after_crash=store.recovery.crashed)
         self._opened_ms = self._slot_start_ms(store.clock())
         self._read_ms = self._files.checkpoint.last_read_time_ms
         if not self._files.has_checkpoint:
@@ -87,7 +87,7 @@ class Timers:
         self._slot_is_partly_delivered = False
         self._warn_of_duplicates()
         for unit in waiting:
-            self._add_unit(unit, may_be_delivered=unit.slot_ms < self._opened_ms)
+            self._add_timer_unit(unit, may_be_delivered=unit.slot_ms < self._opened_ms)
         store.before_close.append(self._deliver_rest_of_slot)
 
     def _warn_of_duplicates(self) -> None:
@@ -104,16 +104,16 @@ class Timers:
     def _slot_start_ms(self, time_ms: int) -> int:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
-    def _find_resume_point(self, last_unit: TimerUnit | None) -> tuple[int, frozenset[int]]:
+    def _find_resume_point(self, last_timer_unit: TimerUnit | None) -> tuple[int, frozenset[int]]:
         """Return the timer topic's queue offset to continue at, and which later messages the timer files already have.
 
         These messages are given as the physical offsets of their records.
         """
         low, high = self._store.min_offset(TIMER_TOPIC, 0), self._store.max_offset(TIMER_TOPIC, 0)
-        if not self._files.has_checkpoint and last_unit is None:
+        if not self._files.has_checkpoint and last_timer_unit is None:
             return low, frozenset()
         checkpoint = self._files.checkpoint
-        message = self._message_of(last_unit) if last_unit is not None else None
+        message = self._message_of(last_timer_unit) if last_timer_unit is not None else None
         following = checkpoint.last_timer_queue_offset if message is None else message.queue_offset + 1
         # The smaller of the two: a message that is entered twice is recognised, one that is passed over is lost.
         offset = min(max(min(following, checkpoint.master_timer_queue_offset), low), high)
@@ -122,18 +122,18 @@ class Timers:
             return offset, frozenset()
         return offset, frozenset(unit.physical_offset for unit in self._files.read_timer_units(entry.physical_offset))
 
-    def _message_of(self, unit: TimerUnit) -> Message | None:
+    def _message_of(self, timer_unit: TimerUnit) -> Message | None:
         """Return the message of a timer log unit, or None if the log has no intact record of the timer topic there."""
-        message = self._store.get_at(unit.physical_offset)
+        message = self._store.get_at(timer_unit.physical_offset)
         return message if message is not None and message.topic == TIMER_TOPIC else None
 
-    def _add_unit(self, unit: TimerUnit, *, may_be_delivered: bool) -> None:
-        slot_ms = self._slot_start_ms(unit.slot_ms)
+    def _add_timer_unit(self, timer_unit: TimerUnit, *, may_be_delivered: bool) -> None:
+        slot_ms = self._slot_start_ms(timer_unit.slot_ms)
         if slot_ms not in self._slots:
             self._slots[slot_ms] = deque()
             heapq.heappush(self._times, slot_ms)
-        self._slots[slot_ms].append(_ParkedMessage(unit, may_be_delivered))
-        if unit.magic & MAGIC_DELETE and (message := self._message_of(unit)) is not None:
+        self._slots[slot_ms].append(_ParkedMessage(timer_unit, may_be_delivered))
+        if timer_unit.magic & MAGIC_DELETE and (message := self._message_of(timer_unit)) is not None:
             self._cancelled[message.properties.get(CANCELLED_KEY, "")] = slot_ms
 
     def to_parked_record(self, message: NewMessage, properties: dict[str, str], now_ms: int) -> NewMessage:
@@ -186,7 +186,7 @@ class Timers:
                 slot_ms = self._times[0]
                 waiting = self._slots[slot_ms]
                 while waiting and (limit is None or len(delivered) < limit):
-                    if result := self._deliver_parked(waiting[0], now_ms):
+                    if result := self._deliver_parked_message(waiting[0], now_ms):
                         delivered.append(result)
                     # Remove it only after it is stored: on a full disk it keeps waiting.
                     waiting.popleft()
@@ -250,10 +250,10 @@ class Timers:
             NO_POSITION, magic, write_ms, slot_ms - write_ms, message.physical_offset, message.size, topic_hash
         )
         self._files.append_unit(unit)
-        self._add_unit(unit, may_be_delivered=queue_offset < self._first_new and due_ms < self._opened_ms)
+        self._add_timer_unit(unit, may_be_delivered=queue_offset < self._first_new and due_ms < self._opened_ms)
 
-    def _deliver_parked(self, parked: _ParkedMessage, now_ms: int) -> PutResult | None:
-        unit = parked.unit
+    def _deliver_parked_message(self, parked_message: _ParkedMessage, now_ms: int) -> PutResult | None:
+        unit = parked_message.unit
         message = self._message_of(unit)
         if message is None:
             _logger.error("a timer message is skipped: expected an intact record at %d", unit.physical_offset)
@@ -262,7 +262,7 @@ class Timers:
         is_rolled = bool(unit.magic & MAGIC_ROLL)
         if not is_rolled and (CANCELLED_KEY in known or self._is_cancelled(known)):
             return None
-        if parked.is_doubtful and self._was_delivered(message, known, is_rolled=is_rolled):
+        if parked_message.is_doubtful and self._was_delivered(message, known, is_rolled=is_rolled):
             return None
         try:
             if is_rolled:
@@ -296,14 +296,14 @@ class Timers:
         return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
     def _deliver_rest_of_slot(self) -> None:
-        """Deliver the rest of a partly delivered slot, because a reopened store starts with a whole slot."""
+        """Deliver the waiting messages of a slot delivered in part; a reopened store begins with a whole slot."""
         with self._guard:
             if not self._slot_is_partly_delivered:
                 return
             slot_ms = self._times[0]
             waiting, now_ms = self._slots[slot_ms], self._store.clock()
             while waiting:
-                self._deliver_parked(waiting[0], now_ms)
+                self._deliver_parked_message(waiting[0], now_ms)
                 waiting.popleft()
             self._mark_slot_delivered(slot_ms)
             self._files.save_checkpoint(now_ms, last_read_time_ms=self._read_ms)

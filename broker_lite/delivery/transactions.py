@@ -42,8 +42,8 @@ class Transactions:
         """Read which half messages were decided after the stored progress."""
         self._store = store
         self._guard = threading.Lock()
-        self._half_progress = self._stored_queue_offset(HALF_TOPIC)
-        self._op_progress = self._stored_queue_offset(OP_TOPIC)
+        self._half_progress = self._read_stored_progress(HALF_TOPIC)
+        self._op_progress = self._read_stored_progress(OP_TOPIC)
         self._decided: set[int] = set()
         self._marks: dict[int, list[int]] = {}
         self._newest: dict[int, int] = {}
@@ -51,7 +51,7 @@ class Transactions:
         for number, mark in read_intact_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
             self._add_decided_halves(number, parse_op_offsets(mark.body) if mark else [])
 
-    def _stored_queue_offset(self, topic: str) -> int:
+    def _read_stored_progress(self, topic: str) -> int:
         progress = self._store.config.consumer_offsets.get(topic, TRANSACTION_GROUP, QUEUE_ID) or 0
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
@@ -76,7 +76,7 @@ class Transactions:
                 self._mark_half_decided(expired)
         return numbers
 
-    def store_half(self, message: NewMessage) -> PutResult:
+    def store_half_message(self, message: NewMessage) -> PutResult:
         """Store a half message.
 
         Raises:
@@ -103,7 +103,7 @@ class Transactions:
             TransactionError: if the half message does not exist, belongs to another group, or is already decided.
         """
         with self._guard:
-            half = self._find_undecided(producer_group, half_offset)
+            half = self._find_undecided_half(producer_group, half_offset)
             # The message before the op record: if the broker is killed in between, the half message is still undecided,
             # and its producer is asked again.
             result = self._store.put(message_rewrites.to_committed_message(half, *self._parse_target(half)))
@@ -113,14 +113,14 @@ class Transactions:
     def rollback(self, producer_group: str, half_offset: int) -> None:
         """Roll back a half message; see `commit`."""
         with self._guard:
-            self._store_op_record(self._find_undecided(producer_group, half_offset))
+            self._store_op_record(self._find_undecided_half(producer_group, half_offset))
 
-    def pending_halves(self) -> list[Message]:
+    def pending_half_messages(self) -> list[Message]:
         """Return the half messages that are neither committed nor rolled back, oldest first."""
         with self._guard:
             return [half for number in self._half_queue_offsets() if (half := self._read_undecided_half(number))]
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
+    def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
         """Yield the undecided half messages whose producers must be asked now, and None for each other one examined.
 
         Each yielded half message is a new record with its check count increased; the older record no longer counts. A
@@ -182,7 +182,7 @@ class Transactions:
     def _is_decided(self, queue_offset: int) -> bool:
         return queue_offset < self._half_progress or queue_offset in self._decided
 
-    def _find_undecided(self, producer_group: str, half_offset: int) -> Message:
+    def _find_undecided_half(self, producer_group: str, half_offset: int) -> Message:
         half = self._store.get_at(half_offset)
         if half is None or half.topic != HALF_TOPIC:
             raise TransactionError(f"expected a half message at {half_offset}, found {half.topic if half else 'none'}")
@@ -224,16 +224,16 @@ class Transactions:
         self._marks[op_queue_offset] = half_queue_offsets
         self._decided.update(half for half in half_queue_offsets if half >= self._half_progress)
         for half in half_queue_offsets:
-            self._forget_replaced(half)
+            self._forget_older_records(half)
         self._advance_progress()
 
     def _mark_half_decided(self, half_queue_offset: int) -> None:
         """Treat a half message as decided without an op record: it was replaced, discarded or skipped."""
         self._decided.add(half_queue_offset)
-        self._forget_replaced(half_queue_offset)
+        self._forget_older_records(half_queue_offset)
         self._advance_progress()
 
-    def _forget_replaced(self, half_queue_offset: int) -> None:
+    def _forget_older_records(self, half_queue_offset: int) -> None:
         for older in self._older.pop(half_queue_offset, ()):
             del self._newest[older]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
-from commitlake.broker_lite.broker.groups import find_system_group_refusal
+from commitlake.broker_lite.broker.groups import system_group_refusal_response
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from commitlake.broker_lite.handlers.pulling import answer_reset_pulls
+from commitlake.broker_lite.handlers.pulling import answer_pulls_after_reset
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.large_answer_bodies import serialize_table_body
 from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
@@ -157,7 +157,7 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answeri
     """Reset a group's offsets in a topic to an offset or time, at which its consumers continue to pull."""
     header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
     topic, group = header.topic, header.group
-    if (refusal := find_system_group_refusal(request, group)) is not None:
+    if (refusal := system_group_refusal_response(request, group)) is not None:
         return refusal
     config = broker.topics.find(topic)
     if config is None:
@@ -188,7 +188,7 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answeri
     check_limit("offsets of all groups", MAX_OFFSETS, broker.store.config.consumer_offsets.count + len(targets))
     for queue_id, target in targets.items():
         broker.reset_offset(topic, group, queue_id, target)
-        answer_reset_pulls(broker, topic, queue_id)
+        answer_pulls_after_reset(broker, topic, queue_id)
     table = {MessageQueue(topic, broker.options.name, queue_id): target for queue_id, target in targets.items()}
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(OffsetTable(table)))
 

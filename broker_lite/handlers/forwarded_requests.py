@@ -103,26 +103,26 @@ def _relay_request(
     return None
 
 
-def check_relay_limits(broker: Broker, request: Command, question_count: int = 1) -> None:
+def check_relay_limits(broker: Broker, request: Command, client_count: int = 1) -> None:
     """Raise an error if a forwarded request is too large, or too many are not answered yet.
 
     Args:
-        question_count: number of clients that are asked.
+        client_count: number of clients that are asked.
 
     Raises:
         CommandError: if the request is too large, or too many clients have not answered yet.
     """
     check_limit("bytes of a relayed request", MAX_RELAYED_BYTES, _request_size(request))
-    check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.relayed) + question_count)
+    check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.relayed) + client_count)
 
 
 def _request_size(request: Command) -> int:
     return len(request.body) + sum(len(key) + len(value) for key, value in request.ext_fields.items())
 
 
-def ask_member(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) -> None:
+def ask_member(broker: Broker, member: Member, request: Command, on_answer: OnAnswer) -> None:
     """Send a request to a client; `on_answer` gets the answer, or None if there is none in time."""
-    opaque = member.channel.ask(question, on_answer)
+    opaque = member.channel.ask(request, on_answer)
     broker.relayed.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
 
 

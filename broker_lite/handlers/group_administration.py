@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.clients import Member
-from commitlake.broker_lite.broker.groups import find_system_group_refusal, is_valid_group
+from commitlake.broker_lite.broker.groups import is_valid_group, system_group_refusal_response
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.large_answer_bodies import (
@@ -58,7 +58,7 @@ def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     config = parse_body(SubscriptionGroupConfig, request.body, limit=MAX_GROUP_BYTES, is_plain_json=True)
     if not is_valid_group(config.group_name):
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(config.group_name[:100]))
-    if (refusal := find_system_group_refusal(request, config.group_name)) is not None:
+    if (refusal := system_group_refusal_response(request, config.group_name)) is not None:
         return refusal
     if not 0 <= config.retry_queue_nums <= broker.store.max_queues:
         remark = f"retryQueueNums: expected 0 to {broker.store.max_queues}, found {config.retry_queue_nums}"
@@ -94,11 +94,11 @@ def get_group_config(broker: Broker, _channel: Channel, request: Command) -> Com
 def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Delete a group; if its offsets are deleted, also delete its retry and dead-letter topics."""
     header = from_ext_fields(DeleteGroupRequest, request.ext_fields)
-    if (refusal := find_system_group_refusal(request, header.group_name)) is not None:
+    if (refusal := system_group_refusal_response(request, header.group_name)) is not None:
         return refusal
     broker.groups.remove(header.group_name)
     if header.clean_offset:
-        broker.store.config.consumer_offsets.remove(lambda _, group: group == header.group_name)
+        broker.store.config.consumer_offsets.remove_if(lambda _, group: group == header.group_name)
         for topic in (f"{RETRY_PREFIX}{header.group_name}", f"{DLQ_PREFIX}{header.group_name}"):
             broker.topics.remove(topic)
             broker.store.delete_queues(topic)
@@ -176,7 +176,7 @@ def get_timer_checkpoint(broker: Broker, _channel: Channel, request: Command) ->
 def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Copy the offsets of one group to another."""
     header = from_ext_fields(CloneGroupOffsetRequest, request.ext_fields)
-    if (refusal := find_system_group_refusal(request, header.dest_group)) is not None:
+    if (refusal := system_group_refusal_response(request, header.dest_group)) is not None:
         return refusal
     if not is_valid_group(header.dest_group):
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(header.dest_group[:100]))

@@ -42,7 +42,7 @@ def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
         group = broker.groups.find_or_create(data.group_name)
         if group is not None:
             served.append(data)
-            broker.topics.ensure(f"{RETRY_PREFIX}{group.group_name}", max(1, group.retry_queue_nums))
+            broker.topics.find_or_create(f"{RETRY_PREFIX}{group.group_name}", max(1, group.retry_queue_nums))
         yield
     heartbeat = heartbeat._replace(consumer_data_set=tuple(served))
     changed = broker.clients.register_heartbeat(channel, request, heartbeat, broker.now_ms())
@@ -91,19 +91,19 @@ def check_client_config(_broker: Broker, _channel: Channel, request: Command) ->
 
 def lock_queues(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Lock queues for a consumer, so that no other member of its group reads them."""
-    body = _parse_locks(request)
+    body = _parse_lock_request(request)
     held = broker.locks.lock(body.consumer_group, body.client_id, body.mq_set, broker.now_ms())
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(LockBatchResult(tuple(held))))
 
 
 def unlock_queues(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Release queue locks of a consumer."""
-    body = _parse_locks(request)
+    body = _parse_lock_request(request)
     broker.locks.unlock(body.consumer_group, body.client_id, body.mq_set)
     return request.reply(ResponseCode.SUCCESS)
 
 
-def _parse_locks(request: Command) -> LockBatch:
+def _parse_lock_request(request: Command) -> LockBatch:
     body = parse_body(LockBatch, request.body, limit=MAX_LOCK_BYTES, is_plain_json=True)
     check_limit("queues to lock", MAX_LOCKS_OF_REQUEST, len(body.mq_set))
     names = [body.consumer_group, body.client_id]

@@ -12,7 +12,7 @@ from typing import TypeVar
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.errors import IndexDisabledError
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.rocketmq.pulling import matches_code
+from commitlake.broker_lite.stores.rocketmq.pulling import matches_tag_code
 from commitlake.schemas.remoting.admin_headers import QueryConsumeQueueRequest
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import CommandError
@@ -35,7 +35,7 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Answer
     """Answer with the newest messages with a key, in the order of the log."""
     header = from_ext_fields(QueryMessageRequest, request.ext_fields)
     limit = UNIQUE_KEY_FOUND if header.is_unique_key else max(0, min(header.max_num, MAX_FOUND))
-    query = broker.store.find_by_key(
+    query = broker.store.get_by_key_in_steps(
         header.topic, header.key, header.begin_timestamp, header.end_timestamp, limit, ANSWER_BYTES
     )
     try:
@@ -87,13 +87,13 @@ def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> 
     subscription = consumers.subscriptions.get(topic) if consumers else None
     codes = None
     if subscription is not None and subscription.code_set:
-        codes = store.queue_tag_codes(subscription.tags_set, subscription.code_set)
+        codes = store.tag_codes_in_queue_entries(subscription.tags_set, subscription.code_set)
     entries = []
     first = max(low, header.first_index)
     for number in range(first, min(high, first + max(0, min(header.max_count, MAX_ENTRIES)))):
         entry = store.entry_at(topic, queue_id, number)
         if entry is not None:
-            entries.append(ConsumeQueueEntry(*entry, eval=codes is None or matches_code(entry.tags_code, codes)))
+            entries.append(ConsumeQueueEntry(*entry, eval=codes is None or matches_tag_code(entry.tags_code, codes)))
     body = ConsumeQueueData(tuple(entries), low, high, subscription)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
 

@@ -6,7 +6,7 @@ Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 from __future__ import annotations
 
 from commitlake.broker_lite.broker.broker import Broker, Handlers
-from commitlake.broker_lite.broker.groups import find_system_group_refusal
+from commitlake.broker_lite.broker.groups import system_group_refusal_response
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
@@ -42,7 +42,7 @@ def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command
 def update_offset(broker: Broker, channel: Channel, request: Command) -> Command:
     """Store the offset that a group has reached: all messages before it are consumed."""
     header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
-    if (refusal := find_system_group_refusal(request, header.consumer_group)) is not None:
+    if (refusal := system_group_refusal_response(request, header.consumer_group)) is not None:
         return refusal
     topic = broker.topics.find(header.topic)
     if topic is None:

@@ -54,7 +54,7 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     refusal, group = _check_pull_request(broker, request, header)
     if refusal is not None or group is None:
         return refusal
-    wanted = _filter_or_refusal(broker, request, header, group)
+    wanted = _filter_or_refusal_response(broker, request, header, group)
     if isinstance(wanted, Command):
         return wanted
     may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
@@ -73,7 +73,7 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     result = _pull_slice(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
         return _continue_pull(broker, request, header, wanted, result, group)
-    return _answer_or_hold(broker, channel, request, header, wanted, result, group)
+    return _answer_or_hold_pull(broker, channel, request, header, wanted, result, group)
 
 
 def _pull_with_sql_filter(
@@ -88,10 +88,10 @@ def _pull_with_sql_filter(
     result = _pull_slice(broker, header, message_filter, header.queue_offset)
     if result.is_cut and not result.records:
         return (yield from _continue_pull(broker, request, header, message_filter, result, group))
-    return _answer_or_hold(broker, channel, request, header, message_filter, result, group)
+    return _answer_or_hold_pull(broker, channel, request, header, message_filter, result, group)
 
 
-def _answer_or_hold(
+def _answer_or_hold_pull(
     broker: Broker,
     channel: Channel,
     request: Command,
@@ -137,7 +137,7 @@ def _check_pull_request(
     return None, group
 
 
-def _filter_or_refusal(
+def _filter_or_refusal_response(
     broker: Broker, request: Command, header: PullMessageRequest, group: SubscriptionGroupConfig
 ) -> Filter | Command:
     """Return the consumer's filter, from the request or from the subscription of its group, or a refusal."""
@@ -156,7 +156,7 @@ def _filter_or_refusal(
         subscription = known
     try:
         subscription = subscription or _parse_subscription(header)
-        return compile_filter(subscription, broker.store.queue_tag_codes)
+        return compile_filter(subscription, broker.store.tag_codes_in_queue_entries)
     except FilterError as error:
         remark = f"parse the consumer's subscription failed: {error}"
         return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)
@@ -265,7 +265,7 @@ def _make_reset_response(broker: Broker, request: Command, header: PullMessageRe
     return request.reply(ResponseCode.PULL_OFFSET_MOVED, to_ext_fields(response), remark="OFFSET_RESET")
 
 
-def answer_reset_pulls(broker: Broker, topic: str, queue_id: int) -> None:
+def answer_pulls_after_reset(broker: Broker, topic: str, queue_id: int) -> None:
     """Answer the waiting pulls of a queue for which an offset reset is pending; the others keep waiting."""
     for pull in broker.held.take(topic, queue_id):
         answer = _make_reset_response(broker, pull.request, pull.header)
@@ -277,7 +277,7 @@ def answer_reset_pulls(broker: Broker, topic: str, queue_id: int) -> None:
 
 def answer_pulls_with_new_messages(broker: Broker) -> None:
     """Answer the waiting pulls of queues in which messages have arrived."""
-    for topic, queue_id in broker.store.take_arrived_queues():
+    for topic, queue_id in broker.store.take_queues_with_new_messages():
         if pulls := broker.held.take(topic, queue_id):
             _answer_pulls_in_slices(broker, pulls, _answer_or_hold_again)
 

@@ -51,7 +51,9 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
     """Store a message or a batch."""
     header = _parse_header(request)
     is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
-    refusal = _find_message_refusal(broker, request, header) or _find_size_refusal(request, header, is_batch=is_batch)
+    refusal = _message_refusal_response(broker, request, header) or _size_refusal_response(
+        request, header, is_batch=is_batch
+    )
     if refusal is not None:
         return refusal
     group = None
@@ -62,7 +64,7 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
             remark = f"subscription group not exist, {name}"
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     config = broker.topics.config_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
-    refusal = _find_target_refusal(channel, request, header, config)
+    refusal = _target_refusal_response(channel, request, header, config)
     if refusal is not None or config is None:
         return refusal
     if header.queue_id < 0:
@@ -72,11 +74,11 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
     if broker.topics.has(header.topic):
         return _store_one_message(broker, channel, request, header, config, group)
     # A topic that is created for this message disappears again if the message is refused.
-    with broker.topics.create_or_undo(config):
+    with broker.topics.create_with_rollback(config):
         return _store_one_message(broker, channel, request, header, config, group)
 
 
-def _find_target_refusal(
+def _target_refusal_response(
     channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig | None
 ) -> Command | None:
     """Return the refusal of a message whose topic or queue does not accept it, or None."""
@@ -110,7 +112,7 @@ def _parse_header(request: Command) -> SendMessageRequest:
         return parse_send_request(request)
 
 
-def _find_message_refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Command | None:
+def _message_refusal_response(broker: Broker, request: Command, header: SendMessageRequest) -> Command | None:
     if not broker.is_writable:
         remark = (
             "service not available now. It may be caused by one of the following reasons: the broker's disk is full"
@@ -128,7 +130,7 @@ def _find_message_refusal(broker: Broker, request: Command, header: SendMessageR
     return None
 
 
-def _find_size_refusal(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
+def _size_refusal_response(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
     """Return the refusal of a message that is too large, before its topic or group is created."""
     remark = None
     if len(header.properties or "") > props.MAX_SIZE:
@@ -156,7 +158,7 @@ def _store_one_message(
         text = ""
     if group is not None and _is_past_last_retry(broker, request, header, group):
         topic, queue_id, text = f"{DLQ_PREFIX}{group.group_name}", 0, ""
-        broker.topics.ensure(topic, 1)
+        broker.topics.find_or_create(topic, 1)
         # Otherwise the dead letter would be delayed, too.
         known.pop(props.DELAY, None)
     is_plain = bool(text) and props.BROKER_MARKS.isdisjoint(known)
@@ -234,7 +236,7 @@ def _send_batch(
             header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
             header.reconsume_times or 0, own, item.properties, header.producer_group,
         ))  # fmt: skip
-    with broker.topics.create_or_undo(config):
+    with broker.topics.create_with_rollback(config):
         results = broker.store.send_batch(messages)
     return _make_send_response(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
 
@@ -299,7 +301,7 @@ def send_back(broker: Broker, channel: Channel, request: Command) -> Command:
         return request.reply(ResponseCode.NO_PERMISSION, remark="the broker sending message is forbidden")
     if group.retry_queue_nums <= 0:
         return request.reply(ResponseCode.SUCCESS)
-    broker.topics.ensure(f"{RETRY_PREFIX}{header.group}", group.retry_queue_nums)
+    broker.topics.find_or_create(f"{RETRY_PREFIX}{header.group}", group.retry_queue_nums)
     limit = header.max_reconsume_times if request.version >= Version.V3_4_9 else None
     try:
         result = broker.delivery.send_back(

@@ -165,7 +165,7 @@ def delete_topic(broker: Broker, _channel: Channel, request: Command) -> Command
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=remark)
     broker.topics.remove(header.topic)
     broker.store.delete_queues(header.topic)
-    broker.store.config.consumer_offsets.remove(lambda topic, _: topic == header.topic)
+    broker.store.config.consumer_offsets.remove_if(lambda topic, _: topic == header.topic)
     broker.statistics.remove_key(header.topic)
     return request.reply(ResponseCode.SUCCESS)
 

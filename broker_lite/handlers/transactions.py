@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Command | None:
     """Commit or roll back a half message; if the producer has not decided yet, it is asked again later."""
     header = from_ext_fields(EndTransactionRequest, request.ext_fields)
-    half = broker.delivery.find_half(header.commit_log_offset)
+    half = broker.delivery.find_half_message(header.commit_log_offset)
     if half is None or half.queue_offset != header.tran_state_table_offset:
         remark = "The transaction state table offset wrong" if half else "Find prepared transaction message failed"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
@@ -48,7 +48,9 @@ def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Comm
 def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
     """Ask producers to decide about overdue half messages; each step examines one."""
     options = broker.options
-    for half in broker.delivery.take_due_halves(now_ms, options.transaction_timeout_ms, options.transaction_check_max):
+    for half in broker.delivery.take_due_half_messages(
+        now_ms, options.transaction_timeout_ms, options.transaction_check_max
+    ):
         if half is not None:
             _ask_producer(broker, half)
         yield
@@ -77,10 +79,10 @@ def _make_check_request(half_message: Message) -> Command:
         half_message.msg_id,
         known.get(props.REAL_TOPIC),
     )
-    return Command(RequestCode.CHECK_TRANSACTION_STATE, to_ext_fields(header), _serialize_target(half_message))
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, to_ext_fields(header), _serialize_half_message(half_message))
 
 
-def _serialize_target(half_message: Message) -> bytes:
+def _serialize_half_message(half_message: Message) -> bytes:
     """Serialize a half message with its original topic and queue, for the request that asks its producer to decide."""
     known = half_message.properties
     message = replace(

@@ -129,9 +129,9 @@ class NameServer:
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
             return _error_answer(channel, request, error)
 
-    def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
+    def register_local_broker(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
         """Register the broker of this process, which has no connection."""
-        self.routes.register_local(request, topics, self._clock())
+        self.routes.register_local_broker(request, topics, self._clock())
 
     def on_connection_lost(self, channel: Channel) -> None:
         """Remove the brokers that registered over a closed connection."""
@@ -186,10 +186,12 @@ class NameServer:
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(order))
 
     def _unregister_broker(self, channel: Channel, request: Command) -> Command:
-        key = _requested_broker(request)
+        key = _parse_broker_key(request)
         self._check_is_not_local_broker(key)
         # Code and time of a request are not signed: a recorded registration could be sent again with this code.
-        if self._accounts is not None and not (channel.is_private or self.routes.is_registered_over(key, channel)):
+        if self._accounts is not None and not (
+            channel.is_local_or_encrypted or self.routes.is_registered_by_connection(key, channel)
+        ):
             raise NotPermittedError(
                 f"broker {key.name!r}: expected the connection that registered it, TLS, or this machine, "
                 f"found {channel.peer}"
@@ -198,7 +200,7 @@ class NameServer:
         return request.reply(ResponseCode.SUCCESS)
 
     def _check_is_not_local_broker(self, key: BrokerKey) -> None:
-        if self.routes.conflicts_with_local(key):
+        if self.routes.conflicts_with_local_broker(key):
             raise NotPermittedError(
                 f"broker {key.name!r} at {key.address}: expected a name, id and address other than "
                 "those of this process's own broker"
@@ -206,12 +208,12 @@ class NameServer:
 
     def _query_data_version(self, _channel: Channel, request: Command) -> Command:
         theirs = parse_body(DataVersion, request.body, limit=MAX_DATA_VERSION_BYTES, is_plain_json=True)
-        ours = self.routes.query_data_version(_requested_broker(request), self._clock())
+        ours = self.routes.query_data_version(_parse_broker_key(request), self._clock())
         fields = to_ext_fields(DataVersionResponse(ours != theirs))
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(ours) if ours is not None else b"")
 
     def _note_broker_heartbeat(self, _channel: Channel, request: Command) -> Command:
-        self.routes.note_heartbeat(_requested_broker(request), self._clock())
+        self.routes.note_heartbeat(_parse_broker_key(request), self._clock())
         return request.reply(ResponseCode.SUCCESS)
 
     def _get_all_topics(self, _channel: Channel, request: Command) -> Answering:
@@ -302,7 +304,7 @@ def _error_answer(channel: Channel, request: Command, error: Exception) -> Comma
     return request.reply(code, remark=str(error))
 
 
-def _requested_broker(request: Command) -> BrokerKey:
+def _parse_broker_key(request: Command) -> BrokerKey:
     return broker_key(from_ext_fields(BrokerRequest, request.ext_fields))
 
 

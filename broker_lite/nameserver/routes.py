@@ -156,7 +156,7 @@ class RouteTable:
         self._local: BrokerKey | None = None
         self._local_topics: frozenset[str] = frozenset()
 
-    def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int) -> None:
+    def register_local_broker(self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int) -> None:
         """Register the broker of this process, which has no connection.
 
         Args:
@@ -170,11 +170,11 @@ class RouteTable:
         queues = {name: topic_queues(request.broker_name, config) for name, config in table.items()}
         self.register(request, topics.data_version, queues, now_ms)
 
-    def is_local(self, broker_name: str) -> bool:
+    def is_local_broker(self, broker_name: str) -> bool:
         """Return whether the broker of this process has this name."""
         return self._local is not None and self._local.name == broker_name
 
-    def conflicts_with_local(self, key: BrokerKey) -> bool:
+    def conflicts_with_local_broker(self, key: BrokerKey) -> bool:
         """Return whether a broker conflicts with this process's broker: same address, same id, or another cluster."""
         if self._local is None:
             return False
@@ -183,7 +183,7 @@ class RouteTable:
             is_namesake and (key.broker_id == self._local.broker_id or key.cluster != self._local.cluster)
         )
 
-    def is_registered_over(self, key: BrokerKey, connection: object) -> bool:
+    def is_registered_by_connection(self, key: BrokerKey, connection: object) -> bool:
         """Return whether a broker registered over this connection."""
         live = self._live.get(key)
         return live is not None and live.owner is connection
@@ -218,7 +218,7 @@ class RouteTable:
             self._remove_broker(stale)
         broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
         # A slave of the local broker, or a namesake, must not change its cluster.
-        if key == self._local or not self.is_local(request.broker_name):
+        if key == self._local or not self.is_local_broker(request.broker_name):
             broker.cluster = request.cluster_name
             broker.enable_acting_master = request.enable_acting_master
         broker.addresses[request.broker_id] = request.broker_addr
@@ -359,7 +359,7 @@ class RouteTable:
         """
         for name, broker in self._brokers.items():
             is_wanted = cluster in (None, broker.cluster)
-            if is_wanted and not (self.is_local(name) and topic in self._local_topics):
+            if is_wanted and not (self.is_local_broker(name) and topic in self._local_topics):
                 broker.topics.pop(topic, None)
 
     def set_write_permission(self, broker_name: str, *, is_writable: bool) -> int:

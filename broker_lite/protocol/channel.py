@@ -58,7 +58,7 @@ class Channel:
         self._pending: dict[int, OnAnswer] = {}
 
     @property
-    def is_private(self) -> bool:
+    def is_local_or_encrypted(self) -> bool:
         """True if nobody on the network can read or change what is sent: loopback, or TLS."""
         return self.is_encrypted or self.peer.is_loopback
 

@@ -123,7 +123,7 @@ class LogCopy:
             # All records since the log's start are here: a gap in this queue is also in the master's queue.
             queues.dispatch_recovered(record, reads_whole_log=True)
             if queues.find(record.topic, record.queue_id) is not None:
-                self._files.config.topics.ensure(record.topic, record.queue_id)
+                self._files.config.topics.ensure_queue(record.topic, record.queue_id)
                 self._writer.arrived.add((record.topic, record.queue_id))
         if index is not None:
             index.put_recovered(record)

@@ -117,7 +117,7 @@ class ReplicationRole:
     def _has_slave_in_range(self, log_end: int) -> bool:
         return self._master is not None and self._master.has_slave_in_range(log_end)
 
-    def _send_copied_answers(self, log_end: int) -> None:
+    def _on_log_copied(self, log_end: int) -> None:
         if isinstance(self.dispatcher, SyncMasterDispatcher):
             self.dispatcher.on_log_copied(log_end)
 
@@ -140,7 +140,7 @@ class ReplicationRole:
         if self._slave is not None:
             self._slave.start(loop)
         elif self._options.listen is not None:
-            self._master = Master(self._require_rocketmq_store(), self._options, loop, self._send_copied_answers)
+            self._master = Master(self._require_rocketmq_store(), self._options, loop, self._on_log_copied)
             await self._master.start()
 
     def send_log(self) -> None:
@@ -161,12 +161,12 @@ class ReplicationRole:
         self.dispatcher.send_expired_answers(now_ms)
         return self.dispatcher.has_waiting_answers
 
-    async def leave_master(self) -> None:
+    async def disconnect_from_master(self) -> None:
         """Disconnect from the master, because the store will be closed."""
         if self._slave is not None:
             await self._slave.stop()
 
-    async def leave_slaves(self) -> None:
+    async def disconnect_slaves(self) -> None:
         """Disconnect the slaves."""
         if self._master is not None:
             await self._master.stop()

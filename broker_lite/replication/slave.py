@@ -130,11 +130,11 @@ class Slave:
                 reporting.cancel()
             writer.close()
 
-    async def _send_reports(self, side: SlaveSide, writer: asyncio.StreamWriter) -> None:
+    async def _send_reports(self, slave_protocol: SlaveSide, writer: asyncio.StreamWriter) -> None:
         """Report to the master at an interval how far the log is written; this also serves as a heartbeat."""
         while True:
             await asyncio.sleep(self._options.heartbeat_seconds)
-            writer.write(side.serialize_report())
+            writer.write(slave_protocol.serialize_report())
 
     async def _synchronize_tables(self) -> None:
         await self._changed.wait()

@@ -54,13 +54,14 @@ class Synchronizer:
         return True
 
     @staticmethod
-    async def _request_table(master: PeerClient, code: RequestCode, kind: type[B]) -> B:
-        answer = await master.ask(Command(code))
+    async def _request_table(master: PeerClient, request_code: RequestCode, table_type: type[B]) -> B:
+        answer = await master.ask(Command(request_code))
         if answer.code != ResponseCode.SUCCESS:
             raise PeerError(
-                f"request {code}: expected SUCCESS, found {describe_response_code(answer.code)}, {answer.remark}"
+                f"request {request_code}: expected SUCCESS, found {describe_response_code(answer.code)}, "
+                f"{answer.remark}"
             )
-        return parse_body(kind, answer.body)
+        return parse_body(table_type, answer.body)
 
     def replace_topics(self, master_topics: TopicConfigs) -> None:
         """Replace the topics by those of the master; queues of a removed topic stay until their messages expire."""

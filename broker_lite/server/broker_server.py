@@ -149,7 +149,7 @@ class Server:
             ListenError: if a port is not free.
         """
         loop = asyncio.get_running_loop()
-        for number in _ending_signals():
+        for number in _stop_signals():
             loop.add_signal_handler(number, self._begin_stop, loop)
         log_sync = LogSync(self._store, loop, self._dispatcher.on_log_synced, self._dispatcher.on_sync_failed)
         SliceTimer(loop, self._dispatcher.broker.slices, partial(self._run_long_requests, log_sync))
@@ -258,7 +258,7 @@ class Server:
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             for _, connections in self._ports:
-                connections.close_idle()
+                connections.close_idle_connections()
             # In a thread, because the deletion of large files can take long.
             await loop.run_in_executor(None, self._delete_expired_files)
             try:
@@ -295,14 +295,14 @@ class Server:
     @property
     def _has_unfinished_answers(self) -> bool:
         """True if requests wait to be handled, or answers wait to be sent."""
-        return any(connections.is_working or connections.unsent_bytes for _, connections in self._ports)
+        return any(connections.has_waiting_requests or connections.unsent_bytes for _, connections in self._ports)
 
     async def _stop_serving(self, log_sync: LogSync) -> None:
         """Stop accepting requests, and send the answers to those already received."""
         # First, so that clients learn that this broker is gone before it stops to answer.
         for registration in self._registrations:
             await registration.unregister()
-        await self._role.leave_master()
+        await self._role.disconnect_from_master()
         for server, connections in self._ports:
             server.close()
             connections.stop_reading()
@@ -319,11 +319,11 @@ class Server:
         for _, connections in self._ports:
             connections.close()
         # Last, so that the slaves get the end of the log.
-        await self._role.leave_slaves()
+        await self._role.disconnect_slaves()
         await asyncio.sleep(0)
 
 
-def _ending_signals() -> list[int]:
+def _stop_signals() -> list[int]:
     """Return the signals that stop the server; a signal ignored at the start, as with nohup, stays ignored."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

@@ -131,13 +131,13 @@ class Connections:
             self.log.warning("closed the connection to %s: %d of too many waiting bytes are its own", greediest, size)
             greediest.abort()
 
-    def close_idle(self) -> None:
+    def close_idle_connections(self) -> None:
         """Close connections that are idle, or whose frame or TLS handshake takes too long."""
         self.log.log_suppressed_warnings()
         now = self.loop.time()
         oldest = now - self.limits.idle_seconds
         oldest_handshake = now - self.limits.handshake_seconds
-        for connection in [one for one in self._unfinished if one.is_late(now - self.limits.frame_seconds)]:
+        for connection in [one for one in self._unfinished if one.is_frame_late(now - self.limits.frame_seconds)]:
             seconds = self.limits.frame_seconds
             self.log.warning("closed the connection to %s: its frame took longer than %d s", connection, seconds)
             connection.abort()
@@ -158,7 +158,7 @@ class Connections:
             connection.close()
 
     @property
-    def is_working(self) -> bool:
+    def has_waiting_requests(self) -> bool:
         """True if received requests are waiting to be handled."""
         return any(connection.has_turn_later for connection in self._open)
 
@@ -242,9 +242,9 @@ class Connection(asyncio.Protocol):
         self._pending.extend(commands)
         if not self.has_turn_later:
             self._handle_requests()
-        self._close_if_ended()
+        self._close_if_tls_ended()
 
-    def _close_if_ended(self) -> None:
+    def _close_if_tls_ended(self) -> None:
         """Close the connection after its client has ended TLS and all of its requests are handled."""
         if self._wire.has_peer_ended_tls and not self.has_turn_later:
             self.close()
@@ -253,9 +253,9 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    def is_late(self, latest_start: float) -> bool:
-        """Return whether the incomplete frame began before `latest_start`; False while the server reads nothing."""
-        return self._frame_began_at < latest_start and not self._is_paused
+    def is_frame_late(self, latest_start_time: float) -> bool:
+        """Return whether the incomplete frame began before `latest_start_time`; False while nothing is read."""
+        return self._frame_began_at < latest_start_time and not self._is_paused
 
     def _handle_requests(self) -> None:
         """Handle waiting requests until the time of a turn is over, or too many answers are unread."""
@@ -285,13 +285,13 @@ class Connection(asyncio.Protocol):
         """Handle the remaining requests after other connections have had a turn, and read nothing until then."""
         self.has_turn_later = True
         self.stop_reading()
-        self._connections.loop.call_soon(self._handle_next_turn)
+        self._connections.loop.call_soon(self._handle_remaining_requests)
 
-    def _handle_next_turn(self) -> None:
+    def _handle_remaining_requests(self) -> None:
         self.has_turn_later = False
         self._handle_requests()
         self._resume_reading()
-        self._close_if_ended()
+        self._close_if_tls_ended()
 
     def _resume_reading(self) -> None:
         is_open = self._transport is not None and not self._transport.is_closing()

@@ -62,7 +62,7 @@ class LocalRegistration(Registration):
 
     def register(self, topics: TopicConfigs) -> None:
         """Register the broker with all of its topics."""
-        self._name_server.register_local(_registration_header(self._options), topics)
+        self._name_server.register_local_broker(_registration_header(self._options), topics)
 
     def tick(self) -> None:
         """Let the name server remove brokers whose heartbeats have timed out."""

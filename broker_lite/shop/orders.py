@@ -84,15 +84,15 @@ def generate_orders(count: int, rng: random.Random, max_retries: int) -> OrderPl
     # Orders that always fail must be early enough for their retries to end within the three days.
     early = numbers[: len(numbers) * 3 // 4]
     rng.shuffle(early)
-    rolled_back = _take_numbers(early, count // 25)
-    dead = _take_numbers(early, count // 50)
-    retried = _take_numbers(early, count // 20)
+    rolled_back = _take_order_numbers(early, count // 25)
+    dead = _take_order_numbers(early, count // 50)
+    retried = _take_order_numbers(early, count // 20)
     failures = {number: rng.randint(1, max_retries) for number in sorted(retried)} | dict.fromkeys(dead, ALWAYS_FAILS)
     failures[FEATURED_ORDER] = FEATURED_FAILURES
     return OrderPlan(orders, rolled_back, {orders[-1].number}, failures)
 
 
-def _take_numbers(numbers: list[int], count: int) -> set[int]:
+def _take_order_numbers(numbers: list[int], count: int) -> set[int]:
     return {numbers.pop() for _ in range(max(1, count))}
 
 

@@ -87,23 +87,25 @@ class ShopSummary:
     dead_lettered: list[str]
 
     @property
-    def records(self) -> int:
+    def record_count(self) -> int:
         """Number of records in the log."""
         return sum(self.by_topic.values())
 
 
-def check_is_empty(path: str | Path, size: int) -> None:
+def check_store_is_empty(path: str | Path, log_size: int) -> None:
     """Check that a store has no messages.
 
     Args:
         path: folder of the store.
-        size: size of its log in bytes.
+        log_size: size of its log in bytes.
 
     Raises:
         StoreFilesError: if the store has messages.
     """
-    if size:
-        raise StoreFilesError(f"{path}: expected a store without messages, found {size} bytes; choose an empty folder")
+    if log_size:
+        raise StoreFilesError(
+            f"{path}: expected a store without messages, found {log_size} bytes; choose an empty folder"
+        )
 
 
 def count_records_by_topic(store: Queues) -> dict[str, int]:

@@ -57,7 +57,7 @@ class _AnswerError(Exception):
         self.text = text
 
 
-def _opener(url: str) -> urllib.request.OpenerDirector:
+def _no_redirect_opener(url: str) -> urllib.request.OpenerDirector:
     """Return an opener that follows no redirects: the answer to a redirected request is an error."""
     # Not `build_opener`, which adds handlers of redirects, files and FTP.
     opener = urllib.request.OpenerDirector()
@@ -83,7 +83,7 @@ class CatalogClient:
         """
         self.server = server
         self._sleep = sleep
-        self._opener = _opener(server.url)
+        self._opener = _no_redirect_opener(server.url)
 
     def find_object(self, object_type: str, name: str) -> Json | None:
         """Return the description of a catalog, a schema or a volume; None if there is none.
@@ -100,16 +100,16 @@ class CatalogClient:
                 return None
             raise self._to_catalog_error(error, name) from None
 
-    def tables(self, name: SchemaName) -> Iterator[Json]:
+    def list_tables(self, schema_name: SchemaName) -> Iterator[Json]:
         """Yield the descriptions of all tables of a schema; a schema that does not exist has none."""
-        query = {"catalog_name": name.catalog, "schema_name": name.schema, "max_results": str(PAGE)}
+        query = {"catalog_name": schema_name.catalog, "schema_name": schema_name.schema, "max_results": str(PAGE)}
         for _ in range(_MAX_PAGES):
             try:
                 page = self._send_request("GET", f"/tables?{urlencode(query)}")
             except _AnswerError as error:
                 if error.status == 404 and error.code:
                     return
-                raise self._to_catalog_error(error, str(name)) from None
+                raise self._to_catalog_error(error, str(schema_name)) from None
             found = page.get("tables") or []
             if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
                 raise self._unreadable_error("a list of tables")
@@ -120,13 +120,13 @@ class CatalogClient:
             if not isinstance(token, str) or not token.isascii():
                 raise self._unreadable_error("a token of the next page")
             query["page_token"] = token
-        raise CatalogError(f"{self.server.url}: the schema {name} has more than {_MAX_PAGES * PAGE} tables")
+        raise CatalogError(f"{self.server.url}: the schema {schema_name} has more than {_MAX_PAGES * PAGE} tables")
 
     def create_object(self, object_type: str, name: str, body: Mapping[str, Any]) -> bool:
         """Create a schema, a table or a volume; return False if one with this name exists already.
 
         Args:
-            object_type: `schemas`, `tables` or `volumes`.
+            object_type: `schemas`, `list_tables` or `volumes`.
             name: its full name, for errors.
             body: its description.
         """
@@ -183,17 +183,19 @@ class CatalogClient:
                 return self._parse_object(self._read_answer(answer))
         except urllib.error.HTTPError as error:
             with error:
-                raise self._answer_error(error) from None
+                raise self._error_of_answer(error) from None
 
-    def _answer_error(self, error: urllib.error.HTTPError) -> _AnswerError:
-        if 300 <= error.code < 400:
-            return _AnswerError(error.code, "", "a redirect, which is not followed, because it could take the token")
+    def _error_of_answer(self, http_error: urllib.error.HTTPError) -> _AnswerError:
+        if 300 <= http_error.code < 400:
+            return _AnswerError(
+                http_error.code, "", "a redirect, which is not followed, because it could take the token"
+            )
         try:
-            answer = self._parse_object(self._read_answer(error))
+            answer = self._parse_object(self._read_answer(http_error))
         except CatalogError:  # a page of a proxy, or of another kind of server
-            return _AnswerError(error.code, "", self._hide_token(str(error.reason)))
+            return _AnswerError(http_error.code, "", self._hide_token(str(http_error.reason)))
         return _AnswerError(
-            error.code, str(answer.get("error_code") or ""), self._hide_token(str(answer.get("message") or ""))
+            http_error.code, str(answer.get("error_code") or ""), self._hide_token(str(answer.get("message") or ""))
         )
 
     def _read_answer(self, answer: Any) -> bytes:
@@ -225,13 +227,15 @@ class CatalogClient:
             f"{self.server.url} does not answer like a Unity Catalog: expected {expected}. Check the address"
         )
 
-    def _to_catalog_error(self, error: _AnswerError, name: str) -> CatalogError:
+    def _to_catalog_error(self, answer_error: _AnswerError, name: str) -> CatalogError:
         advice = {
             401: "Check the token",
             403: "Ask for the permission, or use another token",
             404: "Check the address: it does not answer like a Unity Catalog",
-        }.get(error.status, "Check the address and the token" if error.status < 400 else "")
-        said = f"{error.status} {self._hide_token(error.code)}".rstrip() + (f": {error.text}" if error.text else "")
+        }.get(answer_error.status, "Check the address and the token" if answer_error.status < 400 else "")
+        said = f"{answer_error.status} {self._hide_token(answer_error.code)}".rstrip() + (
+            f": {answer_error.text}" if answer_error.text else ""
+        )
         return CatalogError(f"the catalog {self.server.url}, {name}: {said.rstrip('.')}" + (advice and f". {advice}"))
 
     def _hide_token(self, text: str) -> str:

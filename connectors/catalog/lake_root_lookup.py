@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.names import CatalogError, SchemaName, lake_root_of_table, parse_name
-from commitlake.connectors.catalog.server import CatalogServer, catalog_server
+from commitlake.connectors.catalog.names import CatalogError, SchemaName, lake_root_of_table, parse_schema_name
+from commitlake.connectors.catalog.server import CatalogServer, configured_catalog_server
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -22,28 +22,29 @@ def find_lake_root(catalog_name: str) -> str:
     Raises:
         CatalogError: if no catalog is set, or the schema is not that of a lake.
     """
-    server = catalog_server()
+    server = configured_catalog_server()
     if server is None:
         raise CatalogError(
             f"{catalog_name!r} looks like a name in Unity Catalog, and no catalog is set: set UNITY_CATALOG_URL, or "
             f"DATABRICKS_HOST and DATABRICKS_TOKEN. For a folder of this name, write ./{catalog_name}"
         )
-    return _find_root(server, parse_name(catalog_name))
+    return _find_root_in_catalog(server, parse_schema_name(catalog_name))
 
 
 @lru_cache(maxsize=64)
-def _find_root(server: CatalogServer, name: SchemaName) -> str:
-    roots = table_roots(name, CatalogClient(server).tables(name))
+def _find_root_in_catalog(server: CatalogServer, schema_name: SchemaName) -> str:
+    roots = table_roots(schema_name, CatalogClient(server).list_tables(schema_name))
     if "messages" not in roots:
         raise CatalogError(
-            f"the catalog {server.url} has no lake {name}: expected a table {name}.messages. Register a lake with "
-            f"'commitlake catalog --lake PLACE --to {name}', or write ./{name} for a folder"
+            f"the catalog {server.url} has no lake {schema_name}: expected a table {schema_name}.messages. Register a "
+            f"lake with 'commitlake catalog --lake PLACE --to {schema_name}', or write ./{schema_name} for a folder"
         )
     root = roots["messages"]
     for table, other in sorted(roots.items()):
         if other != root:
             raise CatalogError(
-                f"{name} has tables of two lakes: 'messages' is in {root}, {table!r} in {other}. Drop the tables of "
+                f"{schema_name} has tables of two lakes: 'messages' is in {root}, {table!r} in {other}. Drop the "
+                "tables of "
                 "one of them from the catalog, which deletes no file of an external table",
                 exit_code=ExitCode.REFUSED,
             )
@@ -51,7 +52,7 @@ def _find_root(server: CatalogServer, name: SchemaName) -> str:
     return root
 
 
-def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def table_roots(schema_name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the root folder of each table of a lake, by table name.
 
     Tables that are not named like those of a lake are ignored: people may add some.
@@ -71,7 +72,7 @@ def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[s
         kind = (table.get("table_type"), table.get("data_source_format"))
         if kind != ("EXTERNAL", "DELTA"):
             raise CatalogError(
-                f"{name}.{of_table}: expected an external Delta table of a lake, found {ascii(kind)[:100]}",
+                f"{schema_name}.{of_table}: expected an external Delta table of a lake, found {ascii(kind)[:100]}",
                 exit_code=ExitCode.REFUSED,
             )
         roots[of_table] = lake_root_of_table(str(table.get("storage_location") or ""), of_table)

@@ -41,7 +41,7 @@ def is_catalog_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def is_catalog_place(lake_location: str) -> bool:
+def is_catalog_location(lake_location: str) -> bool:
     """Return whether a lake's location is given as a name in a catalog, rather than as a path or URI.
 
     If no catalog is set, a folder with such a name is taken as a folder.
@@ -63,7 +63,7 @@ def is_catalog_place(lake_location: str) -> bool:
     return False
 
 
-def parse_name(text: str) -> SchemaName:
+def parse_schema_name(text: str) -> SchemaName:
     """Parse `catalog.schema`.
 
     Raises:

@@ -33,14 +33,16 @@ class Registration:
     outdated: tuple[str, ...]
 
 
-def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Sequence[CatalogTable]) -> Registration:
+def register_lake(
+    client: CatalogClient, schema_name: SchemaName, root: str, tables: Sequence[CatalogTable]
+) -> Registration:
     """Register those tables of a lake that the catalog does not have yet, and the volume of message bodies.
 
     Nothing is changed or deleted. The table `messages`, by which the lake is found, comes last, so that a name leads to
     a lake only once it is complete. A call that was killed is completed by the next one.
 
     Args:
-        name: the schema, which is created if it does not exist; its catalog must exist.
+        schema_name: the schema, which is created if it does not exist; its catalog must exist.
         root: URI of the lake.
         tables: its tables; `messages` is one of them.
 
@@ -50,65 +52,71 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
     """
     root = lake_root_of_table(f"{root}/messages", "messages")  # in the form in which locations are compared
     check_reachable(client.server, root)
-    if client.find_object("catalogs", name.catalog) is None:
-        raise CatalogError(f"the catalog {client.server.url} has no {name.catalog!r}: create it, or name another")
-    known = {str(table.get("name")): table for table in client.tables(name)}
-    _check_no_other_lake(name, root, known.values())
-    volume = _find_volume(client, name, root)
-    if client.find_object("schemas", str(name)) is None:
-        schema = {"name": name.schema, "catalog_name": name.catalog, "comment": _COMMENT}
-        client.create_object("schemas", str(name), schema)
+    if client.find_object("catalogs", schema_name.catalog) is None:
+        raise CatalogError(
+            f"the catalog {client.server.url} has no {schema_name.catalog!r}: create it, or name another"
+        )
+    known = {str(table.get("name")): table for table in client.list_tables(schema_name)}
+    _check_no_other_lake(schema_name, root, known.values())
+    volume = _find_volume(client, schema_name, root)
+    if client.find_object("schemas", str(schema_name)) is None:
+        schema = {"name": schema_name.schema, "catalog_name": schema_name.catalog, "comment": _COMMENT}
+        client.create_object("schemas", str(schema_name), schema)
     created = []
-    if volume is None and client.create_object("volumes", f"{name}.{BODIES}", _volume_request(name, root)):
+    if volume is None and client.create_object(
+        "volumes", f"{schema_name}.{BODIES}", _volume_request(schema_name, root)
+    ):
         created.append(BODIES)
     new = [table for table in tables if table.name not in known]
     new.sort(key=lambda table: table.name == "messages")  # it comes last
     was_first = volume is not None or bool(created)
     for table in new:
         if table.name == "messages" and not was_first:
-            _check_after_creation(client, name, root)
-        if client.create_object("tables", f"{name}.{table.name}", _table_request(name, root, table)):
+            _check_schema_after_creation(client, schema_name, root)
+        if client.create_object("tables", f"{schema_name}.{table.name}", _table_request(schema_name, root, table)):
             created.append(table.name)
         else:
             was_first = False
     if not was_first:
-        _check_after_creation(client, name, root)
-    outdated = [table.name for table in tables if table.name in known and _has_other_columns(table, known[table.name])]
+        _check_schema_after_creation(client, schema_name, root)
+    outdated = [
+        table.name for table in tables if table.name in known and _column_names_differ(table, known[table.name])
+    ]
     found_before = [each for each in (*(table.name for table in tables), BODIES) if each not in created]
     return Registration(tuple(created), tuple(found_before), tuple(outdated))
 
 
-def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[str, Any] | None:
+def _find_volume(client: CatalogClient, schema_name: SchemaName, root: str) -> Mapping[str, Any] | None:
     """Return the volume of message bodies, or None if there is none; refuse the volume of another lake."""
-    volume = client.find_object("volumes", f"{name}.{BODIES}")
+    volume = client.find_object("volumes", f"{schema_name}.{BODIES}")
     if volume is not None and lake_root_of_table(str(volume.get("storage_location") or ""), BODIES) != root:
         raise CatalogError(
-            f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema",
+            f"the volume {schema_name}.{BODIES} is not the folder {root}/{BODIES}: name another schema",
             exit_code=ExitCode.REFUSED,
         )
     return volume
 
 
-def _check_after_creation(client: CatalogClient, name: SchemaName, root: str) -> None:
+def _check_schema_after_creation(client: CatalogClient, schema_name: SchemaName, root: str) -> None:
     """Check the schema again, because another registration may have run meanwhile, for another lake."""
-    _find_volume(client, name, root)
-    _check_no_other_lake(name, root, client.tables(name))
+    _find_volume(client, schema_name, root)
+    _check_no_other_lake(schema_name, root, client.list_tables(schema_name))
 
 
-def _check_no_other_lake(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> None:
+def _check_no_other_lake(schema_name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> None:
     """Refuse a schema that contains a table of another lake."""
-    for table, found in sorted(table_roots(name, tables).items()):
+    for table, found in sorted(table_roots(schema_name, tables).items()):
         if found != root:
             raise CatalogError(
-                f"{name}.{table} is a table of the lake {found}, not {root}: name another schema",
+                f"{schema_name}.{table} is a table of the lake {found}, not {root}: name another schema",
                 exit_code=ExitCode.REFUSED,
             )
 
 
-def _volume_request(name: SchemaName, root: str) -> dict[str, Any]:
+def _volume_request(schema_name: SchemaName, root: str) -> dict[str, Any]:
     return {
-        "catalog_name": name.catalog,
-        "schema_name": name.schema,
+        "catalog_name": schema_name.catalog,
+        "schema_name": schema_name.schema,
         "name": BODIES,
         "volume_type": "EXTERNAL",
         "storage_location": f"{root}/{BODIES}",
@@ -116,10 +124,10 @@ def _volume_request(name: SchemaName, root: str) -> dict[str, Any]:
     }
 
 
-def _table_request(name: SchemaName, root: str, table: CatalogTable) -> dict[str, Any]:
+def _table_request(schema_name: SchemaName, root: str, table: CatalogTable) -> dict[str, Any]:
     return {
-        "catalog_name": name.catalog,
-        "schema_name": name.schema,
+        "catalog_name": schema_name.catalog,
+        "schema_name": schema_name.schema,
         "name": table.name,
         "table_type": "EXTERNAL",
         "data_source_format": "DELTA",
@@ -129,7 +137,7 @@ def _table_request(name: SchemaName, root: str, table: CatalogTable) -> dict[str
     }
 
 
-def _has_other_columns(table: CatalogTable, catalog_entry: Mapping[str, Any]) -> bool:
+def _column_names_differ(table: CatalogTable, catalog_entry: Mapping[str, Any]) -> bool:
     """Return whether the catalog lists other column names for a table than the lake."""
     columns = catalog_entry.get("columns")
     names = [column.get("name") for column in columns if isinstance(column, dict)] if isinstance(columns, list) else []

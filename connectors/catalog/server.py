@@ -43,7 +43,7 @@ class CatalogServer:
             return False
 
 
-def catalog_server() -> CatalogServer | None:
+def configured_catalog_server() -> CatalogServer | None:
     """Return the catalog server that environment variables name; None if they name none.
 
     Raises:

@@ -39,15 +39,15 @@ class CatalogTable:
     columns: Sequence[Mapping[str, Any]]
 
 
-def catalog_columns(schema: Mapping[str, Any], partitions: Sequence[str]) -> list[dict[str, Any]]:
+def catalog_columns(delta_schema: Mapping[str, Any], partition_columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return the columns of a Delta table in the form in which a catalog describes them.
 
     Args:
-        schema: Delta's schema, parsed from its JSON.
-        partitions: names of the partition columns.
+        delta_schema: Delta's schema, parsed from its JSON.
+        partition_columns: names of the partition columns.
     """
     columns = []
-    for position, field in enumerate(schema["fields"]):
+    for position, field in enumerate(delta_schema["fields"]):
         name, text = field["name"], sql_type(field["type"])
         column = {
             "name": name,
@@ -59,8 +59,8 @@ def catalog_columns(schema: Mapping[str, Any], partitions: Sequence[str]) -> lis
         }
         if comment := field["metadata"].get("comment"):
             column["comment"] = comment
-        if name in partitions:
-            column["partition_index"] = list(partitions).index(name)
+        if name in partition_columns:
+            column["partition_index"] = list(partition_columns).index(name)
         columns.append(column)
     return columns
 

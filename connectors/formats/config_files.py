@@ -39,7 +39,7 @@ class ConfigFile(NamedTuple, Generic[T]):
 
 
 def read_config(
-    root: Path, name: str, parse: Callable[[bytes], T], *, limit: int = MAX_SMALL_FILE_BYTES
+    root: Path, name: str, parse: Callable[[bytes], T], *, max_bytes: int = MAX_SMALL_FILE_BYTES
 ) -> ConfigFile[T]:
     """Read a configuration file of a store, or its `.bak`.
 
@@ -47,7 +47,7 @@ def read_config(
         root: the store's folder.
         name: the file, relative to it.
         parse: converts the file's bytes to its content; raises ValueError.
-        limit: maximum size of the file, bytes.
+        max_bytes: maximum size of the file, bytes.
 
     Raises:
         UnsafeFileError: if the file or its folder is a link, is not a regular file, or is larger than the limit.
@@ -55,7 +55,7 @@ def read_config(
     problems: list[str] = []
     for file in (name, f"{name}{BACKUP}"):
         try:
-            if data := read_file(root / file, trusted_root=root, limit=limit):
+            if data := read_file(root / file, trusted_root=root, limit=max_bytes):
                 return ConfigFile(parse(data), file, problems[0] if problems else "")
             problems.append("0 bytes")
         except UnsafeFileError:

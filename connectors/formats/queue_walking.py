@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import read_all
+from commitlake.connectors.reading.files.index_files import read_range
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.segment_files import names_by_start
@@ -104,9 +104,9 @@ def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
     return {start: f"{queue.path}/{name}" for start, name in names.items()}
 
 
-def read_chunks(file: IndexedFile, size: int) -> Iterator[bytes]:
+def read_chunks(file: IndexedFile, chunk_size: int) -> Iterator[bytes]:
     """Yield the bytes of a file in chunks of a size."""
     position = 0
-    while data := read_all(file, position, position + size).tobytes():
+    while data := read_range(file, position, position + chunk_size).tobytes():
         yield data
         position += len(data)

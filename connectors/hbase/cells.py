@@ -145,18 +145,18 @@ def _json_values(name: str, column: pa.Array) -> list[Any]:
     return values
 
 
-def parse_row(value: bytes) -> dict[str, Any]:
+def parse_row(cell_value: bytes) -> dict[str, Any]:
     """Return a message's columns, as `to_batch` takes them, from its cell `m:v`.
 
     Raises:
         HBaseError: if the cell holds no JSON object.
     """
     try:
-        row = json.loads(value)
+        row = json.loads(cell_value)
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise HBaseError(f"a cell m:v holds {value[:60]!r}: expected the JSON object of a message")
+        raise HBaseError(f"a cell m:v holds {cell_value[:60]!r}: expected the JSON object of a message")
     return row
 
 

@@ -134,7 +134,7 @@ class Client:
         """
         rows = first_page_rows or page_rows
         while True:
-            page = self._call_with_retries("scan", _page_scan(self._table, start_key, end_key, rows))
+            page = self._call_with_retries("scan", _make_page_scan(self._table, start_key, end_key, rows))
             if page:
                 yield page
             if len(page) < rows:
@@ -142,7 +142,7 @@ class Client:
             # The smallest key after the last row.
             start_key, rows = page[-1].key + b"\0", page_rows
 
-    def tables(self) -> list[str]:
+    def list_tables(self) -> list[str]:
         """Return the names of all tables."""
         return [name.decode() for name in self._call_with_retries("list tables", lambda thrift: thrift.getTableNames())]
 
@@ -223,7 +223,7 @@ class Client:
         )
 
 
-def _page_scan(table: bytes, start_key: bytes, end_key: bytes, page_rows: int) -> Callable[[Any], list[Row]]:
+def _make_page_scan(table: bytes, start_key: bytes, end_key: bytes, page_rows: int) -> Callable[[Any], list[Row]]:
     def scan_page(thrift: Any) -> list[Row]:
         scanner = thrift.scannerOpenWithScan(table, happybase.table.TScan(start_key, end_key, caching=page_rows), {})
         try:

@@ -30,7 +30,7 @@ from commitlake.connectors.hbase.keys import (
     prefix_end,
     topic_prefix,
 )
-from commitlake.connectors.hbase.tables import open_existing
+from commitlake.connectors.hbase.tables import open_existing_table
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.selection import Selection
@@ -58,13 +58,13 @@ def find_messages(client: Client, selection: Selection, limit: int = 0) -> Itera
             time.
         UsageError: for a condition that HBase cannot check.
     """
-    rows = _LookUp(client, open_existing(client).salts, selection, limit).find_rows()
+    rows = _LookUp(client, open_existing_table(client).salts, selection, limit).find_rows()
     rows = islice(rows, limit) if limit else rows
     while part := list(islice(rows, BATCH_ROWS)):
         yield to_batch(part)
 
 
-def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def join_batches(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     """Return the batches of a result as one table, which has the columns of `messages` even if it is empty."""
     return pa.Table.from_batches(batches, ARROW_SCHEMA)
 
@@ -153,13 +153,13 @@ class _LookUp:
     def _find_by_key(self, entry_kind: bytes, key: str) -> _Sorted:
         prefix = entry_prefix(self._salts, entry_kind, key_hash(key))
         for page in self._client.scan(
-            *self._key_range(prefix), page_rows=_PAGE, first_page_rows=self._first_page_rows(1)
+            *self._key_range(prefix), page_rows=_PAGE, first_page_rows=self._first_page_row_count(1)
         ):
             yield from self._fetch_messages([row.cells[REFERENCE] for row in page])
 
     def _find_by_topic(self, salt: int, topic: str) -> _Sorted:
         start, stop = self._key_range(topic_prefix(salt, topic))
-        first = self._first_page_rows(self._salts * len(self._wanted.topics))
+        first = self._first_page_row_count(self._salts * len(self._wanted.topics))
         for page in self._client.scan(start, stop, page_rows=_PAGE, first_page_rows=first):
             yield from ((message_sort_key(row.key), parse_row(row.cells[VALUE])) for row in page)
 
@@ -169,7 +169,7 @@ class _LookUp:
             return prefix + self._first, prefix + encode_time(self._end)
         return prefix + self._first, prefix_end(prefix) if self._start is None else prefix + encode_time(None)
 
-    def _first_page_rows(self, stream_count: int) -> int:
+    def _first_page_row_count(self, stream_count: int) -> int:
         """Return the number of rows of a stream's first page, from the number of streams and the limit."""
         return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // stream_count)) if self._limit else _PAGE
 

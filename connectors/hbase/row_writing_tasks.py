@@ -60,7 +60,7 @@ class Work:
     kept: Mapping[str, Offsets] | None = None
     bare: Mapping[str, Offsets] | None = None
 
-    def as_deletion_of_rows(self, kept_rows: KeptRows) -> Work:
+    def to_deletion_except(self, kept_rows: KeptRows) -> Work:
         """Return a copy that deletes rows, except those that the version has added again."""
         return replace(self, delete=True, kept=kept_rows.all, bare=kept_rows.bare)
 
@@ -77,10 +77,10 @@ class Work:
                 return delete_messages(client, (self._rows_to_delete(client, batch) for batch in batches), self.salts)
             return write_messages(client, batches, self.salts)
 
-    def _read_batches(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, piece: Piece, filesystem: Any) -> Iterator[pa.RecordBatch]:
         # A file does not contain the partition column. Reading by row groups limits the memory used for a file.
         with (
-            files.open_input_file(piece.name) as source,
+            filesystem.open_input_file(piece.name) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
         ):
             stored = set(parquet.schema_arrow.names)
@@ -137,7 +137,7 @@ class KeptRows:
     bare: Mapping[str, Offsets]
 
 
-def find_kept_rows(work: Work, version: AddedVersion) -> KeptRows:
+def find_kept_rows(row_update: Work, version: AddedVersion) -> KeptRows:
     """Return the rows that a version added, because it may also have removed them; none if it removed no files.
 
     Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
@@ -146,7 +146,7 @@ def find_kept_rows(work: Work, version: AddedVersion) -> KeptRows:
         return KeptRows({}, {})
     kept: dict[str, list[Offsets]] = {}
     bare: dict[str, list[Offsets]] = {}
-    files = work.open_filesystem()
+    files = row_update.open_filesystem()
     for file in version.files:
         with files.open_input_file(file.name) as source:
             rows = pq.read_table(source, columns=[*_PLACE, *_KEYS], page_checksum_verification=True)
@@ -156,23 +156,23 @@ def find_kept_rows(work: Work, version: AddedVersion) -> KeptRows:
             is_own = pc.equal(brokers, broker)
             for places, chosen in ((kept, is_own), (bare, pc.and_not(is_own, has_keys))):
                 places.setdefault(broker, []).append(rows.column("physical_offset").filter(chosen).to_numpy())
-    return KeptRows(_sort_offsets(kept), _sort_offsets(bare))
+    return KeptRows(_join_and_sort_offsets(kept), _join_and_sort_offsets(bare))
 
 
-def _sort_offsets(offset_parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
+def _join_and_sort_offsets(offset_parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
     return {broker: np.sort(np.concatenate(found)) for broker, found in offset_parts.items()}
 
 
-def run_in_this_process(work: Work, files: Sequence[AddedFile]) -> int:
+def process_files(row_update: Work, files: Sequence[AddedFile]) -> int:
     """Process data files in this process over one connection, and return the number of rows written or deleted."""
-    return work.process_pieces(divide_into_pieces(files)) if files else 0
+    return row_update.process_pieces(divide_into_pieces(files)) if files else 0
 
 
-def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
+def process_files_in_tasks(runner: Runner, row_update: Work, files: Sequence[AddedFile]) -> int:
     """Process data files in tasks, `connections` at a time, and return the number of rows written or deleted.
 
     Raises:
         HBaseError: if a task fails.
     """
-    groups = divide_tasks(divide_into_pieces(files), work.options.connections or 2 * runner.cores)
-    return sum(rows for _, rows in runner.run(work.process_pieces, groups))
+    groups = divide_tasks(divide_into_pieces(files), row_update.options.connections or 2 * runner.cores)
+    return sum(rows for _, rows in runner.run(row_update.process_pieces, groups))

@@ -11,7 +11,7 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.keys import MESSAGE, prefix_end
 
 
-def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def read_messages_of_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Read all messages of one salt, page by page, in the order of their keys.
 
     Raises:

@@ -36,8 +36,8 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.hbase.cells import check_columns
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.hbase.scans import read_salt
-from commitlake.connectors.hbase.tables import open_existing, open_or_create
+from commitlake.connectors.hbase.scans import read_messages_of_salt
+from commitlake.connectors.hbase.tables import open_existing_table, open_or_create_table
 from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.errors import UsageError
@@ -71,7 +71,7 @@ class HBaseDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns that the options select."""
         columns = HBaseOptions.parse(self.options).columns
-        return spark_schema(MESSAGES if columns is None else MESSAGES.only(columns))
+        return spark_schema(MESSAGES if columns is None else MESSAGES.select_columns(columns))
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -123,13 +123,13 @@ class HBaseReader(DataSourceReader):
     def partitions(self) -> list[SaltPartition]:
         """Return a partition for each salt of the table."""
         with Client(self._options) as client:
-            return [SaltPartition(salt) for salt in range(open_existing(client).salts)]
+            return [SaltPartition(salt) for salt in range(open_existing_table(client).salts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one salt."""
         if isinstance(partition, SaltPartition):
             with forward_worker_errors(), Client(self._options.with_long_connect_timeout()) as client:
-                yield from read_salt(client, partition.salt, self._columns)
+                yield from read_messages_of_salt(client, partition.salt, self._columns)
 
 
 def _spark_type(column: str) -> str:
@@ -143,7 +143,7 @@ class _BatchWriter:
         check_columns(schema.names)
         self._options = options
         with Client(options) as client:
-            self._salts = open_or_create(client).salts
+            self._salts = open_or_create_table(client).salts
 
     @forward_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:

@@ -23,8 +23,8 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
-from commitlake.connectors.hbase.row_writing_tasks import Work, find_kept_rows, run_in_tasks, run_in_this_process
-from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.row_writing_tasks import Work, find_kept_rows, process_files, process_files_in_tasks
+from commitlake.connectors.hbase.tables import open_or_create_table
 from commitlake.connectors.hbase.update_result import HBaseUpdate
 from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
@@ -47,16 +47,16 @@ def follow_messages(
     lake: Lake,
     options: HBaseOptions,
     *,
-    progress: OnVersion | None = None,
-    task_rows: int = TASK_ROWS,
+    on_version: OnVersion | None = None,
+    rows_per_task: int = TASK_ROWS,
 ) -> HBaseUpdate:
     """Bring HBase to the newest version of `messages`, and create the table if it does not exist.
 
     Args:
         runner: for versions of many rows; without it, this thread does all the work.
         options: the HBase server and table, and write settings.
-        progress: called with each finished version and its number of rows.
-        task_rows: number of rows from which the runner is used.
+        on_version: called with each finished version and its number of rows.
+        rows_per_task: number of rows from which the runner is used.
 
     Raises:
         HBaseError: if the table is not, or cannot be, one of ours, if it cannot follow this lake, or no longer can, or
@@ -67,30 +67,30 @@ def follow_messages(
     started = time.monotonic()
     rows = deleted = versions = 0
     with Client(options) as client:
-        salts = open_or_create(client).salts
+        salts = open_or_create_table(client).salts
         messages = lake.table_at("messages")
         state = _start_progress(client, read_progress(client), lake, messages)
         for version in _pending_versions(state, lake, messages):
             work = Work(options.with_long_connect_timeout(), salts, lake)
-            deleted += _apply_files(
-                runner, work.as_deletion_of_rows(find_kept_rows(work, version)), version.removed, task_rows
+            deleted += _write_or_delete_rows_of(
+                runner, work.to_deletion_except(find_kept_rows(work, version)), version.removed, rows_per_task
             )
-            put = _apply_files(runner, work, version.files, task_rows)
+            put = _write_or_delete_rows_of(runner, work, version.files, rows_per_task)
             done = TableProgress(state.followed, version.version)
             # Last: if the run is killed before this, the next one puts the same cells once more.
             write_progress(client, state, done)
             state, rows, versions = done, rows + put, versions + 1
-            if progress is not None:
-                progress(version.version, put)
+            if on_version is not None:
+                on_version(version.version, put)
     assert state.version is not None  # the first load also sets a version
     return HBaseUpdate(state.version, versions, rows, deleted, time.monotonic() - started)
 
 
 def _start_progress(
-    client: Client, stored_progress: TableProgress | None, lake: Lake, messages: DeltaTable
+    client: Client, stored_progress: TableProgress | None, lake: Lake, messages_table: DeltaTable
 ) -> TableProgress:
     """Return the table's progress; write the first one if it has none."""
-    followed = str(messages.metadata().id)
+    followed = str(messages_table.metadata().id)
     if stored_progress is not None:
         if stored_progress.followed != followed:
             raise HBaseError(
@@ -100,15 +100,15 @@ def _start_progress(
             )
         return stored_progress
     # Written before the first row: if this run is killed, the next one knows which rows may be in the table.
-    newest = files_of_table(lake.uri("messages"), messages).version
+    newest = files_of_table(lake.uri("messages"), messages_table).version
     state = TableProgress(followed, None, newest)
     write_progress(client, None, state)
     return state
 
 
-def _pending_versions(progress: TableProgress, lake: Lake, messages: DeltaTable) -> Iterator[AddedVersion]:
+def _pending_versions(progress: TableProgress, lake: Lake, messages_table: DeltaTable) -> Iterator[AddedVersion]:
     """Return the Delta versions that are not in HBase yet; a first load is a single version with all files."""
-    uri, options, newest = lake.uri("messages"), lake.storage_options, messages.version()
+    uri, options, newest = lake.uri("messages"), lake.storage_options, messages_table.version()
     try:
         if progress.version is not None:
             # All at once: writing their rows may take longer than temporary credentials are valid.
@@ -117,24 +117,26 @@ def _pending_versions(progress: TableProgress, lake: Lake, messages: DeltaTable)
         assert progress.loading is not None  # either version or loading is set
         since = added_versions(uri, progress.loading, options, last_version=newest)
         removed = [file for version in since for file in version.removed]
-        yield AddedVersion(newest, files_of_table(uri, messages).files, tuple(removed))
+        yield AddedVersion(newest, files_of_table(uri, messages_table).files, tuple(removed))
     except VersionGoneError as error:
         cure = "Drop the HBase table; the next archive run creates it again from the lake"
         raise HBaseError(f"{error}. {cure}") from None
 
 
-def _apply_files(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:
-    _check_files_exist(work, files)
-    rows = sum(task_rows if file.rows is None else file.rows for file in files)
-    if runner is None or rows < task_rows:
-        return run_in_this_process(work, files)
-    return run_in_tasks(runner, work, files)
+def _write_or_delete_rows_of(
+    runner: Runner | None, row_update: Work, files: tuple[AddedFile, ...], rows_per_task: int
+) -> int:
+    _check_files_exist(row_update, files)
+    rows = sum(rows_per_task if file.rows is None else file.rows for file in files)
+    if runner is None or rows < rows_per_task:
+        return process_files(row_update, files)
+    return process_files_in_tasks(runner, row_update, files)
 
 
-def _check_files_exist(work: Work, files: tuple[AddedFile, ...]) -> None:
+def _check_files_exist(row_update: Work, files: tuple[AddedFile, ...]) -> None:
     if not files:
         return
-    found = work.open_filesystem().get_file_info([file.name for file in files])
+    found = row_update.open_filesystem().get_file_info([file.name for file in files])
     for info in found:
         if info.type == pafs.FileType.NotFound:
             raise HBaseError(

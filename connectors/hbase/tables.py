@@ -6,7 +6,7 @@ removes: the layout (number of salts; read when the table is opened) and the pro
 
 Thrift 1 cannot create a table with several regions, but a Thrift 2 server can: run `hbase thrift2 start` for the minute
 that creation takes, and give its port as `thrift2Port`. Or create the table first in `hbase shell`, with the output of
-`create_statement_for_shell`; an empty table with these two families is accepted.
+`hbase_shell_create_statement`; an empty table with these two families is accepted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TableLayout:
     version: int = LAYOUT_VERSION
 
 
-def open_existing(client: Client) -> TableLayout:
+def open_existing_table(client: Client) -> TableLayout:
     """Open a table and return its layout.
 
     Raises:
@@ -78,7 +78,7 @@ def open_existing(client: Client) -> TableLayout:
     return layout
 
 
-def open_or_create(client: Client) -> TableLayout:
+def open_or_create_table(client: Client) -> TableLayout:
     """Open the table, or create it with the client's options.
 
     Raises:
@@ -87,7 +87,7 @@ def open_or_create(client: Client) -> TableLayout:
         HBaseRefusedError: if HBase refuses to create it.
     """
     options = client.options
-    if options.table not in client.tables():
+    if options.table not in client.list_tables():
         _create_table(client, options)
     try:
         layout = _read_layout(client)
@@ -101,10 +101,10 @@ def open_or_create(client: Client) -> TableLayout:
             client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # with two processes at once, the first one wins
     except HBaseRefusedError as error:
         raise HBaseError(f"{error}. Expected a table with the families m and p: name another table") from None
-    return layout or open_existing(client)
+    return layout or open_existing_table(client)
 
 
-def create_statement_for_shell(options: HBaseOptions) -> str:
+def hbase_shell_create_statement(options: HBaseOptions) -> str:
     """Return the statement that creates the table in `hbase shell`, with the wanted splits."""
     common = "VERSIONS => 1, BLOOMFILTER => 'ROW'"
     ttl = "" if options.ttl_seconds is None else f", TTL => {options.ttl_seconds}"
@@ -164,7 +164,7 @@ def _create_split_table(options: HBaseOptions) -> None:
     if options.thrift2_port is None:
         raise HBaseError(
             f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while creating it. "
-            f"Give thrift2Port, or create the table in hbase shell: {create_statement_for_shell(options)}",
+            f"Give thrift2Port, or create the table in hbase shell: {hbase_shell_create_statement(options)}",
             exit_code=ExitCode.USAGE,
         )
     types: Any = thriftpy2.load_fp(io.StringIO(_THRIFT2), "commitlake_hbase2_thrift")

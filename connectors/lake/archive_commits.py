@@ -173,9 +173,9 @@ def read_last_commit(lake: Lake) -> ArchiveCommit | None:
     )
 
 
-def newest_commit(lake: Lake, messages: DeltaTable) -> tuple[int, ArchiveCommit] | None:
-    """Return the newest archive commit in the open table `messages`, and the table version that it created."""
-    for note in read_history(lake.open_log("messages"), messages.version()):
+def newest_commit(lake: Lake, messages_table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
+    """Return the newest archive commit in the open table `messages_table`, and the table version that it created."""
+    for note in read_history(lake.open_log("messages"), messages_table.version()):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:
             return note.version, commit

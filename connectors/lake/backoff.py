@@ -28,7 +28,7 @@ class _HasVersion(Protocol):
 Followed = TypeVar("Followed", bound=_HasVersion)
 
 
-def repeat_until_version(
+def update_until_version(
     wanted_version: int, update_table: Callable[[], Followed], wait: Callable[[float], object]
 ) -> Iterator[Followed]:
     """Update a table until it has reached a version, and yield the result of each attempt.

@@ -39,12 +39,12 @@ from commitlake.schemas.tables.messages import PARTITION_COLUMNS
 _MAX_ATTEMPTS = 50  # after errors caused by commits of other writers
 
 
-def open_for_append(lake: Lake) -> DeltaTable:
+def open_messages_for_append(lake: Lake) -> DeltaTable:
     """Open the table `messages`, or create it.
 
     A run opens it before it writes its first file, so the files of a killed run are always in a lake.
     """
-    return open_or_create(lake, "messages", partitions=LAKE_TABLES["messages"].partitions)
+    return open_or_create_table(lake, "messages", partition_columns=LAKE_TABLES["messages"].partitions)
 
 
 def commit_run(
@@ -88,7 +88,7 @@ def commit_run(
             commit = commit.rebase_onto(last)
         else:
             # After the commit, so a killed run leaves an entry without a seal, which the next commit seals.
-            lake.seal("messages")
+            lake.seal_log("messages")
             return commit
     raise ConcurrentRunError(
         f"other runs committed first {_MAX_ATTEMPTS} times; nothing of this run was kept. Run it again"
@@ -124,17 +124,17 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
 
 
 def append_files(
-    lake: Lake, name: str, files: Sequence[DataFile], sequence: int, columns: Columns | None = None
+    lake: Lake, table_name: str, files: Sequence[DataFile], sequence: int, columns: Columns | None = None
 ) -> None:
     """Add a run's files to a table that follows `messages`; nothing changes if the table already has the run's number.
 
     Args:
-        name: name of the table, which is created if it does not exist.
+        table_name: name of the table, which is created if it does not exist.
         files: files without a partition.
         sequence: number of the run.
         columns: the table's columns, if they are not the declared ones.
     """
-    table = open_or_create(lake, name, columns)
+    table = open_or_create_table(lake, table_name, columns)
     properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
     for attempt in range(_MAX_ATTEMPTS):
         # The number rises in the same commit as the rows appear, so a repeated call cannot add them twice.
@@ -145,22 +145,22 @@ def append_files(
         except CommitFailedError:  # another run finishes this one, or has appended its own files
             if attempt == _MAX_ATTEMPTS - 1:
                 raise
-            table = lake.table(name)
+            table = lake.table(table_name)
         else:
-            lake.seal(name)
+            lake.seal_log(table_name)
             return
 
 
-def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
+def append_rows(lake: Lake, table_name: str, rows: pa.Table) -> None:
     """Append a few rows to a table that does not follow `messages`; repeating the call appends them again.
 
     Args:
-        name: name of the table, which is created if it does not exist.
+        table_name: name of the table, which is created if it does not exist.
         rows: the rows, with columns of the table.
     """
-    table = open_or_create(lake, name)
+    table = open_or_create_table(lake, table_name)
     # Written once, outside the loop: the attempts commit the same file.
-    file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
+    file = write_plain_file(rows, lake, table_name, f"part-{secrets.token_hex(16)}.zstd.parquet")
     for attempt in range(MAX_TRIES):
         try:
             _add_files(table, [file], (), CommitProperties())
@@ -168,29 +168,29 @@ def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
         except CommitFailedError:  # another process created the table, or changed its columns, at the same time
             if attempt == MAX_TRIES - 1:
                 raise
-            table = open_or_create(lake, name)
-    lake.seal(name)
+            table = open_or_create_table(lake, table_name)
+    lake.seal_log(table_name)
 
 
 def commit_with_transaction(
     lake: Lake,
-    name: str,
+    table_name: str,
     files: Iterable[DataFile],
     application_id: str,
     transaction_step: tuple[int | None, int],
     *,
-    from_scratch: bool = False,
+    replaces_all_files: bool = False,
     other_transactions: Mapping[str, tuple[int, int]] | None = None,
     removed_files: Sequence[tuple[str, int]] = (),
 ) -> bool:
     """Add files to a table and raise an application's transaction number; do nothing if another process was first.
 
     Args:
-        name: name of the table, which is created if it does not exist.
+        table_name: name of the table, which is created if it does not exist.
         files: files without a partition.
         application_id: name of the application.
         transaction_step: progress number before the change (None for none), and after it.
-        from_scratch: whether the files replace all files of the table.
+        replaces_all_files: whether the files replace all files of the table.
         other_transactions: for other applications, the expected number (0 for none) and the new one.
         removed_files: path and size in bytes of files to remove from the table. If another writer has removed one,
             nothing is committed.
@@ -198,7 +198,7 @@ def commit_with_transaction(
     Returns:
         True if the files were added; False if another process was first, and nothing has changed.
     """
-    table = open_or_create(lake, name)
+    table = open_or_create_table(lake, table_name)
     before, after = transaction_step
     if table.transaction_version(application_id) != before:
         return False
@@ -210,55 +210,57 @@ def commit_with_transaction(
     if removed_files:
         from commitlake.connectors.lake.rows.row_sums import read_file_row_sums  # loads compiled code
 
-        sums = read_file_row_sums(lake.open_folder(name), (path for path, _ in removed_files))
+        sums = read_file_row_sums(lake.open_folder(table_name), (path for path, _ in removed_files))
     transactions = [
         Transaction(application_id, after),
         *(Transaction(other, new) for other, (_, new) in others.items()),
     ]
     try:
         properties = CommitProperties(app_transactions=transactions)
-        mode: Literal["append", "overwrite"] = "overwrite" if from_scratch else "append"
+        mode: Literal["append", "overwrite"] = "overwrite" if replaces_all_files else "append"
         _add_files(table, files, (), properties, mode, removed_files, sums)
     except CommitFailedError:
         return False
-    lake.seal(name)
+    lake.seal_log(table_name)
     return True
 
 
 def _add_files(
     table: DeltaTable,
     files: Iterable[DataFile],
-    partitions: Sequence[str],
+    partition_columns: Sequence[str],
     properties: CommitProperties,
     mode: Literal["append", "overwrite"] = "append",
     removed_files: Sequence[tuple[str, int]] = (),
-    removed_sums: Iterable[int | None] = (),
+    removed_row_sums: Iterable[int | None] = (),
 ) -> None:
     files = list(files)
     now = time.time_ns() // 1_000_000
     change = compute_sum_change(
-        [file.statistics for file in files], removed_sums, replaces_all_files=mode == "overwrite"
+        [file.statistics for file in files], removed_row_sums, replaces_all_files=mode == "overwrite"
     )
     properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}
     actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed_files]
     actions += [
-        AddAction(file.path, file.size, dict.fromkeys(partitions, file.store_date), now, True, file.statistics)
+        AddAction(file.path, file.size, dict.fromkeys(partition_columns, file.store_date), now, True, file.statistics)
         for file in files
     ]
     # Only the log is written. The files are there already, and become part of the table by this one entry.
-    table.create_write_transaction(actions, mode, table.schema(), list(partitions), commit_properties=properties)
+    table.create_write_transaction(actions, mode, table.schema(), list(partition_columns), commit_properties=properties)
 
 
-def open_or_create(lake: Lake, name: str, columns: Columns | None = None, partitions: Sequence[str] = ()) -> DeltaTable:
+def open_or_create_table(
+    lake: Lake, table_name: str, columns: Columns | None = None, partition_columns: Sequence[str] = ()
+) -> DeltaTable:
     """Open a table, or create it; add columns that the table does not have because an earlier version created it.
 
     Args:
-        name: name of the table.
+        table_name: name of the table.
         columns: its columns, if they are not the declared ones.
-        partitions: columns of its partitions; none if all of its files are without one.
+        partition_columns: columns of its partitions; none if all of its files are without one.
     """
-    wanted = Schema.from_json((columns or LAKE_TABLES[name].columns).json())
-    table = _open_or_create(lake, name, wanted, partitions)
+    wanted = Schema.from_json((columns or LAKE_TABLES[table_name].columns).to_json())
+    table = _open_or_create_once(lake, table_name, wanted, partition_columns)
     known = {field.name for field in table.schema().fields}
     missing = [field for field in wanted.fields if field.name not in known]
     if missing:  # existing rows have nulls there
@@ -266,16 +268,18 @@ def open_or_create(lake: Lake, name: str, columns: Columns | None = None, partit
     return table
 
 
-def _open_or_create(lake: Lake, name: str, schema: Schema, partitions: Sequence[str]) -> DeltaTable:
-    table, uri = lake.find(name), lake.uri(name)
+def _open_or_create_once(lake: Lake, table_name: str, schema: Schema, partition_columns: Sequence[str]) -> DeltaTable:
+    table, uri = lake.find(table_name), lake.uri(table_name)
     if table is not None:
         return table
     if lake.s3 is None:
         # deltalake would create folders that everybody can enter, and would follow a link.
         make_folders(Path(uri), trusted_root=Path(uri).parent)
     try:
-        return DeltaTable.create(uri, schema, partition_by=list(partitions), storage_options=lake.storage_options)
+        return DeltaTable.create(
+            uri, schema, partition_by=list(partition_columns), storage_options=lake.storage_options
+        )
     except DeltaError:  # another run has created it meanwhile
-        if (table := lake.find(name)) is None:
+        if (table := lake.find(table_name)) is None:
             raise
         return table

@@ -13,14 +13,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError, check_log, check_log_sizes, seal_log
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_options import S3Options
 
 
-def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
+def open_delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     """Open a table at its newest version.
 
     Args:
@@ -37,7 +37,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     try:
         # Listed without deltalake: opening parses the log, and a huge entry of another program would take minutes and
         # fill the memory.
-        before = LogFolder(uri, options).read_entries()
+        before = LogFolder(uri, options).list_entry_files()
         if before.newest_version < 0:
             raise TableNotFoundError(f"{uri}: expected a table, found no log")
         check_log_sizes(uri, options, before)
@@ -68,7 +68,7 @@ def _check_file_paths(uri: str, table: DeltaTable) -> None:
 
     A shallow clone does so by design; it cannot be a table of a lake.
     """
-    outside = next(filter(OUTSIDE.search, file_actions(table).column("path").to_pylist()), None)
+    outside = next(filter(OUTSIDE.search, read_file_actions(table).column("path").to_pylist()), None)
     if outside is not None:
         raise LogDamagedError(
             f"{uri}: expected a log that names files of this table, found {outside!r}: another program has "
@@ -76,7 +76,7 @@ def _check_file_paths(uri: str, table: DeltaTable) -> None:
         )
 
 
-def seal_after_commit(uri: str, s3: S3Options | None = None) -> None:
+def seal_log_after_commit(uri: str, s3: S3Options | None = None) -> None:
     """Store the digests of a table's log after a commit, see `delta_log.seals`; if that fails, only log a warning.
 
     Raises:

@@ -154,7 +154,7 @@ def newest_erasure_number(table: DeltaTable | None) -> int:
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
-def erased_form_number(table: DeltaTable) -> int:
+def read_erased_form_number(table: DeltaTable) -> int:
     """Return the number of the form (see `FORM`) that erased rows have in `messages`; the newest if none are erased."""
     return table.transaction_version(FORM_ID) or (1 if newest_erasure_number(table) else FORM)
 
@@ -174,12 +174,12 @@ def read_erased_messages(lake: Lake) -> ErasedMessages:
     return parse_erased_messages(rows.filter(is_first), newest_erasure_number(table))
 
 
-def parse_erased_messages(rows: pa.Table, number: int) -> ErasedMessages:
+def parse_erased_messages(rows: pa.Table, erasure_number: int) -> ErasedMessages:
     """Return the erased messages that rows of `erasures` list.
 
     Args:
         rows: rows of the events `message` and `copy`; if a message was erased twice, the first erasure counts.
-        number: number of the newest erasure.
+        erasure_number: number of the newest erasure.
 
     Raises:
         LogDamagedError: if a row does not name its message or its erasure.
@@ -201,4 +201,4 @@ def parse_erased_messages(rows: pa.Table, number: int) -> ErasedMessages:
         brokers[broker] = ErasedOffsets(unique, codes[chosen][first])
     ids = tuple(encoded.dictionary.to_pylist())
     known = dict(zip(rows.column("erasure_id").to_pylist(), rows.column("number").to_pylist(), strict=True))
-    return ErasedMessages(number, ids, tuple(known[erasure_id] for erasure_id in ids), brokers)
+    return ErasedMessages(erasure_number, ids, tuple(known[erasure_id] for erasure_id in ids), brokers)

@@ -21,10 +21,10 @@ _LOOKED_AT = 64
 
 def last_finished_sequence(lake: Lake, table: str) -> int:
     """Return the sequence number of the newest run that a table, such as `archive_runs`, records; 0 for none."""
-    return read_sequence(lake.find(table))
+    return read_sequence_number(lake.find(table))
 
 
-def read_sequence(table: DeltaTable | None) -> int:
+def read_sequence_number(table: DeltaTable | None) -> int:
     """Return the sequence number of the newest run that an open table records; 0 for none, and without a table."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 

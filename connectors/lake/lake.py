@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from commitlake.connectors.catalog.names import is_catalog_place
+from commitlake.connectors.catalog.names import is_catalog_location
 from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, pack_location
 from commitlake.connectors.lake.paths import LakeError, check_links
@@ -74,7 +74,7 @@ class Lake:
 
     def _resolve_root(self) -> None:
         """Resolve the name and the spelling of the lake's place, and determine its object store."""
-        if is_catalog_place(self.root):
+        if is_catalog_location(self.root):
             object.__setattr__(self, "root", _import_catalog_lookup().find_lake_root(self.root))  # the class is frozen
         if is_s3(self.root):
             object.__setattr__(self, "root", str(parse_s3_uri(self.root)))
@@ -138,11 +138,11 @@ class Lake:
 
         return LogFolder(self.uri(table), self.storage_options, self.s3)
 
-    def seal(self, table: str) -> None:
-        """Store the digests of a table's log after a commit; see `delta.seal_after_commit`."""
-        from commitlake.connectors.lake.delta import seal_after_commit
+    def seal_log(self, table: str) -> None:
+        """Store the digests of a table's log after a commit; see `delta.seal_log_after_commit`."""
+        from commitlake.connectors.lake.delta import seal_log_after_commit
 
-        seal_after_commit(self.uri(table), self.s3)
+        seal_log_after_commit(self.uri(table), self.s3)
 
     def table(self, table: str) -> DeltaTable:
         """Open a table at its newest version.
@@ -184,10 +184,10 @@ class Lake:
         """
         from deltalake.exceptions import TableNotFoundError
 
-        from commitlake.connectors.lake.delta import delta_table
+        from commitlake.connectors.lake.delta import open_delta_table
 
         try:
-            return delta_table(self.uri(table), self.s3)
+            return open_delta_table(self.uri(table), self.s3)
         except TableNotFoundError:
             return None
 
@@ -376,7 +376,7 @@ class PinnedLake(Lake):
         return opened
 
     def table_at(self, table: str, version: int | None = None) -> DeltaTable:
-        """See Lake; a table that this view has at that version, by default any, is not opened again."""
+        """Open a table at a version, by default any; return the table opened before, if it has that version."""
         known = self._tables.get(table)
         if known is not None and version in (None, known.table.version()):
             return self.table(table)
@@ -395,14 +395,14 @@ class PinnedLake(Lake):
         return PinnedLake, (self.root, self.s3, self.packs)
 
 
-def _databricks_path_hint(place: str) -> str:
+def _databricks_path_hint(lake_location: str) -> str:
     """Return a hint with the path that a `dbfs:` URI has on Databricks; empty for other URIs.
 
     The URI is not replaced by the path, because elsewhere the path would be a folder of this machine.
     """
-    if not place.lower().startswith("dbfs:/"):
+    if not lake_location.lower().startswith("dbfs:/"):
         return ""
-    path = f"/{place[len('dbfs:/') :].lstrip('/')}"
+    path = f"/{lake_location[len('dbfs:/') :].lstrip('/')}"
     if not path.startswith("/Volumes/"):
         path = f"/dbfs{path}"
     return f". On Databricks, its path is {path}: jobs can read there, but Delta commits need a place with hard links"

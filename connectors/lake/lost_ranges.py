@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions
+from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, read_file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
@@ -111,7 +111,7 @@ def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
     table = lake.find("gaps")
     if table is None:
         return
-    if not _may_have_repairs(table):
+    if not _may_have_repair_rows(table):
         return
     sql = (
         "SELECT DISTINCT broker, start_offset, end_offset FROM gaps "
@@ -121,9 +121,9 @@ def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
         yield LostRange(row["broker"] or "?", row["start_offset"], row["end_offset"])
 
 
-def _may_have_repairs(table: DeltaTable) -> bool:
+def _may_have_repair_rows(table: DeltaTable) -> bool:
     """Return False if statistics in the log prove that the table has no row of a repair, which is the usual case."""
-    least, greatest = column_bounds_per_file(file_actions(table), "run_id", pa.string())
+    least, greatest = column_bounds_per_file(read_file_actions(table), "run_id", pa.string())
     bounds = zip(least.to_pylist(), greatest.to_pylist(), strict=True)
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
 

@@ -29,7 +29,7 @@ class RefusalCounts:
     missing_ranges: int = 0
 
     @property
-    def quarantined_rows(self) -> int:
+    def quarantined_row_count(self) -> int:
         """Return the number of rows that this data adds to the table `quarantine`."""
         return self.bad_ranges + self.marked_rows
 
@@ -107,22 +107,22 @@ class ManifestRow:
     @classmethod
     def from_task_results(
         cls,
-        packs: Mapping[str, int],
+        sizes_by_pack: Mapping[str, int],
         refusal_counts: Mapping[str, RefusalCounts],
         first_refusal: str,
         profile: TaskProfile | None,
-        left_out: int = 0,
+        left_out_count: int = 0,
     ) -> ManifestRow:
-        """Return the row for results of a task that do not belong to a data file; `packs` has pack sizes by name."""
+        """Return the row for results of a task without a data file; `sizes_by_pack` has pack sizes by name."""
         counts = {broker: asdict(count) for broker, count in refusal_counts.items()}
         return cls(
-            pack_bytes=sum(packs.values()),
-            packs=json.dumps(dict(packs)) if packs else "",
+            pack_bytes=sum(sizes_by_pack.values()),
+            packs=json.dumps(dict(sizes_by_pack)) if sizes_by_pack else "",
             refused=json.dumps(counts) if counts else "",
             first_refused=first_refusal,
             profile=profile.data if profile else None,
             profile_path=profile.path if profile else "",
-            left_out=left_out,
+            left_out=left_out_count,
         )
 
     @property

@@ -115,18 +115,18 @@ def new_files(lake: Lake, after_version: int, followed_table: str = "messages") 
     return files, newest
 
 
-def group_files(files: Iterable[AddedFile], max_rows: int, assumed_rows: int) -> Iterator[list[AddedFile]]:
+def group_files(files: Iterable[AddedFile], max_rows: int, default_rows_per_file: int) -> Iterator[list[AddedFile]]:
     """Yield files in groups that fit into memory; a file with more rows is a group of its own.
 
     Args:
         files: files, in order.
         max_rows: maximum number of rows of a group.
-        assumed_rows: assumed number of rows of a file without statistics.
+        default_rows_per_file: assumed number of rows of a file without statistics.
     """
     group: list[AddedFile] = []
     rows = 0
     for file in files:
-        count = assumed_rows if file.rows is None else file.rows
+        count = default_rows_per_file if file.rows is None else file.rows
         if group and rows + count > max_rows:
             yield group
             group, rows = [], 0

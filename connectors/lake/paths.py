@@ -17,18 +17,19 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, describe_file_type
 
 
-def local_folder(place: str) -> Path:
+def local_folder(path_or_uri: str) -> Path:
     """Return the absolute path, without `..`, of a local folder given as a path or a `file:` URI; keep links."""
-    return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
+    path = unquote(urlsplit(path_or_uri).path) if path_or_uri.startswith("file:") else path_or_uri
+    return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def local_folder_or_none(place: str) -> Path | None:
+def local_folder_or_none(path_or_uri: str) -> Path | None:
     """Return the folder of this machine that a path or a `file:` URI names, or None for a place in an object store.
 
     >>> local_folder_or_none("/data/lake"), local_folder_or_none("s3://bucket/lake")
     (PosixPath('/data/lake'), None)
     """
-    return None if is_s3(place) else local_folder(place)
+    return None if is_s3(path_or_uri) else local_folder(path_or_uri)
 
 
 class LakeError(CommitLakeError):

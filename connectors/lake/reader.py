@@ -25,36 +25,38 @@ class QueryError(CommitLakeError):
     """A query is invalid; the message is the engine's, for a user."""
 
 
-def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
-    """Run a SQL query over one table, as `run_sql_over` does over several.
+def run_sql(table: DeltaTable, table_name: str, sql: str, *, sorts_large_result: bool = False) -> pa.RecordBatchReader:
+    """Run a SQL query over one table, as `run_sql_over_tables` does over several.
 
     Args:
-        name: name of the table in the query.
+        table_name: name of the table in the query.
         sql: the query.
-        sorts_all: see `run_sql_over`.
+        sorts_large_result: see `run_sql_over_tables`.
     """
-    return run_sql_over({name: table}, sql, sorts_all=sorts_all)
+    return run_sql_over_tables({table_name: table}, sql, sorts_large_result=sorts_large_result)
 
 
-def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
+def run_sql_over_tables(
+    tables: Mapping[str, DeltaTable], sql: str, *, sorts_large_result: bool = False
+) -> pa.RecordBatchReader:
     """Return the result of a SQL query as a stream of batches; reading a batch can raise the same errors.
 
     Args:
         tables: the tables, by their names in the query.
         sql: the query.
-        sorts_all: whether the result may be as large as the table, and is sorted. Then the engine sorts in bounded
-            memory, with the rest on disk, in one thread: several would share the memory and fail if each has too
-            little.
+        sorts_large_result: whether the result may be as large as the table, and is sorted. Then the engine sorts in
+            bounded memory, with the rest on disk, in one thread: several would share the memory and fail if each has
+            too little.
 
     Raises:
         QueryError: if the engine cannot parse or execute it.
     """
     with _convert_engine_errors():
         # With one partition a sort has the whole limit to itself, and writes what does not fit into files.
-        engine = QueryBuilder(_ONE_SORT if sorts_all else None)
+        engine = QueryBuilder(_ONE_SORT if sorts_large_result else None)
         for name, table in tables.items():
             engine = engine.register(name, table)
-        if sorts_all:
+        if sorts_large_result:
             engine.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
         answer = pa.RecordBatchReader.from_stream(engine.execute(sql))
         # Errors come while batches are read, long after this function has returned, and must be converted then, too.

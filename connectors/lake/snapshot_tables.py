@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.committer import commit_with_transaction, open_or_create
+from commitlake.connectors.lake.committer import commit_with_transaction, open_or_create_table
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
@@ -26,14 +26,14 @@ _LEAST_OFFSET = -(1 << 62)
 OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
 
 
-def open_snapshots(lake: Lake, name: str) -> DeltaTable | None:
+def open_snapshots(lake: Lake, table_name: str) -> DeltaTable | None:
     """Open a table of snapshots; return None if the lake does not have it yet.
 
     Raises:
         LakeError: There is no lake.
     """
     try:
-        return lake.table(name)
+        return lake.table(table_name)
     except NoTableError:
         return None
 
@@ -43,16 +43,16 @@ def snapshot_version(table: DeltaTable | None, broker: str) -> int | None:
     return None if table is None else table.transaction_version(snapshot_application_id(broker))
 
 
-def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Table:
+def newest_rows(table: DeltaTable, table_name: str, brokers: Iterable[str]) -> pa.Table:
     """Return the newest row of each key, for the given stores."""
     among = f"broker IN ({', '.join(map(text_literal, brokers))})"
-    return _one_row_per_key(table, name, [among], "last_value")
+    return _one_row_per_key(table, table_name, [among], "last_value")
 
 
-def first_rows_after(table: DeltaTable, name: str, broker: str, start_time: datetime.datetime) -> pa.Table:
+def first_rows_after(table: DeltaTable, table_name: str, broker: str, start_time: datetime.datetime) -> pa.Table:
     """Return the first row of each of a store's keys after a time."""
     return _one_row_per_key(
-        table, name, [_broker_condition(broker), f"as_of > {timestamp_literal(start_time)}"], "first_value"
+        table, table_name, [_broker_condition(broker), f"as_of > {timestamp_literal(start_time)}"], "first_value"
     )
 
 
@@ -82,7 +82,7 @@ def offsets_at_two_times(
     sql = (
         'SELECT "group", topic, queue_id, last_value("offset" ORDER BY as_of) AS "offset", '
         f'last_value("offset" ORDER BY as_of) FILTER (WHERE as_of <= {timestamp_literal(earlier_time)}) AS earlier '
-        f"FROM {OFFSETS} WHERE {_positions_condition(broker, offset_kind)} "
+        f"FROM {OFFSETS} WHERE {_offsets_condition(broker, offset_kind)} "
         f'AND as_of <= {timestamp_literal(time)} GROUP BY "group", topic, queue_id ORDER BY "group", topic, queue_id'
     )
     return _query_offsets(table, sql)
@@ -99,26 +99,26 @@ def read_offset_changes(
     times = f"as_of > {timestamp_literal(start_time)} AND as_of <= {timestamp_literal(end_time)}"
     sql = (
         f'SELECT "group", topic, queue_id, "offset", as_of FROM {OFFSETS} '
-        f"WHERE {_positions_condition(broker, offset_kind)} AND {times} ORDER BY as_of"
+        f"WHERE {_offsets_condition(broker, offset_kind)} AND {times} ORDER BY as_of"
     )
     return _query_offsets(table, sql)
 
 
 def rows_between(
-    table: DeltaTable, name: str, broker: str, start: datetime.datetime, end: datetime.datetime | None
+    table: DeltaTable, table_name: str, broker: str, start: datetime.datetime, end: datetime.datetime | None
 ) -> pa.Table:
     """Return a store's rows in an inclusive time range, oldest first; without an end, all from the start on."""
     times = f"as_of >= {timestamp_literal(start)}"
     times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
-    sql = f"SELECT * FROM {name} WHERE {_broker_condition(broker)} AND {times} ORDER BY as_of"
+    sql = f"SELECT * FROM {table_name} WHERE {_broker_condition(broker)} AND {times} ORDER BY as_of"
     # The engine returns texts as string views, which not all functions of Arrow support.
-    return run_sql(table, name, sql).read_all().cast(arrow_schema(LAKE_TABLES[name].columns))
+    return run_sql(table, table_name, sql).read_all().cast(arrow_schema(LAKE_TABLES[table_name].columns))
 
 
-def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
+def snapshot_brokers(table: DeltaTable, table_name: str) -> list[str]:
     """Return the sorted names of the stores that have snapshots in a table."""
-    sql = f"SELECT DISTINCT broker FROM {name} WHERE broker IS NOT NULL ORDER BY broker"
-    found = run_sql(table, name, sql).read_all()
+    sql = f"SELECT DISTINCT broker FROM {table_name} WHERE broker IS NOT NULL ORDER BY broker"
+    found = run_sql(table, table_name, sql).read_all()
     names: list[str] = found.column("broker").to_pylist()
     return names
 
@@ -128,25 +128,25 @@ def _broker_condition(broker: str) -> str:
     return f"broker = {text_literal(broker)}"
 
 
-def _one_row_per_key(table: DeltaTable, name: str, conditions: list[str], aggregate_function: str) -> pa.Table:
+def _one_row_per_key(table: DeltaTable, table_name: str, conditions: list[str], aggregate_function: str) -> pa.Table:
     """Return the first or the last row, by time, of each key."""
-    declared = LAKE_TABLES[name]
+    declared = LAKE_TABLES[table_name]
     keys = ", ".join(f'"{key}"' for key in declared.key)
     columns = declared.columns.names
     others = [column for column in columns if column not in declared.key]
     values = ", ".join(f'{aggregate_function}("{column}" ORDER BY as_of) AS "{column}"' for column in others)
-    sql = f"SELECT {keys}, {values} FROM {name} WHERE {' AND '.join(conditions)} GROUP BY {keys}"
-    return run_sql(table, name, sql).read_all().select(columns)
+    sql = f"SELECT {keys}, {values} FROM {table_name} WHERE {' AND '.join(conditions)} GROUP BY {keys}"
+    return run_sql(table, table_name, sql).read_all().select(columns)
 
 
-def _positions_condition(broker: str, kind: str) -> str:
+def _offsets_condition(broker: str, offset_kind: str) -> str:
     """Return the SQL condition for a store's offsets of one kind, without the rows that describe whole snapshots.
 
     Rows without a group or a queue, or with an offset far below zero, are left out: only other programs write them.
     """
     is_possible = f'"group" IS NOT NULL AND queue_id >= 0 AND ("offset" IS NULL OR "offset" >= {_LEAST_OFFSET})'
-    is_of_kind = f"{_broker_condition(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
-    return f"{is_of_kind} AND {is_possible}" if kind == _GROUP_KIND else is_of_kind
+    is_of_kind = f"{_broker_condition(broker)} AND kind = {text_literal(offset_kind)} AND topic IS NOT NULL"
+    return f"{is_of_kind} AND {is_possible}" if offset_kind == _GROUP_KIND else is_of_kind
 
 
 def _query_offsets(table: DeltaTable, sql: str) -> pa.Table:
@@ -156,11 +156,11 @@ def _query_offsets(table: DeltaTable, sql: str) -> pa.Table:
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
-def append_snapshots(lake: Lake, name: str, rows: pa.Table, expected_versions: Mapping[str, int | None]) -> bool:
+def append_snapshots(lake: Lake, table_name: str, rows: pa.Table, expected_versions: Mapping[str, int | None]) -> bool:
     """Add rows of several stores in one commit; add none if another process was first for one of the stores.
 
     Args:
-        name: name of the table.
+        table_name: name of the table.
         rows: rows with the table's columns.
         expected_versions: for each store, the result of `snapshot_version` for the table that the rows were compared
             with.
@@ -170,14 +170,19 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, expected_versions: M
     """
     # Before the file is written, so that what a killed process leaves is in a table's folder, where `maintain` finds
     # it.
-    open_or_create(lake, name)
-    rows = rows.cast(arrow_schema(LAKE_TABLES[name].columns))
-    file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
+    open_or_create_table(lake, table_name)
+    rows = rows.cast(arrow_schema(LAKE_TABLES[table_name].columns))
+    file = write_plain_file(rows, lake, table_name, f"part-{secrets.token_hex(16)}.zstd.parquet")
     (first, version), *others = expected_versions.items()
     # All stores in one commit: Delta refuses it if any of the numbers has risen.
     beside = {snapshot_application_id(broker): (other or 0, (other or 0) + 1) for broker, other in others}
     return commit_with_transaction(
-        lake, name, [file], snapshot_application_id(first), (version, (version or 0) + 1), other_transactions=beside
+        lake,
+        table_name,
+        [file],
+        snapshot_application_id(first),
+        (version, (version or 0) + 1),
+        other_transactions=beside,
     )
 
 

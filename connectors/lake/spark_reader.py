@@ -74,7 +74,7 @@ def run_spark_select(
         sql = f"WITH {named} SELECT * FROM (\n{sql}\n)"
     if limit:
         sql += f" LIMIT {limit}"
-    with _convert_spark_errors(), _keep_sql_text(spark):
+    with _convert_spark_errors(), _disable_sql_substitution(spark):
         # Spark only analyses the query here. Nothing of it runs before its plan is known to read the allowed tables
         # only.
         answer = spark.sql(sql)
@@ -109,7 +109,7 @@ def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _keep_sql_text(spark: SparkSession) -> Iterator[None]:
+def _disable_sql_substitution(spark: SparkSession) -> Iterator[None]:
     """Turn off Spark's replacement of `${...}` in SQL inside the block."""
     before = spark.conf.get(_SUBSTITUTE)
     spark.conf.set(_SUBSTITUTE, "false")

@@ -77,7 +77,7 @@ class StoreFolders:
     rebuilt: tuple[str, ...]
     unsupported_logs: Mapping[str, str] = MappingProxyType({})
 
-    def other_logs(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
+    def other_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
         """Return the folders that may have parts of a store's log, besides the one that is read; they need not exist.
 
         Args:
@@ -130,7 +130,7 @@ class FormatQueues(ABC):
 
     @property
     @abstractmethod
-    def lookup(self) -> QueueFormat:
+    def lookup_format(self) -> QueueFormat:
         """Description of the usual queues, for look-ups of records."""
 
     @abstractmethod
@@ -177,7 +177,9 @@ class FormatIndexes(ABC):
     has_files = False
 
     @abstractmethod
-    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
+    def make_index_data_reader(
+        self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int
+    ) -> IndexDataReader:
         """Return a reader of a range of the log that yields the data for indexes.
 
         Args:
@@ -258,7 +260,7 @@ class FormatSmallFiles(ABC):
         """Return the topics in a store's configuration; None if it does not list them."""
         return None
 
-    def rocksdb_offsets(self, root: Path) -> Path | None:  # noqa: ARG002
+    def rocksdb_offsets_folder(self, root: Path) -> Path | None:  # noqa: ARG002
         """Return the folder of a store in which RocksDB has the offsets of groups; None if they are in a file."""
         return None
 
@@ -304,7 +306,7 @@ class Format(ABC):
 
     @property
     @abstractmethod
-    def records(self) -> RecordRules:
+    def record_rules(self) -> RecordRules:
         """Functions that examine, parse and convert single records of the format."""
 
     @property

@@ -61,19 +61,19 @@ class IndexData:
     receive_timestamp: Array | None = None
 
     @property
-    def rows(self) -> int:
+    def record_count(self) -> int:
         """Number of records."""
         return len(self.physical_offset)
 
     @property
-    def is_queued(self) -> Array:
+    def queued_mask(self) -> Array:
         """Mask of the records with a ConsumeQueue entry, which half and rolled-back messages before 4.x do not have."""
         kind = self.sys_flag & TRANSACTION_MASK
         queued: Array = (kind == TransactionType.NOT) | (kind == TransactionType.COMMIT)
         return queued
 
     @property
-    def is_batch(self) -> Array:
+    def batch_mask(self) -> Array:
         """Mask of the records that are inner batches with an entry in a BatchConsumeQueue."""
         batch: Array = (self.sys_flag & INNER_BATCH) != 0
         return batch
@@ -83,9 +83,11 @@ class IndexDataReader(Protocol):
     """Reader of one range of a log that returns the data for indexes as chunks of columns; see `IndexData`."""
 
     def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Return the positions of the next records in a window, as a `walking.Hop`; `commit` adds them to the chunk."""
+        """Return the positions of the next records in a window, which `add_records` then adds to the chunk."""
 
-    def add_records(self, window: Array, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
+    def add_records(
+        self, window: Array, record_parts: Array, window_offset: int, bad_ranges: Sequence[BadRange]
+    ) -> None:
         """Add the records found by the last `locate_next_records` to the chunk, while their window is open."""
 
     def add_bad_range(self, bad_range: BadRange) -> None:

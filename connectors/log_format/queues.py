@@ -127,12 +127,12 @@ class QueueLayout:
         """Return whether a topic of this name has queues; records of other topics are only in the log."""
         return self.topics is None or self.topics.fullmatch(topic) is not None
 
-    def claims_missing_record(self, entries: Array) -> Array:
-        """Return a mask of the entries that claim a record, among entries for queue offsets that the log lacks."""
+    def mask_dangling_entries(self, entries: Array) -> Array:
+        """Return a mask of the entries that point to a record, given entries whose records are missing from the log."""
         written = self.is_written(entries)
         return written & ~self.is_filler(entries) if self.fills_gaps else written
 
-    def is_empty(self, entries: Array) -> Array:
+    def mask_empty_entries(self, entries: Array) -> Array:
         """Return a mask of the entries that point to no record: zeros, and filler entries."""
         any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
         empty: Array = ~any_bytes | self.is_filler(entries)
@@ -201,22 +201,22 @@ class QueueWriter(Protocol):
     """Writer of one queue's files, by the rules of the broker."""
 
     @property
-    def skipped(self) -> int:
+    def skipped_count(self) -> int:
         """Number of records that got no entry, because their queue offsets are taken or impossible."""
 
     @property
-    def shifted(self) -> int:
+    def shifted_count(self) -> int:
         """Number of entries at smaller queue offsets than their records', because the log lacks earlier messages."""
 
     @property
-    def lost(self) -> int:
+    def lost_count(self) -> int:
         """Number of placeholder entries for messages that the log lacks."""
 
-    def append_entries(self, entries: Array, numbers: Array | None, first_number: int) -> None:
+    def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
         """Append entries.
 
         Args:
             entries: uint8[entries, bytes].
-            numbers: queue offsets of the entries.
-            first_number: number of the first entry, if there are no numbers.
+            queue_offsets: queue offsets of the entries.
+            first_queue_offset: number of the first entry, if there are no numbers.
         """

@@ -58,11 +58,11 @@ class RecordRules:
         filler: Layout,
         filler_magics: Collection[int],
         known_prefix_bytes: int,
-        examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding],
-        scanner: Callable[[int, SizeLimits], SegmentScanner],
+        examine_span: Callable[[memoryview, int, int, SizeLimits], ScanFinding],
+        make_scanner: Callable[[int, SizeLimits], SegmentScanner],
         parse_message: Callable[..., tuple[Any, int] | None],
         checkpoint_confirms: Callable[[bytes, Any, bool], bool],
-        row_of: Callable[[Any, str], dict[str, object]],
+        to_row: Callable[[Any, str], dict[str, object]],
     ) -> RecordRules:
         """Return the functions for a format whose records and fillers are declared as layouts.
 
@@ -71,19 +71,19 @@ class RecordRules:
             offset_field: the field of `head` that has the record's own offset.
             filler: the layout of size and magic, with which a record also begins.
             known_prefix_bytes: see the class.
-            examine: see the class.
-            scanner: see the class.
+            examine_span: see the class.
+            make_scanner: see the class.
             parse_message: parses a record; `verify_crc` sets whether its checksum is compared.
             checkpoint_confirms: see the class.
-            row_of: see the class.
+            to_row: see the class.
         """
         place = [declared.name for declared in head.fields].index(offset_field)
         return cls(
-            examine=examine,
-            scanner=scanner,
+            examine=examine_span,
+            scanner=make_scanner,
             parse=lambda data: parse_message(data, verify_crc=False),
             vouches=checkpoint_confirms,
-            row_of=row_of,
+            row_of=to_row,
             size_of=lambda first: int(filler.unpack(first)[0]),
             is_filler=lambda first: filler.unpack(first)[1] in filler_magics,
             own_offset=lambda first: int(head.unpack(first)[place]) if len(first) >= head.size else None,

@@ -24,10 +24,10 @@ from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, de
 from commitlake.connectors.reading.errors import CommitLogError, no_progress_error
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import record_walk as kernel
-from commitlake.connectors.reading.listed_records import select_wanted_parts, walk_listed
+from commitlake.connectors.reading.listed_records import select_wanted_parts, walk_listed_records
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.read_request import Request
-from commitlake.connectors.reading.segment_walk import WalkEnd, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
@@ -35,20 +35,24 @@ KEY_COLUMNS = frozenset({"unique_key", "keys"})
 """Columns that must be decoded so that records can be compared with keys."""
 
 
-def mask_rows_with_keys(decoded: DecodedBatch, wanted_keys: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def mask_rows_with_keys(
+    decoded_batch: DecodedBatch, wanted_keys: frozenset[str]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records with a wanted key; see `match_keys`.
 
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
-    found = match_keys(decoded.column("unique_key"), decoded.column("keys"), wanted_keys)
-    for row in decoded.rows_with_invalid_text().tolist():
-        found[row] = not wanted_keys.isdisjoint(decoded.keys_after_repair(row))
+    found = match_keys(decoded_batch.column("unique_key"), decoded_batch.column("keys"), wanted_keys)
+    for row in decoded_batch.rows_with_invalid_text().tolist():
+        found[row] = not wanted_keys.isdisjoint(decoded_batch.keys_after_repair(row))
     return found
 
 
-def mask_rows_with_topics(decoded: DecodedBatch, wanted_topics: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def mask_rows_with_topics(
+    decoded_batch: DecodedBatch, wanted_topics: frozenset[str]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records whose displayed topic is wanted."""
-    topics = _decode_dictionary(decoded.column("topic"))
+    topics = _decode_dictionary(decoded_batch.column("topic"))
     found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
         topics, value_set=pa.array(sorted(map(str, wanted_topics)), pa.string())
     ).to_numpy(zero_copy_only=False)
@@ -164,7 +168,7 @@ def _read_file(
         yield from _read_listed_records(file, split, request, bad_range_counter, reader)
         return
     hop = reader.decoder.locate_next_records
-    for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
+    for step in walk_records(file, split, request.max_batch_bytes, request.max_record_bytes, end, locate_records=hop):
         rows = step.parts.shape[1]
         if step.bad and request.mode is Mode.FAILFAST:  # faults in later records must not be reported first
             rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
@@ -199,7 +203,7 @@ def _read_file(
 def _read_listed_records(
     file: SegmentFile, split: ListedSplit, request: Request, bad_range_counter: BadRangeCounter, reader: RowReader
 ) -> Iterator[pa.RecordBatch]:
-    for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
+    for step in walk_listed_records(file, split, request.max_batch_bytes, request.max_record_bytes):
         parts = select_wanted_parts(step, request.filters, split.format)
         if step.bad and request.mode is Mode.FAILFAST:
             parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
@@ -243,73 +247,81 @@ class RowReader:
         self.decoder = (last_decoder or LastDecoder()).get_decoder(kind, frozenset(columns), split, request)
 
     def decode_located_records(
-        self, window: Array, origin: int, parts: Array, inspect_batch: BatchInspector | None = None
+        self, window: Array, window_offset: int, record_parts: Array, inspect_batch: BatchInspector | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches of records that are already located; for `inspect_batch` see `read_split`."""
-        for _, decoded in self._decode_batches(window, origin, parts):
+        for _, decoded in self._decode_batches(window, window_offset, record_parts):
             if inspect_batch is not None:
                 inspect_batch(decoded)
             yield from self.make_row_batches(decoded)
 
-    def _decode_batches(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
+    def _decode_batches(
+        self, window: Array, window_offset: int, record_parts: Array
+    ) -> Iterator[tuple[int, DecodedBatch]]:
         """Yield decoded batches, each with as many records as fit, and with the index of its first record."""
         first = 0
-        while first < parts.shape[1]:
-            decoded = self.decoder.decode_batch(window, origin, parts[:, first:])
+        while first < record_parts.shape[1]:
+            decoded = self.decoder.decode_batch(window, window_offset, record_parts[:, first:])
             # An empty batch has room for the largest record. If it did not, this loop would never end.
-            if not decoded.rows:
-                path, base, offset = self._split.path, self._split.base_offset, origin + int(parts[kernel.START, first])
+            if not decoded.row_count:
+                path, base, offset = (
+                    self._split.path,
+                    self._split.base_offset,
+                    window_offset + int(record_parts[kernel.START, first]),
+                )
                 raise no_progress_error(
                     path, base, offset, "room for the columns of one record", "none in an empty batch"
                 )
             yield first, decoded
-            first += decoded.rows
+            first += decoded.row_count
 
-    def _mask_wanted(self, decoded: DecodedBatch) -> Array:
+    def _mask_wanted_rows(self, decoded_batch: DecodedBatch) -> Array:
         """Return a mask of the records that pass the filters that the kernel does not apply."""
         filters = self._request.filters
-        wanted = np.ones(decoded.rows, bool)
+        wanted = np.ones(decoded_batch.row_count, bool)
         if filters.topics is not None and filters.compares_topics_as_text:
-            wanted &= mask_rows_with_topics(decoded, filters.topics)
+            wanted &= mask_rows_with_topics(decoded_batch, filters.topics)
         if filters.keys is not None:
-            wanted &= mask_rows_with_keys(decoded, filters.keys)
+            wanted &= mask_rows_with_keys(decoded_batch, filters.keys)
         return wanted
 
-    def make_row_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+    def make_row_batches(self, decoded_batch: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Return a decoded batch as rows: none if all are dropped, several if records are decoded again."""
-        wanted = self._mask_wanted(decoded)
+        wanted = self._mask_wanted_rows(decoded_batch)
         if wanted.all():
-            yield from self._make_batches(decoded)
+            yield from self._make_batches(decoded_batch)
         elif wanted.any():
             # The wanted records are decoded again, so that the next steps work on whole batches, whose buffers hold no
             # other rows.
-            for _, some in self._decode_batches(decoded.window, decoded.origin, decoded.parts[:, wanted]):
+            for _, some in self._decode_batches(
+                decoded_batch.window, decoded_batch.origin, decoded_batch.parts[:, wanted]
+            ):
                 yield from self._make_batches(some)
 
-    def _make_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+    def _make_batches(self, decoded_batch: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Yield batches of all records of a decoded batch; several if properties must be repaired first."""
-        damaged = decoded.rows_with_invalid_text()
+        damaged = decoded_batch.rows_with_invalid_text()
         if not len(damaged):
-            yield from RowBatch(decoded, self._request, self._refused).make_batches()
+            yield from RowBatch(decoded_batch, self._request, self._refused).make_batches()
             return
-        notes, replaced = self._repair_texts(decoded, damaged)
+        notes, replaced = self._repair_texts(decoded_batch, damaged)
         # The repaired texts may be longer, so they are appended to a copy of the window, and the batch is decoded again
         # from it.
-        window, parts = decoded.replace_texts(replaced)
-        for first, mended in self._decode_batches(window, decoded.origin, parts):
-            here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
+        window, parts = decoded_batch.replace_texts(replaced)
+        for first, mended in self._decode_batches(window, decoded_batch.origin, parts):
+            here = {row - first: value for row, value in notes.items() if first <= row < first + mended.row_count}
             yield from RowBatch(mended, self._request, self._refused, here).make_batches()
 
-    def _repair_texts(self, decoded: DecodedBatch, damaged_rows: Array) -> tuple[Notes, dict[int, Texts]]:
+    def _repair_texts(self, decoded_batch: DecodedBatch, damaged_rows: Array) -> tuple[Notes, dict[int, Texts]]:
         """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report the affected records."""
         notes: Notes = {}
         replaced: dict[int, Texts] = {}
         for row in damaged_rows.tolist():
             replaced[row] = {}
-            for text in decoded.invalid_texts(row):
+            for text in decoded_batch.invalid_texts(row):
                 replaced[row][text.part] = text.repaired
                 if text.name:
                     expected, found = f"{text.name} in UTF-8", describe_invalid_utf8(text.raw)
                     fault = Fault.PROPERTIES_ENCODING
-                    record_fault(notes, decoded, row, self._refused, fault, expected, found, text.raw)
+                    record_fault(notes, decoded_batch, row, self._refused, fault, expected, found, text.raw)
         return notes, replaced

@@ -34,7 +34,7 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.snapshots import divide_segment
-from commitlake.connectors.reading.splits import ListedSplit, Split, group_for_reading
+from commitlake.connectors.reading.splits import ListedSplit, Split, group_nearby_records
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.store_files import files_in, folders_in, open_file
@@ -77,7 +77,7 @@ def check_cheaper_than_scan(
     Raises:
         IndexUnusable: if a scan is as fast.
     """
-    edges = group_for_reading(offsets, sizes)
+    edges = group_nearby_records(offsets, sizes)
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
     cost = (
         int(spans.sum())
@@ -89,7 +89,7 @@ def check_cheaper_than_scan(
 
 
 def make_index_splits(
-    answer: IndexAnswer, segment_range: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
+    index_answer: IndexAnswer, segment_range: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
 ) -> list[Split]:
     """Return the splits that read the records that an index lists, and the ranges that it does not cover.
 
@@ -103,13 +103,15 @@ def make_index_splits(
         IndexUnusable: if a scan of the whole range is faster, or the answer does not match the log.
     """
     low, high = filters.min_offset, filters.end_offset
-    kept = np.ones(len(answer.offsets), bool)
+    kept = np.ones(len(index_answer.offsets), bool)
     if low is not None:
-        kept &= answer.offsets >= low
+        kept &= index_answer.offsets >= low
     if high is not None:
-        kept &= answer.offsets < high
+        kept &= index_answer.offsets < high
     unknown = [
-        (start, end) for start, end in answer.unknown if (low is None or end > low) and (high is None or start < high)
+        (start, end)
+        for start, end in index_answer.unknown
+        if (low is None or end > low) and (high is None or start < high)
     ]
     # Before the cost is computed: a BLANK at the segment's end looks like an uncovered range, and would make the index
     # seem more expensive.
@@ -118,7 +120,7 @@ def make_index_splits(
             unknown = list(_ranges_to_scan(file, segment_range, unknown, max_record_bytes))
     except FileNotFoundError:
         raise IndexUnusable("the segment has been deleted since it was listed") from None
-    check_cheaper_than_scan(answer.offsets[kept], answer.sizes[kept], unknown, segment_range)
+    check_cheaper_than_scan(index_answer.offsets[kept], index_answer.sizes[kept], unknown, segment_range)
     if len(unknown) > MAX_RANGES:
         raise IndexUnusable(f"the index leaves more than {MAX_RANGES} ranges of the segment uncovered")
     scanned = [
@@ -130,8 +132,12 @@ def make_index_splits(
     ]
     # Cut at the scanned ranges, so that no split of listed records lies on both sides of one, and the order of the log
     # is kept.
-    pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
-    listed = [split for piece in pieces for split in _make_listed_splits(answer, piece, segment_range, partition_bytes)]
+    pieces = np.split(
+        np.flatnonzero(kept), np.searchsorted(index_answer.offsets[kept], [start for start, _ in unknown])
+    )
+    listed = [
+        split for piece in pieces for split in _make_listed_splits(index_answer, piece, segment_range, partition_bytes)
+    ]
     return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
 
 
@@ -150,28 +156,28 @@ def _ranges_to_scan(
 
 
 def _make_listed_splits(
-    answer: IndexAnswer, kept: Array, segment_range: Split, max_bytes: int
+    index_answer: IndexAnswer, kept_rows: Array, segment_range: Split, partition_bytes: int
 ) -> Iterator[ListedSplit]:
-    ends = np.cumsum(answer.sizes[kept])
+    ends = np.cumsum(index_answer.sizes[kept_rows])
     first = 0
-    while first < len(kept):
+    while first < len(kept_rows):
         before = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
-        rows = kept[first : min(last, first + MAX_RECORDS)]
+        last = max(first + 1, int(np.searchsorted(ends, before + partition_bytes, "right")))
+        rows = kept_rows[first : min(last, first + MAX_RECORDS)]
         yield ListedSplit(
             segment_range.broker,
             segment_range.path,
             segment_range.base_offset,
-            int(answer.offsets[rows[0]]),
-            int(answer.offsets[rows[-1]] + answer.sizes[rows[-1]]),
+            int(index_answer.offsets[rows[0]]),
+            int(index_answer.offsets[rows[-1]] + index_answer.sizes[rows[-1]]),
             segment_range.segment_end,
             segment_range.file_end,
             format=segment_range.format,
-            offsets=answer.offsets[rows].astype(np.int64).tobytes(),
-            sizes=answer.sizes[rows].astype(np.int64).tobytes(),
-            queues=answer.queues,
-            queue_numbers=answer.queue_numbers[rows].astype(np.int32).tobytes() if answer.queues else b"",
-            queue_offsets=answer.queue_offsets[rows].astype(np.int64).tobytes() if answer.queues else b"",
+            offsets=index_answer.offsets[rows].astype(np.int64).tobytes(),
+            sizes=index_answer.sizes[rows].astype(np.int64).tobytes(),
+            queues=index_answer.queues,
+            queue_numbers=index_answer.queue_numbers[rows].astype(np.int32).tobytes() if index_answer.queues else b"",
+            queue_offsets=index_answer.queue_offsets[rows].astype(np.int64).tobytes() if index_answer.queues else b"",
         )
         first += len(rows)
 

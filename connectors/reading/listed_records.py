@@ -1,4 +1,4 @@
-"""Reader of the records of a `ListedSplit`, window by window, like `walking.walk` for a byte range.
+"""Reader of the records of a `ListedSplit`, window by window, like `segment_walk.walk_records` for a byte range.
 
 Neighbouring records are read together with the bytes between them if these are few, because one larger read costs less
 than two. All reads of one step go into one window, so a batch has many records even if they are far apart. Every record
@@ -24,14 +24,16 @@ from commitlake.connectors.reading.kernel import record_walk
 from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.segment_walk import WalkStep
-from commitlake.connectors.reading.splits import ListedSplit, group_for_reading
+from commitlake.connectors.reading.splits import ListedSplit, group_nearby_records
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 
 _WINDOW_SPAN = 64 << 20
 _STEP_RECORDS = 8192
 
 
-def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[WalkStep]:
+def walk_listed_records(
+    file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int
+) -> Iterator[WalkStep]:
     """Yield the listed records in order, step by step; a step has its intact records and its damaged ones.
 
     Args:
@@ -80,14 +82,16 @@ def _restrict_mask_to_range(mask: Array, values: Array, minimum: int | None, end
 
 
 def _divide_into_steps(
-    offsets: Array, ends: Array, read_together: Array, window_bytes: int
+    offsets: Array, ends: Array, rows_read_with_previous: Array, window_bytes: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the index range of the listed records that are read in each step.
 
     With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
     """
     # The first record of a read counts with its own size, each other one with the bytes since the record before it.
-    taken = np.where(np.isin(np.arange(len(offsets)), read_together), ends - offsets, np.diff(ends, prepend=offsets[0]))
+    taken = np.where(
+        np.isin(np.arange(len(offsets)), rows_read_with_previous), ends - offsets, np.diff(ends, prepend=offsets[0])
+    )
     read_sizes = np.cumsum(taken)
     first = 0
     while first < len(offsets):
@@ -109,7 +113,7 @@ class _Reader:
         self.offsets = split.field_array("offsets")
         self.sizes = split.field_array("sizes")
         self.ends = self.offsets + self.sizes
-        self.read_together = group_for_reading(self.offsets, self.sizes)[:-1]
+        self.read_together = group_nearby_records(self.offsets, self.sizes)[:-1]
         self._read_to = np.zeros(len(self.offsets), np.int64)
         self._state = np.zeros(record_walk.STATE_SIZE, np.int64)
         self._faults = np.empty((2, 3), np.int64)
@@ -154,7 +158,7 @@ class _Reader:
             self._check_queue_fields(window, parts, rows)
         return parts, bad
 
-    def _examine_run(self, window: Window, origin: int, begin: int, end: int) -> bool:
+    def _examine_run(self, window: Window, window_offset: int, begin: int, end: int) -> bool:
         """Return whether a run of adjacent records is intact and as listed; if it is, append the records' parts."""
         state, split = self._state, self._split
         before, stop = int(state[record_walk.RECORDS]), int(self.ends[end - 1])
@@ -166,7 +170,7 @@ class _Reader:
             0,
         )
         self._kernel.hop(
-            window, stop - origin, origin, stop, split.segment_end, split.file_end,
+            window, stop - window_offset, window_offset, stop, split.segment_end, split.file_end,
             self._max_record_bytes, True, state, self._parts, self._faults,
         )  # fmt: skip
         return bool(
@@ -178,23 +182,25 @@ class _Reader:
             and state[record_walk.POSITION] == stop
         )
 
-    def _matches_listing(self, first_part: int, origin: int, begin: int, end: int) -> bool:
+    def _matches_listing(self, first_part: int, window_offset: int, begin: int, end: int) -> bool:
         """Return whether the records found in a run have the listed offsets, and the listed end."""
-        starts = origin + self._parts[record_walk.START, first_part : first_part + end - begin]
+        starts = window_offset + self._parts[record_walk.START, first_part : first_part + end - begin]
         return bool((starts == self.offsets[begin:end]).all())
 
-    def _examine_record(self, window: Window, origin: int, row: int) -> BadRange | None:
+    def _examine_record(self, window: Window, window_offset: int, row: int) -> BadRange | None:
         """Append a record's parts and return None if it is as listed; else return it as a bad range."""
         before = int(self._state[record_walk.RECORDS])
-        if self._examine_run(window, origin, row, row + 1) and self._matches_listing(before, origin, row, row + 1):
+        if self._examine_run(window, window_offset, row, row + 1) and self._matches_listing(
+            before, window_offset, row, row + 1
+        ):
             return None
         self._state[record_walk.RECORDS] = before
         start, size = int(self.offsets[row]), int(self.sizes[row])
         if start + size > self._read_to[row]:
             return BadRange(start, start + size, Fault.CUT)
         bounds = self._split.record_size_limits(self._max_record_bytes)
-        view = window.data[: start + size - origin]
-        finding = self._split.format.records.examine(view, start - origin, start, bounds)
+        view = window.data[: start + size - window_offset]
+        finding = self._split.format.record_rules.examine(view, start - window_offset, start, bounds)
         # Damage of the log, not of the index: the size agrees with the index, and only the body is wrong.
         if finding.fault is Fault.BODY_CRC and finding.size == size:
             return BadRange(start, start + size, Fault.BODY_CRC)
@@ -205,26 +211,29 @@ class _Reader:
         found = f"{finding.fault} {finding.found}" if finding.fault else f"{finding.kind}"
         raise self._mismatch_error(row, f"a record of {size} bytes", found)
 
-    def _check_queue_fields(self, window: Window, parts: Array, rows: Array) -> None:
+    def _check_queue_fields(self, window: Window, record_parts: Array, rows: Array) -> None:
         """Check that records have the topic, queue id and queue offset that the index lists."""
         split = self._split
         numbers = split.field_array("queue_numbers")[rows]
         queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
-        self._check_equal("queue id", rows, queue_ids, self._kernel.queue_ids(window, parts))
+        self._check_field_values("queue id", rows, queue_ids, self._kernel.queue_ids(window, record_parts))
         queue_offsets = split.field_array("queue_offsets")[rows]
-        found = self._kernel.queue_offsets(window, parts)
-        self._check_equal("queue offset", rows, queue_offsets, found)
+        found = self._kernel.queue_offsets(window, record_parts)
+        self._check_field_values("queue offset", rows, queue_offsets, found)
         topics = [topic for topic, _ in split.queues]
         for topic in dict.fromkeys(topics):
             of_topic = np.flatnonzero(np.array([name == topic for name in topics], bool)[numbers])
-            wrong = of_topic[~_mask_records_with_topic(window, parts[:, of_topic], topic.encode())]
+            wrong = of_topic[~_mask_records_with_topic(window, record_parts[:, of_topic], topic.encode())]
             if len(wrong):
                 place = int(wrong[0])
-                start, size = int(parts[record_walk.TOPIC, place]), int(parts[record_walk.TOPIC_LENGTH, place])
+                start, size = (
+                    int(record_parts[record_walk.TOPIC, place]),
+                    int(record_parts[record_walk.TOPIC_LENGTH, place]),
+                )
                 name = window[start : start + size].tobytes().decode("utf-8", "replace")
                 raise self._mismatch_error(int(rows[place]), f"topic {topic!r}", f"{name!r}")
 
-    def _check_equal(self, field: str, rows: Array, expected: Array, found: Array) -> None:
+    def _check_field_values(self, field: str, rows: Array, expected: Array, found: Array) -> None:
         wrong = np.flatnonzero(expected != found)
         if len(wrong):
             place = wrong[0]
@@ -235,7 +244,7 @@ class _Reader:
         index = "an IndexFile"
         if split.queues:
             topic, queue_id = split.queues[split.field_array("queue_numbers")[row]]
-            queue_offset, queue_name = split.field_array("queue_offsets")[row], split.format.queues.lookup.name
+            queue_offset, queue_name = split.field_array("queue_offsets")[row], split.format.queues.lookup_format.name
             index = f"entry {queue_offset} of the {queue_name} {topic}/{queue_id}"
         return IndexMismatchError(
             f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, according "
@@ -251,11 +260,11 @@ def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterat
     yield from pairwise(edges)
 
 
-def _mask_records_with_topic(window: Window, parts: Array, topic: bytes) -> Array:
+def _mask_records_with_topic(window: Window, record_parts: Array, topic: bytes) -> Array:
     """Return a mask of the records with a topic."""
-    same: Array = parts[record_walk.TOPIC_LENGTH] == len(topic)
+    same: Array = record_parts[record_walk.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)
     # All topics of that length as one matrix. A row's bytes lie within the record, because its lengths were checked.
-    found = window[parts[record_walk.TOPIC, rows][:, None] + np.arange(len(topic))]
+    found = window[record_parts[record_walk.TOPIC, rows][:, None] + np.arange(len(topic))]
     same[rows] = (found == np.frombuffer(topic, np.uint8)).all(axis=1)
     return same

@@ -115,18 +115,18 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
         end: physical offset at which it ends.
     """
     _, text = read_settings(log.root, log.broker)
-    folders = log.format.folders.other_logs(log.root, log.folder, parse_properties(text))
+    folders = log.format.folders.other_log_folders(log.root, log.folder, parse_properties(text))
     # A folder may be named twice: by a setting, and by a link.
     distinct = {os.path.realpath(folder): folder for folder in folders}
     found = (_inspect_log_folder(folder, log, start, end) for folder in distinct.values())
     return [other for other in found if other is not None]
 
 
-def describe_other_log(log: ReadLog, other: OtherLog) -> str:
+def describe_other_log(log: ReadLog, other_log: OtherLog) -> str:
     """Return a warning sentence about a folder with unread segments."""
     return (
-        f"{log.broker}: {other}. Only {log.folder} is read: several folders of a log, and DLedger, are not supported. "
-        f"{PULL_HINT}"
+        f"{log.broker}: {other_log}. Only {log.folder} is read: several folders of a log, and DLedger, are not "
+        f"supported. {PULL_HINT}"
     )
 
 
@@ -150,9 +150,9 @@ def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int)
     return OtherLog(folder, unread[0], ends[unread[-1]], len(unread)) if unread else None
 
 
-def _is_covered(log: ReadLog, base: int, end: int) -> bool:
+def _is_covered(log: ReadLog, base_offset: int, end: int) -> bool:
     """Return whether the segment that begins at a physical offset is part of the log that is read."""
-    return base < end and any(first <= base < first + max(size, 1) for first, size in log.segments)
+    return base_offset < end and any(first <= base_offset < first + max(size, 1) for first, size in log.segments)
 
 
 def _read_bytes(path: Path, position: int, size: int) -> bytes:
@@ -246,7 +246,7 @@ def _read_last_entry(folder: Path, entry_size: int) -> int | None:
         for name in reversed(files_by_start(folder).values()):
             descriptor = open_file(folder / name)
             try:
-                offset = _find_last_written(descriptor, entry_size)
+                offset = _find_last_written_offset(descriptor, entry_size)
             finally:
                 os.close(descriptor)
             if offset is not None:
@@ -254,7 +254,7 @@ def _read_last_entry(folder: Path, entry_size: int) -> int | None:
     return None
 
 
-def _find_last_written(descriptor: int, entry_size: int) -> int | None:
+def _find_last_written_offset(descriptor: int, entry_size: int) -> int | None:
     """Return the physical offset in a file's last entry, found by bisection because only zeros follow that entry."""
     low, high = 0, os.fstat(descriptor).st_size // entry_size
     found = None

@@ -235,9 +235,9 @@ class ReadOptions(DeclaredOptions):
     )
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], **defaults: object) -> Self:
+    def parse(cls, given_options: Mapping[str, str], **defaults: object) -> Self:
         """Parse options from Spark; see `DeclaredOptions`."""
-        options = super().parse(given, **defaults)
+        options = super().parse(given_options, **defaults)
         if options.layout is None:
             return options
         try:

@@ -22,14 +22,14 @@ class Part(Protocol):
 _T = TypeVar("_T")
 
 
-def choose_part_size(size: int, cores: int, *, multiple_of: int = 1 << 20, min_size: int = MIN_PART_BYTES) -> int:
+def choose_part_size(total_size: int, cores: int, *, multiple_of: int = 1 << 20, min_size: int = MIN_PART_BYTES) -> int:
     """Return the size of a part so that each core gets two parts, within a minimum and a maximum size.
 
     To cut a segment, the planner reads some MiB of it. Parts of large logs are therefore larger: those of a log of more
     than 1 TiB are whole segments of 1 GiB, and nothing is read to plan them.
 
     Args:
-        size: size of the log in bytes.
+        total_size: size of the log in bytes.
         cores: number of tasks that run at a time.
         multiple_of: the result is a multiple of this number of bytes.
         min_size: smallest result in bytes; a multiple of `multiple_of`.
@@ -37,13 +37,13 @@ def choose_part_size(size: int, cores: int, *, multiple_of: int = 1 << 20, min_s
     >>> [choose_part_size(gib << 30, cores=16) >> 20 for gib in (1, 4, 100, 2000)]
     [64, 128, 256, 2000]
     """
-    most = max(_MAX_PART_BYTES, size // _MAX_PARTS)
-    wanted = min(-(-size // (2 * cores)), most)
+    most = max(_MAX_PART_BYTES, total_size // _MAX_PARTS)
+    wanted = min(-(-total_size // (2 * cores)), most)
     # Two parts for each core, so that a core that is done early takes another.
     return max(-(-wanted // multiple_of) * multiple_of, min_size)
 
 
-def read_costs(parts: Iterable[Part]) -> list[int]:
+def compute_read_costs(parts: Iterable[Part]) -> list[int]:
     """Return the cost of reading each part, including its opening, in bytes that could be read in the same time."""
     return [part.size + _OPENING_BYTES for part in parts]
 

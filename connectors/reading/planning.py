@@ -94,7 +94,7 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
             usable.append(index)
             reasons += [f"{_KEY_INDEX}: {note}" for note in index.notes]
     if by_queue:
-        queues = store.format.queues.lookup
+        queues = store.format.queues.lookup_format
         try:
             usable.append(QueueIndex(folder, filters, options.max_record_bytes, queues))
         except IndexUnusable as unusable:

@@ -1,17 +1,17 @@
 """Iteration over a range of a segment with the compiled kernel, and positions at which the range may be divided.
 
-`walk` opens a window, lets the kernel find the records in it, and continues where the kernel stopped. If a record is
-larger than the window, the window grows, up to the largest record allowed. This limit bounds the memory, whatever sizes
-the log claims.
+`walk_records` opens a window, lets the kernel find the records in it, and continues where the kernel stopped. If a
+record is larger than the window, the window grows, up to the largest record allowed. This limit bounds the memory,
+whatever sizes the log claims.
 
-A range may be divided only where a record begins. Such a cut is found from the bytes around it, so that planning reads
-some MiB for each split instead of the whole log. The search begins at a multiple of the partition size. The cut is the
-first valid record that no apparent record spans; all apparent records that begin in the `LOOK_BACK_BYTES` before it are
-examined (`kernel.borders`). `LOOK_BACK_BYTES` is twice the largest body that RocketMQ accepts by default. A larger
-record could have valid records in its body, and a cut could then be placed inside it. The task that reads the range
-before such a cut finds that its last record extends beyond the cut, and fails (`batches.read_split`). If no cut is
-near, because of damage or of such bodies, and for small partitions, the range is scanned record by record from the last
-cut on.
+A range may be divided only where a record begins. Such a split point, or cut, is found from the bytes around it, so
+that planning reads some MiB for each split instead of the whole log. The search begins at a multiple of the partition
+size. The cut is the first valid record that no apparent record spans; all apparent records that begin in the
+`LOOK_BACK_BYTES` before it are examined (`kernel.borders`). `LOOK_BACK_BYTES` is twice the largest body that RocketMQ
+accepts by default. A larger record could have valid records in its body, and a cut could then be placed inside it. The
+task that reads the range before such a cut finds that its last record extends beyond the cut, and fails
+(`batches.read_split`). If no cut is near, because of damage or of such bodies, and for small partitions, the range is
+scanned record by record from the last cut on.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def make_record_locator(log_format: Format) -> Hop:
     return locate_records
 
 
-def walk(
+def walk_records(
     file: SegmentFile,
     split: Split,
     window_bytes: int,
@@ -93,7 +93,7 @@ def walk(
     walk_end: WalkEnd,
     *,
     verifies_crc: bool = True,
-    hop: Hop | None = None,
+    locate_records: Hop | None = None,
 ) -> Iterator[WalkStep]:
     """Yield the records and bad ranges of a range of a segment, in order.
 
@@ -106,13 +106,13 @@ def walk(
         max_record_bytes: larger sizes are faults.
         walk_end: receives the position at which the walk ended.
         verifies_crc: compare bodies with their CRC; if false, only records after a bad range are checked so.
-        hop: finds the records; by default, that of `make_record_locator`.
+        locate_records: finds the records; by default, that of `make_record_locator`.
 
     Raises:
         StoreError: if the file was truncated while the caller processed a step, or deleted in an object store.
         CommitLogError: if the hop does not progress, or requests the same window again.
     """
-    hop = hop or make_record_locator(split.format)
+    locate_records = locate_records or make_record_locator(split.format)
     state = np.zeros(kernel.STATE_SIZE, np.int64)
     state[kernel.POSITION] = split.start
     state[kernel.BAD_START] = -1
@@ -142,7 +142,7 @@ def walk(
                 # To repeat this step, if the file turns out to be truncated while the kernel reads it.
                 before = state.copy()
                 state[kernel.RECORDS] = state[kernel.FAULTS] = 0
-                parts = hop(arguments, state, faults)
+                parts = locate_records(arguments, state, faults)
                 progress.check_advance(before, state)
                 if opened.was_truncated:  # the kernel saw zeros, so read the window again without a mapping
                     state[:] = before
@@ -150,7 +150,7 @@ def walk(
                     windows.disable_mapping()
                     break
                 if parts.shape[1] or state[kernel.FAULTS]:
-                    yield WalkStep(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
+                    yield WalkStep(opened.window, origin, parts, _to_bad_ranges(faults[: state[kernel.FAULTS]]))
                     # The caller has already used this step's bytes, some of which may have been zeros of the guard, so
                     # it cannot be repeated.
                     if opened.was_truncated:
@@ -179,30 +179,30 @@ def walk(
         )
 
 
-def _open_window(windows: Windows, split: Split, origin: int, window_end: int, limit: int) -> OpenWindow:
+def _open_window(windows: Windows, split: Split, window_offset: int, window_end: int, range_end: int) -> OpenWindow:
     """Open a window; raise `SegmentCutError` if the segment was deleted after a part of it was read."""
     try:
-        return windows.open(origin, window_end, limit)
+        return windows.open(window_offset, window_end, range_end)
     except FileNotFoundError:
         # Nothing was read yet, so the caller can report the whole range as missing.
-        if origin == split.start:
+        if window_offset == split.start:
             raise
         raise StoreError(
             f"{split.path} was deleted while it was read: read it again", exit_code=ExitCode.FAILED
         ) from None
 
 
-def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> None:
+def _skip_hole(file: SegmentFile, split: Split, range_end: int, state: Array) -> None:
     """Advance the walk over a hole of a sparse file, because reading it would fill the memory with zeros."""
     if isinstance(file, LocalFile):
         position = int(state[kernel.POSITION])
         data = file.next_data(position - split.base_offset)
-        following = limit if data is None else min(limit, split.base_offset + data)
+        following = range_end if data is None else min(range_end, split.base_offset + data)
         # A landmark may begin in the zeros before the data.
-        state[kernel.POSITION] = max(position, following - split.format.records.head_bytes)
+        state[kernel.POSITION] = max(position, following - split.format.record_rules.head_bytes)
 
 
-def _bad_ranges(faults: Array) -> list[BadRange]:
+def _to_bad_ranges(faults: Array) -> list[BadRange]:
     return [BadRange(int(start), int(stop), kernel.FAULT_BY_CODE[int(code)]) for start, stop, code in faults]
 
 
@@ -253,7 +253,7 @@ _WORTH_A_LOOK = 2  # in look-backs; for shorter distances, hopping reads less
 _WINDOW_BYTES = 1 << 20
 
 
-def find_cuts(
+def find_split_points(
     file: SegmentFile, split: Split, max_partition_bytes: int, max_record_bytes: int, end_offset: int
 ) -> Iterator[int]:
     """Yield the record starts at or after the multiples of the partition size, up to one at or past `end_offset`."""
@@ -263,13 +263,15 @@ def find_cuts(
         # A cut at the range's end would make no split.
         if following >= split.end:
             return
-        cut = find_cut(file, replace(split, start=cut), following, max_record_bytes)
+        cut = find_split_point(file, replace(split, start=cut), following, max_record_bytes)
         if cut is not None:
             yield cut
 
 
-def find_last_cut(file: SegmentFile, split: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
-    """Return the last cut, as `find_cuts` yields them, that can be found without a scan; None if there is none.
+def find_last_split_point(
+    file: SegmentFile, split: Split, max_partition_bytes: int, max_record_bytes: int
+) -> int | None:
+    """Return the last split point, as `find_split_points` yields them, that needs no scan; None if there is none.
 
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
     being written is zeros from some position on. If damage hides cuts, an earlier one may be found.
@@ -281,7 +283,7 @@ def find_last_cut(file: SegmentFile, split: Split, max_partition_bytes: int, max
     middle = high - 1
     found = None
     while low < high:
-        cut = _find_cut_nearby(file, split, places[middle], max_record_bytes)
+        cut = _find_nearby_split_point(file, split, places[middle], max_record_bytes)
         if cut is None:
             high = middle
         else:
@@ -290,19 +292,19 @@ def find_last_cut(file: SegmentFile, split: Split, max_partition_bytes: int, max
     return found
 
 
-def find_cut(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
+def find_split_point(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after a physical offset in a range, or None."""
     cut = None
     if min_offset - split.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
-        cut = _find_cut_nearby(file, split, min_offset, max_record_bytes)
-    return _find_cut_by_records(file, split, min_offset, max_record_bytes) if cut is None else cut
+        cut = _find_nearby_split_point(file, split, min_offset, max_record_bytes)
+    return _find_split_point_by_walk(file, split, min_offset, max_record_bytes) if cut is None else cut
 
 
 def _next_multiple(offset: int, size: int) -> int:
     return (offset // size + 1) * size
 
 
-def _find_cut_nearby(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
+def _find_nearby_split_point(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after `min_offset` that no other record spans, if one is near."""
     begin = min_offset - LOOK_BACK_BYTES
     end = min(split.end, min_offset + LOOK_BACK_BYTES)
@@ -335,10 +337,10 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
     return data is None or data >= end
 
 
-def _find_cut_by_records(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
+def _find_split_point_by_walk(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after `min_offset`, found by walking from a known record start."""
     # Without CRCs: only positions are wanted, and the task that reads the range verifies them.
-    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
+    for step in walk_records(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         starts = step.origin + step.parts[kernel.START]
         if len(starts) and starts[-1] >= min_offset:
             # The starts are in order, and the first at or after the wanted position ends the search.

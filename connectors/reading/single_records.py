@@ -31,7 +31,7 @@ def examine_offset(
         offset: the physical offset.
         max_record_bytes: larger sizes are faults.
     """
-    bounds, rules = split.record_size_limits(max_record_bytes), split.format.records
+    bounds, rules = split.record_size_limits(max_record_bytes), split.format.record_rules
     view = _read_bytes_at(file, split, offset, _FIRST_READ_BYTES)
     finding = rules.examine(view, 0, offset, bounds)
     # Most records fit in the first read. A larger one states its size in its head, so one more read is enough.
@@ -46,7 +46,7 @@ def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: i
     finding, view = examine_offset(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None
-    found = split.format.records.parse(view)
+    found = split.format.record_rules.parse(view)
     return None if found is None else found[0]
 
 

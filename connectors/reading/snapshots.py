@@ -39,7 +39,7 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
 from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, describe_other_log, find_other_logs
-from commitlake.connectors.reading.segment_walk import WalkEnd, find_cuts, find_last_cut, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, find_last_split_point, find_split_points, walk_records
 from commitlake.connectors.reading.single_records import LogRecords, examine_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
@@ -54,21 +54,21 @@ _CHECKPOINT, _ABORT = "checkpoint", "abort"
 _SMALL_FILE_BYTES = 4096
 
 
-def has_zero_block(window: Array, begin: int, end: int, offset: int) -> bool:
+def has_zero_block(window: Array, begin: int, end: int, record_offset: int) -> bool:
     """Return whether a disk block of a record's texts is all zeros, so that it was not written.
 
     Args:
         window: the record.
         begin: start of its texts in the window.
         end: end of its texts in the window.
-        offset: position of the record in its file.
+        record_offset: position of the record in its file.
     """
-    first = max(-(-offset // BLOCK_BYTES), (offset + begin) // BLOCK_BYTES)
+    first = max(-(-record_offset // BLOCK_BYTES), (record_offset + begin) // BLOCK_BYTES)
     # Blocks at the edges also hold bytes of the head, the body or the next record, so only whole blocks are evidence.
-    stop = (offset + end) // BLOCK_BYTES
+    stop = (record_offset + end) // BLOCK_BYTES
     if stop <= first:
         return False
-    blocks = window[first * BLOCK_BYTES - offset : stop * BLOCK_BYTES - offset].reshape(-1, BLOCK_BYTES)
+    blocks = window[first * BLOCK_BYTES - record_offset : stop * BLOCK_BYTES - record_offset].reshape(-1, BLOCK_BYTES)
     return not blocks.any(axis=1).all()
 
 
@@ -196,7 +196,7 @@ def take_snapshot(
     return Snapshot(ranges)
 
 
-def read_log(store: Store) -> ReadLog | None:
+def make_read_log(store: Store) -> ReadLog | None:
     """Return a store's log for comparison with its other files; None for a store in an object store."""
     if store.is_remote:
         return None
@@ -208,7 +208,7 @@ def _find_newer_data(
     store: Store, start: int | None, store_range: StoreRange, *, is_broker_stopped: bool
 ) -> tuple[str, ...]:
     """Return warning sentences about messages that a read does not reach, see `newer_data`."""
-    log = read_log(store)
+    log = make_read_log(store)
     if log is None:  # `ship` compares the store that it copies
         return ()
     # Another folder is the more exact answer. Its messages are also the reason for any later entries of queues.
@@ -243,7 +243,7 @@ def _last_store_time(store: Store, store_range: StoreRange) -> int | None:
     message = (
         None if last.last_record is None else LogRecords(store.segments, store.format).get_record(last.last_record)
     )
-    return None if message is None else int(str(store.format.records.row_of(message, "")["store_timestamp"]))
+    return None if message is None else int(str(store.format.record_rules.row_of(message, "")["store_timestamp"]))
 
 
 def add_last_record(store: Store, store_range: StoreRange) -> StoreRange:
@@ -267,7 +267,7 @@ def _newest_store_time(store: Store, end_offset: int) -> int | None:
     times = []
     for whole in segment_ranges(store, StoreRange(max(0, end_offset - 2 * END_STEP_BYTES), end_offset)):
         *_, last = divide_segment(whole, END_STEP_BYTES, DEFAULT_MAX_RECORD_BYTES)
-        times += [int(facts.store_timestamp.max()) for facts in read_index_data(last) if facts.rows]
+        times += [int(facts.store_timestamp.max()) for facts in read_index_data(last) if facts.record_count]
     return max(times, default=None)
 
 
@@ -309,9 +309,9 @@ def _find_start_near_end(
 ) -> int:
     """Return the start of a record from which to search the end of a segment's data; `begin` if none is known.
 
-    A cut may lie in the body of a record that is larger than the look-back of `find_cut`. So the returned position is a
-    cut with another cut at least `max_record_bytes` after it. No record contains both, so the walk also covers the
-    bytes after the larger record.
+    A cut may lie in the body of a record that is larger than the look-back of `find_split_point`. So the returned
+    position is a cut with another cut at least `max_record_bytes` after it. No record contains both, so the walk also
+    covers the bytes after the larger record.
 
     Args:
         file: the open segment.
@@ -322,12 +322,12 @@ def _find_start_near_end(
     base = segment.base_offset
     file_end = base + min(segment.file_size, size)
     whole = Split("", segment.path, base, begin, file_end, base + size, file_end, format=log_format)
-    last = find_last_cut(file, whole, END_STEP_BYTES, max_record_bytes)
+    last = find_last_split_point(file, whole, END_STEP_BYTES, max_record_bytes)
     if last is None or last - max_record_bytes <= begin:
         return begin
     # See above: the position must be so far before the last cut that no record can contain both.
     earlier = replace(whole, end=last - max_record_bytes)
-    near_end = find_last_cut(file, earlier, END_STEP_BYTES, max_record_bytes)
+    near_end = find_last_split_point(file, earlier, END_STEP_BYTES, max_record_bytes)
     return begin if near_end is None else near_end
 
 
@@ -372,15 +372,15 @@ def find_segment_end(
     split = Split("", segment.path, base, begin, search_end, segment_end, file_end, format=log_format)
     end, records, bad_end = WalkEnd(), _LastRecords(log_format, needs_texts=not is_broker_stopped), begin
     # Without CRCs: the end of the data is needed, not the state of the bodies, which the read itself verifies.
-    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verifies_crc=False):
+    for step in walk_records(file, split, _WINDOW_BYTES, max_record_bytes, end, verifies_crc=False):
         if step.parts.shape[1]:
             records.replace_records(step.origin, step.parts)
         if step.bad:
             bad_end = step.bad[-1].end
     # A BLANK directly after a record, not after a bad range, which it may be a part of.
-    if end.stop == record_walk.STOP_BLANK and bad_end <= records.last_record_end(default=begin):
+    if end.stop == record_walk.STOP_BLANK and bad_end <= records.last_record_end(default_end=begin):
         return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_record_start)
-    last_record, last_good = records.find_last_complete_record(file, split, max_record_bytes, default=begin)
+    last_record, last_good = records.find_last_complete_record(file, split, max_record_bytes, default_end=begin)
     if end.stop == record_walk.STOP_UNWRITTEN:
         if last_good == begin and end.position == begin:
             return None
@@ -396,18 +396,18 @@ class _LastRecords:
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
         self._needs_texts = needs_texts
-        self._rules = log_format.records
+        self._rules = log_format.record_rules
         self._texts = log_format.kernel.texts
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
-    def replace_records(self, window_offset: int, part_positions: Array) -> None:
+    def replace_records(self, window_offset: int, record_parts: Array) -> None:
         """Replace the remembered records by those of a newer step.
 
         Args:
             window_offset: physical offset of the step's window.
-            part_positions: positions of the parts of the step's records in the window.
+            record_parts: positions of the parts of the step's records in the window.
         """
-        self._origin, self._parts = window_offset, part_positions.copy()
+        self._origin, self._parts = window_offset, record_parts.copy()
 
     @property
     def _record_starts(self) -> Array:
@@ -419,9 +419,9 @@ class _LastRecords:
         ends: Array = self._origin + self._parts[record_walk.PROPERTIES] + self._parts[record_walk.PROPERTIES_LENGTH]
         return ends
 
-    def last_record_end(self, default: int) -> int:
-        """Return the end of the last record, complete or not; `default` if there is none."""
-        return int(self._record_ends[-1]) if len(self._record_ends) else default
+    def last_record_end(self, default_end: int) -> int:
+        """Return the end of the last record, complete or not; `default_end` if there is none."""
+        return int(self._record_ends[-1]) if len(self._record_ends) else default_end
 
     @property
     def last_record_start(self) -> int | None:
@@ -429,7 +429,7 @@ class _LastRecords:
         return int(self._record_starts[-1]) if len(self._record_starts) else None
 
     def find_last_complete_record(
-        self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
+        self, file: SegmentFile, split: Split, max_record_bytes: int, default_end: int
     ) -> tuple[int | None, int]:
         """Return start and end of the last record that is certainly written completely; see the module."""
         bounds = split.record_size_limits(max_record_bytes)
@@ -451,7 +451,7 @@ class _LastRecords:
             # Zeros at the end of a text are suspicious only in the log's last record; the next one was begun after it
             # was complete.
             is_last = False
-        return None, begins[0] if begins else default
+        return None, begins[0] if begins else default_end
 
     def _text_span(self, row: int) -> tuple[int, int]:
         """Return the range of a record's texts that are not empty, relative to its first byte."""
@@ -555,7 +555,7 @@ def divide_segment(
     start = split.start
     try:
         with OpenSegment(split.path) as file:
-            for cut in find_cuts(file, split, max_partition_bytes, max_record_bytes, end_offset):
+            for cut in find_split_points(file, split, max_partition_bytes, max_record_bytes, end_offset):
                 if start < cut:
                     yield replace(split, start=start, end=cut)
                 start = cut

@@ -86,7 +86,7 @@ MAX_GAP_BYTES = 64 << 10
 """Distance of listed records up to which they are read together, including the bytes between them."""
 
 
-def group_for_reading(offsets: Array, sizes: Array) -> Array:
+def group_nearby_records(offsets: Array, sizes: Array) -> Array:
     """Divide records into groups that are read at once, because there are few bytes between them.
 
     Args:

@@ -42,7 +42,7 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
     segment = _segment_at(store, physical_offset)
     if segment is None:
         return None
-    position, rules = physical_offset - segment.base_offset, store.format.records
+    position, rules = physical_offset - segment.base_offset, store.format.record_rules
     try:
         with OpenSegment(segment.path) as file:
             head = np.empty(rules.head_bytes, np.uint8)

@@ -155,7 +155,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
         path.encode()
     except UnicodeEncodeError:
         raise StoreError(f"{path!r} cannot be read: expected a path in UTF-8") from None
-    names = _parse_names(broker)
+    names = _parse_broker_names(broker)
     found: dict[str, Store] = {}
     refused: list[UnsupportedStoreError] = []
     # First as a whole: a folder's name may contain a comma or a wildcard.
@@ -192,7 +192,7 @@ def format_broker_names(names: Mapping[str, str]) -> str:
     return json.dumps(names, sort_keys=True)
 
 
-def _parse_names(broker: str | None) -> dict[str, str]:
+def _parse_broker_names(broker: str | None) -> dict[str, str]:
     """Parse the option `broker`: return the names of several stores; empty if it names one."""
     try:
         names = json.loads(broker) if broker and broker.startswith("{") else None
@@ -298,7 +298,7 @@ def _compile_pattern(path_parts: list[str]) -> re.Pattern[str]:
 
 def _walk_folders(
     filesystem: pafs.FileSystem,
-    top: str,
+    top_folder: str,
     log_folder_names: Sequence[str],
     depth: int | None,
     known_formats: Sequence[Format],
@@ -307,12 +307,12 @@ def _walk_folders(
 
     Args:
         filesystem: the filesystem of the folders.
-        top: the folder to begin with.
+        top_folder: the folder to begin with.
         log_folder_names: names of the folders of logs.
         depth: number of levels below the first folder; None for all.
         known_formats: all formats.
     """
-    level, done = [top], 0
+    level, done = [top_folder], 0
     while level:
         found = map_concurrently(
             partial(_find_logs_in, filesystem, log_folder_names, known_formats), level, _thread_count(filesystem)
@@ -398,11 +398,11 @@ def _find_log_folder(filesystem: pafs.FileSystem, given_path: str, path: str, fo
     raise StoreError(f"{given_path} is not a store: there is no {names} folder in it")
 
 
-def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, formats: Sequence[Format]) -> None:
+def _check_supported(filesystem: pafs.FileSystem, uri_prefix: str, folder: str, formats: Sequence[Format]) -> None:
     """Refuse a store whose messages are all in a log of another kind."""
     entries = _keep_utf8_names(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
     names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
-    check_supported(f"{prefix}{folder}", names, formats)
+    check_supported(f"{uri_prefix}{folder}", names, formats)
 
 
 def _find_shipped_log(filesystem: pafs.FileSystem, path: str, folder_names: Sequence[str]) -> str | None:

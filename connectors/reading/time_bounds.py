@@ -27,7 +27,7 @@ from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk_records
 from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.splits import Split
 
@@ -142,7 +142,7 @@ def _probe_end_times(file: SegmentFile, split: Split, max_record_bytes: int) -> 
 def _min_max_times(file: SegmentFile, split: Split, max_record_bytes: int) -> list[int]:
     """Return the smallest and largest store time of the records that begin in a part of a segment."""
     found: list[int] = []
-    for step in walk(file, split, _PROBE_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
+    for step in walk_records(file, split, _PROBE_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         if step.parts.shape[1]:
             times = store_times(step, split.format)
             found += [int(times.min()), int(times.max())]

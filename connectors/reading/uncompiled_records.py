@@ -109,7 +109,7 @@ def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes
         if isinstance(file, LocalFile) and file.next_data(0) is None:
             yield FoundRecord(name, SegmentSpan(SpanKind.UNWRITTEN, base, file_end))
             return
-        rules = log_format.records
+        rules = log_format.record_rules
         scanner = rules.scanner(base, SizeLimits(base + segment_bytes, file_end))
         size = _WINDOW_BYTES
         while not scanner.done:

@@ -77,11 +77,11 @@ class PeerConnection:
             raise UnreachableError(f"{address}: expected a connection within {options.connect_seconds} s, found "
                                    f"{error}") from None  # fmt: skip
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._tls = None if tls is None else self._shake_hands(tls)
+        self._tls = None if tls is None else self._perform_handshake(tls)
         self._socket.settimeout(options.request_seconds)
         threading.Thread(target=self._run_reader, name=f"rocketmq {address}", daemon=True).start()
 
-    def _shake_hands(self, context: ssl.SSLContext) -> TlsStream:
+    def _perform_handshake(self, context: ssl.SSLContext) -> TlsStream:
         seconds = self._options.connect_seconds
         deadline = time.monotonic() + seconds
         try:
@@ -91,7 +91,7 @@ class PeerConnection:
                 self._socket.sendall(stream.take_output())
                 if stream.is_established:
                     return stream
-                self._receive_handshake(stream)
+                self._receive_handshake_bytes(stream)
         except (OSError, ValueError) as error:
             self._socket.close()
             found = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
@@ -99,7 +99,7 @@ class PeerConnection:
                 f"{self.address}: expected a TLS handshake within {seconds} s, found {found}"
             ) from None
 
-    def _receive_handshake(self, stream: TlsStream) -> None:
+    def _receive_handshake_bytes(self, stream: TlsStream) -> None:
         if not (data := self._socket.recv(RECEIVE_BYTES)):
             raise OSError("a connection closed by the peer")
         try:

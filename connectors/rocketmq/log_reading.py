@@ -55,7 +55,7 @@ class ReadRange:
     is_new_queue: bool = False
     last_taken: TakenRecord | None = None
 
-    def add_lost(self, count: int, location: str) -> None:
+    def add_lost_messages(self, count: int, location: str) -> None:
         """Count messages that cannot be read, and remember where the first of them are."""
         self.lost += count
         self.lost_where = self.lost_where or location
@@ -111,7 +111,7 @@ class LogReader:
                     f"the run began, found {reason}: the broker has lost messages. Run it again",
                     exit_code=ExitCode.USAGE,
                 )
-            read.add_lost(lost_range.size, f"{lost_range}: {reason}")
+            read.add_lost_messages(lost_range.size, f"{lost_range}: {reason}")
 
         waiting: list[Pulled] = []
         covered = size = 0
@@ -121,20 +121,20 @@ class LogReader:
             size += len(answer.body)
             self._throttle.record_and_wait(answer.end - answer.begin, len(answer.body))
             if size >= _MAX_BATCH_BYTES:
-                yield from self._wanted_rows(records, waiting, queue_range, log_part)
+                yield from self._read_wanted_rows(records, waiting, queue_range, log_part)
                 if records.cut is not None:
                     break
                 waiting, size = [], 0
         else:
-            yield from self._wanted_rows(records, waiting, queue_range, log_part)
+            yield from self._read_wanted_rows(records, waiting, queue_range, log_part)
         if records.cut is not None:
             read.end = _queue_offset_at(records.cut, waiting)
         elif records.messages < covered:
-            read.add_lost(covered - records.messages, f"{queue_range}: the broker has not sent all of them")
+            read.add_lost_messages(covered - records.messages, f"{queue_range}: the broker has not sent all of them")
         read.taken, read.last_taken = records.taken, records.last_taken
         on_end(read)
 
-    def _wanted_rows(
+    def _read_wanted_rows(
         self, records: PulledRecords, answers: Sequence[Pulled], queue_range: QueueRange, log_part: LogPart
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of pulled messages that are in a range of queue offsets and in a part of the log."""
@@ -183,13 +183,13 @@ def _ignore_missing(_lost_range: QueueRange, _reason: str) -> None:
     """Do nothing about missing offsets."""
 
 
-def _queue_offset_at(cut: CutPosition, answers: Sequence[Pulled]) -> int:
+def _queue_offset_at(cut_position: CutPosition, answers: Sequence[Pulled]) -> int:
     """Return the queue offset of the first record after the wanted ones.
 
     If a log has lost messages, offsets in the queue differ from those in the records. So if an answer has a record for
     each of its offsets, the position of the record in the answer determines the offset.
     """
-    answer = answers[cut.answer]
-    if cut.all_records == answer.end - answer.begin:
-        return answer.begin + cut.records
-    return cut.queue_offset
+    answer = answers[cut_position.answer]
+    if cut_position.all_records == answer.end - answer.begin:
+        return answer.begin + cut_position.records
+    return cut_position.queue_offset

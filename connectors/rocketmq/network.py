@@ -197,7 +197,7 @@ class Network:
             most = self.options.max_pending
             raise UnreachableError(f"{address}: {most} requests of this client already wait for their answers")
         try:
-            answer = (connection or self._connection(address)).send_request(command, allowed)
+            answer = (connection or self._get_connection(address)).send_request(command, allowed)
         except BaseException:
             self._permits.release()
             raise
@@ -258,7 +258,7 @@ class Network:
             UnreachableError: if it cannot be sent.
             UnserializableError: if it is too large for a frame.
         """
-        self._connection(address).send_one_way(self._make_command(code, header, body, fields))
+        self._get_connection(address).send_one_way(self._make_command(code, header, body, fields))
 
     def run_in_background(self, function: Callable[[], None], on_closed: Callable[[], None] | None = None) -> None:
         """Run a function in another thread of this client, because it may block.
@@ -291,7 +291,7 @@ class Network:
             complete = sign_fields(complete, body, self._credentials)
         return Command(code, complete, body, serialize_type=self.options.serialize_type)
 
-    def _connection(self, address: str) -> PeerConnection:
+    def _get_connection(self, address: str) -> PeerConnection:
         connection = self._connections.get(address)
         if connection is not None and connection.is_open:
             return connection

@@ -129,16 +129,16 @@ def tls_context(options: ClientOptions, environment: Mapping[str, str] | None = 
         if settings.is_client_enabled is False:
             return None
         if not settings.verifies_servers:
-            _warn_unverified(path)
+            _warn_of_unverified_servers(path)
         return client_context(settings)
     except TlsConfigError as error:
         raise ClientOptionError(str(error)) from None
 
 
 @cache
-def _warn_unverified(path: str) -> None:
+def _warn_of_unverified_servers(tls_config_path: str) -> None:
     """Log a warning; once for each file, as a job opens several clients."""
-    _log.warning("%s: certificates of servers are not verified", path)
+    _log.warning("%s: certificates of servers are not verified", tls_config_path)
 
 
 def environment_credentials(environment: Mapping[str, str] | None = None) -> Credentials | None:

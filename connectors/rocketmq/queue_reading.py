@@ -149,7 +149,7 @@ def read_range(
             )
         following = _next_position(answer, position, queue_range, message_filter, on_lost)
         if following < queue_range.end:
-            asking.send_ahead(following)
+            asking.send_next_pull(following)
         if answer.status is PullStatus.FOUND:
             yield Pulled(position, following, answer.answer.body, may_exceed=following > queue_range.end)
         position = following
@@ -188,7 +188,7 @@ class _PullSender:
         self._retry_seconds = retry_seconds
         self._ahead: tuple[int, PendingPull] | None = None
 
-    def send_ahead(self, position: int) -> None:
+    def send_next_pull(self, position: int) -> None:
         """Send the next pull in advance; if that fails, `wait_for_answer` sends it again."""
         try:
             self._ahead = position, self._send_pull(position)

@@ -51,7 +51,7 @@ class BrokerDirectory:
         brokers: dict[str, BrokerData] = {}
         clusters: dict[str, list[str]] = {}
         for address in self._addresses:
-            name, broker_id, cluster = self._read_identity(address)
+            name, broker_id, cluster = self._read_broker_identity(address)
             known = brokers.get(name, BrokerData(name, {}, cluster))
             brokers[name] = known._replace(broker_addrs={**known.broker_addrs, broker_id: address})
             if name not in clusters.setdefault(cluster, []):
@@ -83,7 +83,7 @@ class BrokerDirectory:
             .topic_config_table
         )
 
-    def _read_identity(self, address: str) -> tuple[str, int, str]:
+    def _read_broker_identity(self, address: str) -> tuple[str, int, str]:
         """Return a broker's name, id and cluster."""
         text = self._network.send_and_wait(address, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
         settings = dict(line.partition("=")[::2] for line in text.splitlines())

@@ -75,20 +75,20 @@ class ConnectionOptions(DeclaredOptions):
     )
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], **defaults: object) -> Self:
+    def parse(cls, given_options: Mapping[str, str], **defaults: object) -> Self:
         """Parse options from Spark; see `DeclaredOptions.parse`.
 
         Raises:
             UsageError: also for an option that holds a key; the message does not contain its value.
         """
-        for name in given:
+        for name in given_options:
             if name.lower().replace("_", "") in _SECRETS:
                 raise UsageError(
                     f"option {name}: keys are not given as options, which Spark writes into plans and logs. Set "
                     f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} for the driver and the workers, or name a "
                     "function with credentialsProvider=module:function"
                 )
-        return super().parse(given, **defaults)
+        return super().parse(given_options, **defaults)
 
     def check(self) -> None:
         """Check that either name servers or brokers are given, with valid addresses."""

@@ -21,7 +21,7 @@ class Rate:
     messages: float | None = None
     bytes: float | None = None
 
-    def share(self, reader_count: int) -> Rate:
+    def share_per_reader(self, reader_count: int) -> Rate:
         """Return the part of the rate for one of several parallel readers."""
         return Rate(
             None if self.messages is None else self.messages / reader_count,

@@ -23,18 +23,18 @@ _MAX_FOLDER_BYTES = 107 - len("/pymp-abcdefgh/listener-abcdefgh")
 """Bytes of a folder's path in which the server can listen: the path of a socket has at most 107."""
 
 
-def start_fork_server(function: Callable[..., object] | None = None) -> None:
+def start_fork_server(preload_function: Callable[..., object] | None = None) -> None:
     """Start the fork server with SIGINT blocked, also for its children, so that only this process handles Ctrl-C.
 
     Args:
-        function: a function that its processes will call. A server that is not running yet imports the function's
-            module before it starts them, so that they need not do so, each by itself.
+        preload_function: a function that its processes will call. A server that is not running yet imports the
+            function's module before it starts them, so that they need not do so, each by itself.
 
     Raises:
         UsageError: if there is no folder for its socket.
     """
     _choose_temporary_folder()
-    module = getattr(function, "__module__", None)
+    module = getattr(preload_function, "__module__", None)
     # The server imports the module once, and each process begins with a copy of it.
     if isinstance(module, str) and module != "__main__":
         forkserver.set_forkserver_preload([module])

@@ -126,7 +126,7 @@ class FolderTarget(ShipTarget):
             view = memoryview(data)
             done = 0
             while done < len(view):
-                step = view[done : done + self._pace.slice_bytes]
+                step = view[done : done + self._pace.slice_size_bytes]
                 self._pace.wait_for_bytes(len(step))
                 done += os.pwrite(descriptor, step, part.offset + done)
             # The full size, as of the broker's own files, from which jobs derive the size of segments.

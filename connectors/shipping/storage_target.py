@@ -38,7 +38,7 @@ class StorageTarget(ShipTarget):
         """Check that the target can be written, without a lock, because manifests are replaced on a condition."""
         with self._convert_errors(""):
             self._storage.check()
-            self._storage.delete_unfinished()
+            self._storage.delete_unfinished_files()
 
     def close(self) -> None:
         """Do nothing, because there is no lock; see ShipTarget."""

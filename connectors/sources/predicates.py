@@ -48,28 +48,28 @@ def _apply_predicate(filters: Filters, predicate: Filter) -> Filters:
     return filters
 
 
-def _apply_values(filters: Filters, name: str, values: frozenset[object]) -> Filters:
-    if name in _SETS:
-        return _narrow_values(filters, _SETS[name], values - {None})  # in SQL null equals nothing
-    if name in _RANGES and len(values) == 1:
+def _apply_values(filters: Filters, column_name: str, values: frozenset[object]) -> Filters:
+    if column_name in _SETS:
+        return _narrow_values(filters, _SETS[column_name], values - {None})  # in SQL null equals nothing
+    if column_name in _RANGES and len(values) == 1:
         low, high = _to_integer_range(next(iter(values)))
-        return _narrow_bounds(filters, name, low, high)
+        return _narrow_bounds(filters, column_name, low, high)
     return filters
 
 
 def _apply_bound(
-    filters: Filters, name: str, predicate: GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+    filters: Filters, column_name: str, predicate: GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 ) -> Filters:
     low, high = _to_integer_range(predicate.value)
     if low is None:
         return filters
     if isinstance(predicate, GreaterThan | GreaterThanOrEqual):
-        return _narrow_bounds(filters, name, low, None)  # one too many for "greater", which Spark filters again
-    return _narrow_bounds(filters, name, None, high)
+        return _narrow_bounds(filters, column_name, low, None)  # one too many for "greater", which Spark filters again
+    return _narrow_bounds(filters, column_name, None, high)
 
 
-def _narrow_bounds(filters: Filters, name: str, low: int | None, high: int | None) -> Filters:
-    low_name, high_name = _RANGES[name]
+def _narrow_bounds(filters: Filters, column_name: str, low: int | None, high: int | None) -> Filters:
+    low_name, high_name = _RANGES[column_name]
     known_low, known_high = getattr(filters, low_name), getattr(filters, high_name)
     bounds: dict[str, Any] = {
         low_name: low if known_low is None else known_low if low is None else max(low, known_low),
@@ -78,9 +78,9 @@ def _narrow_bounds(filters: Filters, name: str, low: int | None, high: int | Non
     return replace(filters, **bounds)
 
 
-def _narrow_values(filters: Filters, name: str, values: frozenset[Any]) -> Filters:
-    known = getattr(filters, name)
-    changes: dict[str, Any] = {name: values if known is None else known & values}
+def _narrow_values(filters: Filters, filter_name: str, values: frozenset[Any]) -> Filters:
+    known = getattr(filters, filter_name)
+    changes: dict[str, Any] = {filter_name: values if known is None else known & values}
     return replace(filters, **changes)
 
 

@@ -28,7 +28,7 @@ def choose_columns(table: Columns, columns: Sequence[str] | None, mode: Mode, co
     for name in columns:
         if name not in table.names:
             raise UsageError(f"option columns: {name!r} is not one of {', '.join(table.names)}")
-    return spark_schema(table.only(columns))
+    return spark_schema(table.select_columns(columns))
 
 
 def check_columns(schema: StructType, table: Columns, mode: Mode, corrupt_column: str) -> None:

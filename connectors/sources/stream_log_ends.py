@@ -57,23 +57,23 @@ class LogEnd:
         known = self._found
         if known is None or known.offset < start.offset or not _still_has_record(store, known):
             try:
-                self._found = self._first_search(store, start)
+                self._found = self._search_first_time(store, start)
             except FileNotFoundError:
                 return start  # deleted since it was listed; the next search lists again
             return self._found
         if newest is not None and newest.base_offset > known.offset:
             known = StorePosition(newest.base_offset, known.record)
-        self._found = self._continue_search(store, known)
+        self._found = self._continue_previous_search(store, known)
         return self._found
 
-    def _first_search(self, store: Store, start: StorePosition) -> StorePosition:
+    def _search_first_time(self, store: Store, start: StorePosition) -> StorePosition:
         snapshot = take_snapshot([store], {store.broker: start.offset}, max_record_bytes=self._max_record_bytes)
         refuse_incomplete_read(snapshot.ranges[store.broker], self._mode)
         return _make_position(store, snapshot.ranges[store.broker], start)
 
-    def _continue_search(self, store: Store, known_position: StorePosition) -> StorePosition:
+    def _continue_previous_search(self, store: Store, known_position: StorePosition) -> StorePosition:
         segment = segment_at(store, known_position.offset)
-        while segment is not None and _has_data(segment, known_position.offset, store.format.records.head_bytes):
+        while segment is not None and _has_data(segment, known_position.offset, store.format.record_rules.head_bytes):
             found = self._find_end_in_segment(
                 store.format, segment, known_position.offset, full_size_of_segment(store, segment)
             )
@@ -113,7 +113,7 @@ def _newest_segment_with_data(store: Store, offset: int) -> Segment | None:
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
             break
-        if _has_data(segment, segment.base_offset, store.format.records.head_bytes):
+        if _has_data(segment, segment.base_offset, store.format.record_rules.head_bytes):
             return segment
     return None
 

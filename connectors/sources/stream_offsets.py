@@ -151,7 +151,7 @@ def read_known_record(store: Store, offset: int) -> KnownRecord | None:
     segment = segment_at(store, offset)
     if segment is None:
         return None
-    rules = store.format.records
+    rules = store.format.record_rules
     head = np.empty(rules.known_bytes, np.uint8)
     try:
         with OpenSegment(segment.path) as file:

@@ -72,7 +72,7 @@ class StreamPlanner:
         """Make the stream end at the present ends of the logs."""
         self._refresh_stores(Positions())
         self._target = {
-            store.broker: self._log_end_search(store).find_end(store, StorePosition(store.segments[0].base_offset))
+            store.broker: self._end_search_of_store(store).find_end(store, StorePosition(store.segments[0].base_offset))
             for store in self._stores.values()
         }
 
@@ -97,7 +97,7 @@ class StreamPlanner:
                 continue
             self._check_store(store, start[broker])
             end = (
-                self._log_end_search(store).find_end(store, start[broker], limit)
+                self._end_search_of_store(store).find_end(store, start[broker], limit)
                 if self._target is None
                 else self._target[broker]
             )
@@ -143,7 +143,7 @@ class StreamPlanner:
     def _is_available(self, split: Split) -> bool:
         if not split.missing:
             return True
-        self._report_lost(split.broker, split.start, split.end, f"there is no segment {split.path}")
+        self._report_lost_range(split.broker, split.start, split.end, f"there is no segment {split.path}")
         return self._options.mode is Mode.PERMISSIVE
 
     def _find_stores(self) -> list[Store]:
@@ -172,7 +172,9 @@ class StreamPlanner:
         check_same_store(store, start)
         oldest = store.segments[0].base_offset
         if start.offset < oldest:
-            self._report_lost(store.broker, start.offset, oldest, f"the oldest segment is {store.segments[0].path}")
+            self._report_lost_range(
+                store.broker, start.offset, oldest, f"the oldest segment is {store.segments[0].path}"
+            )
         elif store.broker not in self._checked:
             known = start.record is not None and segment_at(store, start.record.offset) is not None
             if not known and not is_record_boundary(store, start.offset, self._options):
@@ -183,7 +185,7 @@ class StreamPlanner:
                 )
         self._checked.add(store.broker)
 
-    def _report_lost(self, broker: str, start: int, end: int, reason: str) -> None:
+    def _report_lost_range(self, broker: str, start: int, end: int, reason: str) -> None:
         text = (
             f"store {broker!r}: physical offsets {start} to {end} ({end - start} bytes) were deleted before the stream "
             f"read them: {reason}"
@@ -197,7 +199,7 @@ class StreamPlanner:
             self._warned.add(text)
             logger.warning("%s: continuing without it", text)
 
-    def _log_end_search(self, store: Store) -> LogEnd:
+    def _end_search_of_store(self, store: Store) -> LogEnd:
         options = self._options
         # The job that asks for ranges reads the log itself, and reports what it cannot reach.
         mode = options.mode if options.content is Content.ROWS else Mode.PERMISSIVE

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
-from commitlake.connectors.reading.segment_walk import WalkEnd, find_cut, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, find_split_point, walk_records
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.sources.stream_offsets import (
@@ -20,21 +20,21 @@ from commitlake.connectors.sources.stream_offsets import (
 _WINDOW_BYTES = 4 << 20
 
 
-def fair_shares(available: Mapping[str, int], limit: int) -> dict[str, int]:
+def fair_shares(available_bytes: Mapping[str, int], max_bytes: int) -> dict[str, int]:
     """Return the bytes for each store: all that it has or an equal share of the limit, but at least one byte.
 
     >>> fair_shares({"a": 10, "b": 500, "c": 900}, 410)
     {'a': 10, 'b': 200, 'c': 200}
 
     Args:
-        available: available bytes by store.
-        limit: maximum number of bytes in total.
+        available_bytes: available bytes by store.
+        max_bytes: maximum number of bytes in total.
     """
     shares: dict[str, int] = {}
-    waiting = sorted(available, key=lambda name: available[name])
+    waiting = sorted(available_bytes, key=lambda name: available_bytes[name])
     for place, name in enumerate(waiting):
-        shares[name] = min(available[name], max(1, limit // (len(waiting) - place)))
-        limit = max(0, limit - shares[name])
+        shares[name] = min(available_bytes[name], max(1, max_bytes // (len(waiting) - place)))
+        max_bytes = max(0, max_bytes - shares[name])
     return shares
 
 
@@ -71,9 +71,9 @@ def _position_after(
     whole = Split(store.broker, segment.path, base, begin, reach, segment_end, file_end, format=store.format)
     try:
         with OpenSegment(segment.path) as file:
-            last = find_cut(file, whole, min_offset, max_record_bytes)
+            last = find_split_point(file, whole, min_offset, max_record_bytes)
             if last is None:
-                last = _last_record(file, whole, max_record_bytes)
+                last = _find_last_record(file, whole, max_record_bytes)
                 record = None if last is None else read_known_record(store, last)
                 return StorePosition(whole.end, record or start.record)
     except FileNotFoundError:
@@ -82,9 +82,9 @@ def _position_after(
     return StorePosition(whole.end, start.record) if record is None else StorePosition(last + record.size, record)
 
 
-def _last_record(file: SegmentFile, split: Split, max_record_bytes: int) -> int | None:
+def _find_last_record(file: SegmentFile, split: Split, max_record_bytes: int) -> int | None:
     last = None
-    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
+    for step in walk_records(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         if step.parts.shape[1]:
             last = step.origin + int(step.parts[record_walk.START, -1])
     return last

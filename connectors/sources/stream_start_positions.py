@@ -9,7 +9,7 @@ import numpy as np
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
 from commitlake.connectors.reading.options import ReadOptions, Start
-from commitlake.connectors.reading.segment_walk import WalkEnd, find_cut, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, find_split_point, walk_records
 from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
@@ -126,9 +126,9 @@ def is_record_boundary(store: Store, offset: int, options: ReadOptions) -> bool:
     end = WalkEnd()
     with OpenSegment(whole.path) as file:
         # A valid record may be part of a body; only one proven by its surroundings belongs to the log.
-        if find_cut(file, whole, offset, options.max_record_bytes) == offset:
+        if find_split_point(file, whole, offset, options.max_record_bytes) == offset:
             return True
-        for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verifies_crc=False):
+        for step in walk_records(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verifies_crc=False):
             starts = step.origin + step.parts[record_walk.START]
             ends = step.origin + step.parts[record_walk.PROPERTIES] + step.parts[record_walk.PROPERTIES_LENGTH]
             if offset in starts or offset in ends or any(offset in (bad.start, bad.end) for bad in step.bad):
@@ -160,7 +160,9 @@ def _position_at_time(store: Store, time_ms: int, options: ReadOptions) -> Store
 def _first_record_since(split: Split, time_ms: int, options: ReadOptions) -> int | None:
     try:
         with OpenSegment(split.path) as file:
-            for step in walk(file, split, _WINDOW_BYTES, options.max_record_bytes, WalkEnd(), verifies_crc=False):
+            for step in walk_records(
+                file, split, _WINDOW_BYTES, options.max_record_bytes, WalkEnd(), verifies_crc=False
+            ):
                 since = np.flatnonzero(store_times(step, split.format) >= time_ms)
                 if len(since):
                     return step.origin + int(step.parts[record_walk.START, since[0]])

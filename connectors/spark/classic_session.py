@@ -32,7 +32,7 @@ class ClassicSession:
         """Add a tag to the jobs that this thread starts from now on."""
         self._session.sparkContext.addJobTag(tag)
 
-    def cancel(self, tag: str) -> None:
+    def cancel_jobs(self, tag: str) -> None:
         """Cancel the running jobs with a tag."""
         # Tags of a session, which Spark Connect has, can in classic Spark only be interrupted by their own thread.
         with suppress(PySparkException, Py4JError, OSError):  # the JVM may have exited

@@ -116,7 +116,7 @@ class ConnectSession:
         """Add a tag to the operations that this thread starts from now on."""
         self._session.addTag(tag)
 
-    def cancel(self, tag: str) -> None:
+    def cancel_jobs(self, tag: str) -> None:
         """Cancel the running operations with a tag."""
         with suppress(PySparkException, OSError):  # the server may have exited
             self._session.interruptTag(tag)

@@ -34,7 +34,7 @@ _WAITS_SECONDS = (1.0, 5.0)
 class Folder(Protocol):
     """Interface of a folder that both the driver and the launcher can access."""
 
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """Return the names of the files; an empty list if there is no folder."""
 
     def read(self, name: str) -> bytes:
@@ -57,7 +57,7 @@ def copy_output(folder: Folder, write_output: Callable[[int, bytes], None]) -> i
     Returns:
         The job's exit code, or None if the job has not ended.
     """
-    names = sorted(folder.names())
+    names = sorted(folder.file_names())
     for name in names:
         part = _PART.fullmatch(name)
         if part is not None:

@@ -30,7 +30,7 @@ class HadoopFolder:
         self._files = self._path.getFileSystem(jvm.org.apache.hadoop.conf.Configuration())
         self._private = jvm.org.apache.hadoop.fs.permission.FsPermission("700")
 
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """Return the names of the files; an empty list if there is no folder."""
         if not self._files.exists(self._path):
             return []

@@ -37,9 +37,9 @@ from commitlake.connectors.printable import escape_unprintable
 from commitlake.connectors.runtime.fork_server import SAFE_PATH
 from commitlake.connectors.spark import submit_arguments, worker_environment
 from commitlake.connectors.spark.java import JavaError, java_home
-from commitlake.connectors.spark.spark_defaults import configuration_folder, read_defaults, without_defaults
+from commitlake.connectors.spark.spark_defaults import configuration_folder, drop_default_settings, read_defaults
 from commitlake.connectors.spark.yarn import SETTINGS as YARN_SETTINGS
-from commitlake.connectors.spark.yarn import check_configuration
+from commitlake.connectors.spark.yarn import check_yarn_configuration
 
 # Every JVM prints this for the module, which Spark always requests.
 _WARNINGS = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")
@@ -128,12 +128,12 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.wait(_END_SECONDS)
 
 
-def prepare_launch(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepared:
+def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False) -> Prepared:
     """Return the arguments for a JVM; on a cluster, with the archive for executors.
 
     Args:
         settings: as for `launch_jvm`.
-        with_driver: whether the cluster also runs the driver.
+        includes_driver: whether the cluster also runs the driver.
 
     Raises:
         JavaError: if there is no Java, or the archive cannot be made.
@@ -142,17 +142,17 @@ def prepare_launch(settings: Mapping[str, str], *, with_driver: bool = False) ->
     configuration = configuration_folder()
     defaults = read_defaults(configuration)
     given = submit_arguments.read_user_arguments()
-    if submit_arguments.is_yarn(given, defaults):
-        check_configuration(configuration)
+    if submit_arguments.is_yarn_master(given, defaults):
+        check_yarn_configuration(configuration)
         settings = {**settings, **YARN_SETTINGS}
-    words = submit_arguments.merge_arguments(without_defaults(settings, defaults), given)
-    is_local = not submit_arguments.is_cluster(words, defaults)
+    words = submit_arguments.merge_arguments(drop_default_settings(settings, defaults), given)
+    is_local = not submit_arguments.is_cluster_master(words, defaults)
     python = os.environ.get(_PYTHON) or {**defaults, **submit_arguments.parse_settings(words)}.get(
         "spark.pyspark.python"
     )
     folder = None
     if python is None and not is_local:
-        words, python = _add_environment(words, defaults, with_driver=with_driver)
+        words, python = _add_archive_arguments(words, defaults, includes_driver=includes_driver)
         folder = _make_driver_folder(python)
     elif python is not None and not is_local and _is_in_archive(python):
         words = submit_arguments.make_paths_absolute(words)
@@ -248,15 +248,15 @@ def _stop_process(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def _add_environment(
-    arguments: Sequence[str], defaults: Mapping[str, str], *, with_driver: bool
+def _add_archive_arguments(
+    arguments: Sequence[str], defaults: Mapping[str, str], *, includes_driver: bool
 ) -> tuple[list[str], str]:
     """Add the archive for executors to spark-submit's arguments; return them and the Python in the archive.
 
     The JVM works in another folder then, so relative paths in the arguments are made absolute.
     """
     try:
-        archive = worker_environment.executor_archive(with_driver=with_driver)
+        archive = worker_environment.executor_archive(includes_driver=includes_driver)
     except OSError as error:
         raise JavaError(
             f"cannot pack the Python environment for executors: {error}; set PYSPARK_PYTHON to a Python that has "

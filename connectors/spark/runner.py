@@ -85,7 +85,7 @@ class SparkRunner(Runner):
         workers = min(_MAX_JOBS, len(jobs))
         with ThreadPoolExecutor(workers) as pool:
             for _, results in run_in_pool(
-                pool, workers, _call_function, jobs, cancel=partial(self._control.cancel, tag)
+                pool, workers, _call_function, jobs, cancel=partial(self._control.cancel_jobs, tag)
             ):
                 yield from results
 
@@ -119,7 +119,7 @@ class SparkRunner(Runner):
         try:
             with ThreadPoolExecutor(1) as pool, raise_worker_errors():
                 # Computed under a tag, so that it can be cancelled; the iterator below only reads the stored results.
-                list(run_in_pool(pool, 1, _call_function, [compute], cancel=partial(self._control.cancel, tag)))
+                list(run_in_pool(pool, 1, _call_function, [compute], cancel=partial(self._control.cancel_jobs, tag)))
                 for row in results.coalesce(min(part_count, _RETURNED_PARTS)).toLocalIterator():
                     yield pickle.loads(bytes(row[_RESULT]))  # noqa: S301 (data of our own workers)
         finally:
@@ -158,7 +158,7 @@ class SparkRunner(Runner):
         ]
         with ThreadPoolExecutor(len(calls)) as pool:
             results = dict(
-                run_in_pool(pool, len(calls), _call_function, calls, cancel=partial(self._control.cancel, tag))
+                run_in_pool(pool, len(calls), _call_function, calls, cancel=partial(self._control.cancel_jobs, tag))
             )
         return [results[number] for number in range(len(calls))]
 
@@ -225,12 +225,12 @@ def _pickle_task(task: object, shared_index: Callable[[object], int | None]) -> 
 def load_task(task: bytes, shared_values: Sequence[bytes]) -> Any:
     """Load a task from `pickle_tasks`; a process loads each shared value only once."""
     unpickler = pickle.Unpickler(io.BytesIO(task))  # noqa: S301 (data of our own driver)
-    unpickler.persistent_load = lambda place: _load_shared(shared_values[place])  # type: ignore[method-assign]
+    unpickler.persistent_load = lambda place: _load_shared_value(shared_values[place])  # type: ignore[method-assign]
     return unpickler.load()
 
 
 @lru_cache(maxsize=_MAX_LOADED)
-def _load_shared(data: bytes) -> Shared[Any]:
+def _load_shared_value(data: bytes) -> Shared[Any]:
     return Shared(pickle.loads(data))  # noqa: S301 (data of our own driver)
 
 

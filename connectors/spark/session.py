@@ -108,14 +108,14 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
         UsageError: if `SPARK_REMOTE` is wrong, a package is missing here or there, or the workers have another version
             of CommitLake.
     """
-    session = SparkSession.getActiveSession() or _start_or_connect(name, s3)
+    session = SparkSession.getActiveSession() or _start_or_connect_session(name, s3)
     if (uses_cluster() or is_connect(session)) and session not in _checked:
         check_workers(session)
         _checked.add(session)
     return session
 
 
-def _start_or_connect(name: str, s3: S3Options | None) -> SparkSession:
+def _start_or_connect_session(name: str, s3: S3Options | None) -> SparkSession:
     remote = os.environ.get(REMOTE_VARIABLE)
     return _connect_to_server(remote) if remote else _start_session(name, s3)
 

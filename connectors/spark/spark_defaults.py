@@ -51,11 +51,11 @@ def parse_defaults(text: str) -> dict[str, str]:
     return {pair["key"]: (pair["value"] or "").strip() for pair in pairs if pair is not None}
 
 
-def without_defaults(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+def drop_default_settings(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
     """Return our settings without those that `spark-defaults.conf` sets; settings that are lists are combined.
 
     >>> ours = {"spark.master": "local[*]", "spark.jars": "delta.jar", "spark.ui.enabled": "false"}
-    >>> without_defaults(ours, {"spark.master": "yarn", "spark.jars": "theirs.jar"})
+    >>> drop_default_settings(ours, {"spark.master": "yarn", "spark.jars": "theirs.jar"})
     {'spark.jars': 'theirs.jar,delta.jar', 'spark.ui.enabled': 'false'}
     """
     found = {}

@@ -26,17 +26,17 @@ def read_user_arguments() -> list[str]:
 
 def uses_cluster() -> bool:
     """Return whether the user or `spark-defaults.conf` has chosen a master whose tasks run on other machines."""
-    return bool(os.environ.get(REMOTE_VARIABLE)) or is_cluster(
+    return bool(os.environ.get(REMOTE_VARIABLE)) or is_cluster_master(
         read_user_arguments(), read_defaults(configuration_folder())
     )
 
 
-def is_cluster(arguments: Sequence[str], defaults: Mapping[str, str]) -> bool:
+def is_cluster_master(arguments: Sequence[str], defaults: Mapping[str, str]) -> bool:
     """Return whether the master is on other machines, by spark-submit's arguments, or else by `spark-defaults.conf`."""
     return not _effective_master(arguments, defaults).startswith("local")
 
 
-def is_yarn(arguments: Sequence[str], defaults: Mapping[str, str]) -> bool:
+def is_yarn_master(arguments: Sequence[str], defaults: Mapping[str, str]) -> bool:
     """Return whether the master is YARN, by spark-submit's arguments, or else by `spark-defaults.conf`."""
     return _effective_master(arguments, defaults) == YARN
 

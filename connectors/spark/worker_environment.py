@@ -80,22 +80,22 @@ class Member(NamedTuple):
     path: Path
 
 
-def executor_archive(*, with_driver: bool = False) -> Path:
+def executor_archive(*, includes_driver: bool = False) -> Path:
     """Return the archive for executors; make it, unless the user's cache has it for the installed versions.
 
     Args:
-        with_driver: also pack what only the driver uses, because the cluster runs it, too.
+        includes_driver: also pack what only the driver uses, because the cluster runs it, too.
 
     Raises:
         OSError: if the cache folder cannot be written, or others can write to it.
     """
-    members = sorted({member.name: member for member in _list_members(with_driver=with_driver)}.values())
+    members = sorted({member.name: member for member in _list_members(includes_driver=includes_driver)}.values())
     folder = _cache_folder()
     make_private_folder(folder, _PRIVATE)
     archive = folder / f"{NAME}-{_members_digest(members)}.tar.gz"
     if not archive.exists():
         unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
-        whose = "driver and executors" if with_driver else "executors"
+        whose = "driver and executors" if includes_driver else "executors"
         print(f"packing the Python environment for the cluster's {whose}, once", file=sys.stderr)
         try:
             _write_archive(members, unfinished)
@@ -144,13 +144,13 @@ def _delete_old_archives(folder: Path, kept_archive: Path) -> None:
             archive.unlink(missing_ok=True)
 
 
-def _list_members(*, with_driver: bool) -> Iterator[Member]:
-    for distribution in _list_distributions(with_driver=with_driver):
+def _list_members(*, includes_driver: bool) -> Iterator[Member]:
+    for distribution in _list_distributions(includes_driver=includes_driver):
         for file in distribution.files or []:
             path = Path(str(distribution.locate_file(file)))
             if ".." not in file.parts and not _UNUSED_FOLDERS.intersection(file.parts[1:-1]) and path.is_file():
                 yield Member(file.as_posix(), path)
-                yield from _compiled_module(file, path)
+                yield from _bytecode_member(file, path)
     yield from _package_members()
 
 
@@ -162,7 +162,7 @@ def _package_members() -> Iterator[Member]:
             path = Path(folder, name)
             file = PurePosixPath(_PROJECT, path.relative_to(_PACKAGE).as_posix())
             yield Member(file.as_posix(), path)
-            yield from _compiled_module(file, path)
+            yield from _bytecode_member(file, path)
     yield from _metadata_member()
     from commitlake.connectors.reading.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
 
@@ -181,7 +181,7 @@ def _metadata_member() -> Iterator[Member]:
                 yield Member(file.as_posix(), Path(str(file.locate())))
 
 
-def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
+def _bytecode_member(file: PurePosixPath, path: Path) -> Iterator[Member]:
     """Yield the archive member for a module's cached bytecode, if any, so that executors need not compile it."""
     name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
     compiled = path.parent / "__pycache__" / name
@@ -189,10 +189,10 @@ def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
         yield Member((file.parent / "__pycache__" / name).as_posix(), compiled)
 
 
-def _list_distributions(*, with_driver: bool) -> Iterator[metadata.Distribution]:
+def _list_distributions(*, includes_driver: bool) -> Iterator[metadata.Distribution]:
     """Yield the installed distributions that executors need, directly or indirectly."""
-    waiting, seen = [_PROJECT], {*_FROM_SPARK, *(() if with_driver else _ONLY_ON_DRIVER)}
-    own_extras = (*_EXTRAS, *_DRIVER_EXTRAS) if with_driver else _EXTRAS
+    waiting, seen = [_PROJECT], {*_FROM_SPARK, *(() if includes_driver else _ONLY_ON_DRIVER)}
+    own_extras = (*_EXTRAS, *_DRIVER_EXTRAS) if includes_driver else _EXTRAS
     while waiting:
         key = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if key in seen:

@@ -23,7 +23,7 @@ _SITE = "yarn-site.xml"
 _SPARK_ENVIRONMENT = "spark-env.sh"
 
 
-def check_configuration(spark_configuration: Path | None, environment: Mapping[str, str] = os.environ) -> None:
+def check_yarn_configuration(spark_configuration: Path | None, environment: Mapping[str, str] = os.environ) -> None:
     """Check that Hadoop's client can find YARN's configuration.
 
     Args:

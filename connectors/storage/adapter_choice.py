@@ -8,7 +8,7 @@ from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.storage import LakeStorage, ReadableStorage, Storage
-from commitlake.connectors.storage.uris import check_scheme, is_cloud, is_google, is_hdfs, is_s3
+from commitlake.connectors.storage.uris import check_scheme, is_azure_or_google, is_google, is_hdfs, is_s3
 
 
 def open_storage(uri: str, pace: Pace | None = None) -> Storage:
@@ -22,7 +22,7 @@ def open_storage(uri: str, pace: Pace | None = None) -> Storage:
         ObjectStoreError: if it has not the form of a URI of its scheme.
     """
     if not is_s3(uri):
-        return open_readable(uri, pace)
+        return open_readable_storage(uri, pace)
     from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (takes long to import)
 
     return S3Storage(uri, pace=pace)
@@ -59,8 +59,8 @@ def open_for_arrow(uri: str, s3_endpoint: str | None = None, s3_region: str | No
         ObjectStoreError: if Arrow cannot read such a place, or the URI has not the form of its scheme.
     """
     check_scheme(uri)
-    if is_readable(uri):
-        return open_readable(uri)
+    if is_read_by_adapter(uri):
+        return open_readable_storage(uri)
     if not is_s3(uri):
         return None
     from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (likewise)
@@ -72,17 +72,17 @@ def open_for_arrow(uri: str, s3_endpoint: str | None = None, s3_region: str | No
     return S3Storage(uri, options)
 
 
-def is_storage(path_or_uri: str) -> bool:
+def is_storage_uri(path_or_uri: str) -> bool:
     """Return whether a place is a URI in an object store or HDFS, rather than the path of a folder."""
-    return is_s3(path_or_uri) or is_readable(path_or_uri)
+    return is_s3(path_or_uri) or is_read_by_adapter(path_or_uri)
 
 
-def is_readable(path_or_uri: str) -> bool:
+def is_read_by_adapter(path_or_uri: str) -> bool:
     """Return whether Arrow reads a place through an adapter of this package."""
-    return is_cloud(path_or_uri) or is_hdfs(path_or_uri)
+    return is_azure_or_google(path_or_uri) or is_hdfs(path_or_uri)
 
 
-def open_readable(uri: str, pace: Pace | None = None) -> ReadableStorage:
+def open_readable_storage(uri: str, pace: Pace | None = None) -> ReadableStorage:
     """Return a place that Arrow reads through an adapter of this package; no request is made.
 
     Raises:

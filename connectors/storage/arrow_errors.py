@@ -28,11 +28,13 @@ def s3_error_of(error: BaseException, s3: S3Options | None = None) -> S3Error | 
     while seen is not None:
         found = _ERROR.search(str(seen)) if isinstance(seen, OSError) else None
         if found is not None:
-            return _explain_by_check(
+            return _explain_by_new_request(
                 f"s3://{found['bucket']}/{found['key'] or ''}".rstrip("/"), f"the answer {found['code']}", s3
             )
         if (found := _OF_DELTALAKE.search(str(seen))) is not None:
-            return _explain_by_check(_s3_uri_of_url(found["url"], s3), "an error of the server or of the network", s3)
+            return _explain_by_new_request(
+                _s3_uri_of_url(found["url"], s3), "an error of the server or of the network", s3
+            )
         seen = seen.__cause__ or seen.__context__
     return None
 
@@ -47,7 +49,7 @@ def _s3_uri_of_url(url: str, s3: S3Options | None) -> str:
     return f"s3://{(parts.hostname or '').partition('.')[0]}{unquote(parts.path)}".rstrip("/")
 
 
-def _explain_by_check(uri: str, original_answer: str, s3: S3Options | None) -> S3Error:
+def _explain_by_new_request(uri: str, original_answer: str, s3: S3Options | None) -> S3Error:
     """Return the error of a new request: Arrow's own does not distinguish wrong credentials from denied access.
 
     Args:

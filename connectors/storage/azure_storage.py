@@ -58,7 +58,7 @@ def azure_error(error: Exception, uri: CloudUri, message_start: str) -> CloudErr
         message_start: beginning of the message: what was attempted.
     """
     text = str(error)
-    status, code = _STATUS.search(text), answer_code(error)
+    status, code = _STATUS.search(text), error_code(error)
     number = int(status[1]) if status else None
     # What follows "Error performing" repeats a URL and an answer, which may contain any of these words; only a failed
     # request for a token is named there.
@@ -79,7 +79,7 @@ def azure_error(error: Exception, uri: CloudUri, message_start: str) -> CloudErr
     return kind(found, advice, message_start)
 
 
-def answer_code(error: Exception) -> str | None:
+def error_code(error: Exception) -> str | None:
     """Return the error code in a server's answer, reduced to letters and digits."""
     found = _CODE.search(str(error))
     return found[1] if found else None

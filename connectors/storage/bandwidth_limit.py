@@ -43,11 +43,11 @@ class Pace:
     def wait_in_steps(self, byte_count: int) -> None:
         """Wait until `byte_count` more bytes may be sent, in small steps, so that a stop request is noticed soon."""
         while byte_count > 0:
-            self.wait_for_bytes(min(byte_count, self.slice_bytes))
-            byte_count -= self.slice_bytes
+            self.wait_for_bytes(min(byte_count, self.slice_size_bytes))
+            byte_count -= self.slice_size_bytes
 
     @property
-    def slice_bytes(self) -> int:
+    def slice_size_bytes(self) -> int:
         """Number of bytes to send at a time, so that even a low rate is steady."""
         return 1 << 20 if self._rate is None else max(4096, min(1 << 20, int(self._rate * _BURST_SECONDS)))
 

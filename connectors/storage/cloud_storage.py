@@ -84,7 +84,7 @@ class CloudStorage(ReadableStorage):
         """Check that the container can be used, with few attempts, because a user waits; see Storage."""
         self.has_objects("", is_user_waiting=True)
 
-    def delete_unfinished(self) -> None:
+    def delete_unfinished_files(self) -> None:
         """Do nothing, because the server itself deletes unfinished uploads; see Storage."""
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:

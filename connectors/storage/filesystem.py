@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from commitlake.connectors.storage.adapter_choice import open_readable
+from commitlake.connectors.storage.adapter_choice import open_readable_storage
 from commitlake.connectors.storage.storage import Entry, RangeFile, ReadableStorage
 
 
@@ -22,7 +22,7 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     Raises:
         CloudError: if it has not the form of a URI of its scheme.
     """
-    scheme, _, path = open_readable(uri).text.partition("://")
+    scheme, _, path = open_readable_storage(uri).text.partition("://")
     return pafs.PyFileSystem(StorageHandler(scheme)), path
 
 
@@ -68,7 +68,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         folder = selector.base_dir.rstrip("/")
         return [_file_info(f"{folder}/{entry.name}", entry) for entry in found]
 
-    def open_ranges(self, path: str) -> RangeFile:
+    def open_range_file(self, path: str) -> RangeFile:
         """Open a file for reads of ranges by several threads.
 
         Raises:
@@ -79,7 +79,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """Open a file for reads at any position."""
-        return pa.PythonFile(self.open_ranges(path), mode="r")
+        return pa.PythonFile(self.open_range_file(path), mode="r")
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         """Open a file for reading from its beginning."""
@@ -87,7 +87,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
 
     def _storage_and_name(self, path: str) -> tuple[ReadableStorage, str]:
         authority, _, name = path.partition("/")
-        return open_readable(f"{self._scheme}://{authority}"), name.strip("/")
+        return open_readable_storage(f"{self._scheme}://{authority}"), name.strip("/")
 
     def _path_info(self, path: str) -> pafs.FileInfo:
         storage, name = self._storage_and_name(path)

@@ -131,7 +131,9 @@ class FolderStorage(LakeStorage):
         for name in names:
             self._delete(self._path(name))
 
-    def delete_old_unfinished(self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]) -> int:
+    def delete_old_unfinished_files(
+        self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]
+    ) -> int:
         """Delete incomplete files of killed writers, and return how many were deleted; see LakeStorage."""
         count = 0
         # Not by `files`: what has the name of an unfinished file is deleted, also if it is a link.

@@ -64,7 +64,7 @@ def gcs_error(error: Exception, uri: CloudUri, message_start: str) -> CloudError
         error = error.cause
     if isinstance(error, auth.GoogleAuthError):
         return _credentials_error(error, message_start)
-    status = status_of(error)
+    status = http_status_of(error)
     if status is not None:
         found, advice = _explain_status(status, error, uri)
     elif isinstance(error, DataCorruption):
@@ -79,7 +79,7 @@ def gcs_error(error: Exception, uri: CloudUri, message_start: str) -> CloudError
     return kind(found, advice, message_start)
 
 
-def status_of(error: BaseException) -> int | None:
+def http_status_of(error: BaseException) -> int | None:
     """Return the HTTP status in an error, or None if the server did not answer."""
     if isinstance(error, api.GoogleAPICallError) and error.code is not None:
         return int(error.code)

@@ -149,7 +149,7 @@ class GcsStorage(CloudStorage):
             try:
                 while len(level) > MAX_COMPOSED:
                     groups = (level[at : at + MAX_COMPOSED] for at in range(0, len(level), MAX_COMPOSED))
-                    level = [self._compose_part(group, part_file_name) for group in groups]
+                    level = [self._compose_larger_part(group, part_file_name) for group in groups]
                     made += [part for part, _ in level]
                 self._compose_blobs(name, [blob for _, blob in level])
             except (NotFound, PreconditionFailed):
@@ -184,7 +184,7 @@ class GcsStorage(CloudStorage):
             found.append((part, blob))
         return found
 
-    def _compose_part(
+    def _compose_larger_part(
         self, parts: Sequence[tuple[Part, Any]], part_file_name: Callable[[Part], str]
     ) -> tuple[Part, Any]:
         """Compose several parts into a larger one, and return it with its object."""

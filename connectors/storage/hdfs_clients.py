@@ -235,7 +235,7 @@ class HdfsClient:
             lambda client: client.rename(source, target, replace), f"{self._to_uri(target)} cannot be written: "
         )
 
-    def write_new(self, folder: str, pieces: Iterable[bytes]) -> str:
+    def write_new_file(self, folder: str, pieces: Iterable[bytes]) -> str:
         """Write a new file with a random name into a folder, without retries, and return its path.
 
         After an error, no complete file exists. An incomplete one is deleted if possible.

@@ -72,7 +72,7 @@ class HdfsStorage(ReadableStorage):
         """Check that the folder can be used, and create it if it does not exist; see Storage."""
         self._few.make_folder(self._path(TEMPORARY))
 
-    def delete_unfinished(self) -> None:
+    def delete_unfinished_files(self) -> None:
         """Delete the temporary files that killed writers have left; a running writer tries again. See Storage."""
         with suppress(FileNotFoundError):
             for found in self._client.list(self._path(TEMPORARY)):
@@ -124,7 +124,7 @@ class HdfsStorage(ReadableStorage):
             if found is not None:
                 if found.data == data:
                     self._delete_versions(name, found.version)
-                    self.delete_unfinished()
+                    self.delete_unfinished_files()
                 return found
         raise self._deleted_error(f"{self.uri_of(name)}: its temporary file")
 
@@ -238,14 +238,14 @@ class HdfsStorage(ReadableStorage):
 
     def _write_once(self, path: str, pieces: Iterable[bytes], *, replace: bool) -> None:
         HdfsClient(self._root, 1).make_folder(path.rpartition("/")[0])  # the caller tries again
-        temporary = self._client.write_new(self._path(TEMPORARY), self._throttle_pieces(pieces))
+        temporary = self._client.write_new_file(self._path(TEMPORARY), self._throttle_pieces(pieces))
         self._client.rename(temporary, path, replace=replace)
 
     def _throttle_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield bytes in small pieces, waiting before each as the bandwidth limit requires."""
         for piece in pieces:
-            for start in range(0, len(piece), self.pace.slice_bytes):
-                small = piece[start : start + self.pace.slice_bytes]
+            for start in range(0, len(piece), self.pace.slice_size_bytes):
+                small = piece[start : start + self.pace.slice_size_bytes]
                 self.pace.wait_for_bytes(len(small))
                 yield small
 

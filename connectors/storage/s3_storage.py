@@ -91,13 +91,15 @@ class S3Storage(Storage, LakeStorage):
         names = (found["Key"].removeprefix(folder) for found in answer.get("Contents", ()))
         return [name for name in names if name]  # without the folder itself, which some tools create as an object
 
-    def delete_unfinished(self) -> None:
+    def delete_unfinished_files(self) -> None:
         """Abort the uploads that killed writers have left, as far as this is allowed; see Storage."""
         with self._convert_errors("", "listed"):
             for upload in self._list_entries("list_multipart_uploads", "", "Uploads"):
                 self._abort_upload(upload["Key"], upload["UploadId"])
 
-    def delete_old_unfinished(self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]) -> int:
+    def delete_old_unfinished_files(
+        self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]
+    ) -> int:
         """Abort the uploads of killed writers, and return how many were aborted; see LakeStorage."""
         client, count = self._client, 0
         with self._convert_errors("", "listed"):
@@ -144,7 +146,7 @@ class S3Storage(Storage, LakeStorage):
     def head(self, name: str) -> FoundFile | None:
         """Return the newest version of a file, or None if it does not exist; see Storage."""
         place = self._bucket_and_key(name)
-        with self._convert_errors(name, "read"), _suppress_missing():
+        with self._convert_errors(name, "read"), _suppress_missing_object():
             found = self._client.head_object(**place, ChecksumMode="ENABLED")
             crc = _parse_crc(found.get("ChecksumCRC32"))
             return FoundFile(int(found["ContentLength"]), found["LastModified"], found["ETag"], crc)
@@ -153,7 +155,7 @@ class S3Storage(Storage, LakeStorage):
     def get(self, name: str, max_bytes: int) -> Content | None:
         """Read a file, or return None if it does not exist; see Storage."""
         place = self._bucket_and_key(name)
-        with self._convert_errors(name, "read"), _suppress_missing():
+        with self._convert_errors(name, "read"), _suppress_missing_object():
             answer = self._client.get_object(**place)
             # One byte more, to notice a larger object without reading all of it.
             data: bytes = answer["Body"].read(max_bytes + 1)
@@ -166,7 +168,7 @@ class S3Storage(Storage, LakeStorage):
         """Return the size of a file in bytes, or None if it does not exist; see LakeStorage."""
         # HEAD would not distinguish a missing object, bucket and user, because its answer has no body.
         with self._convert_errors(name, "read"):
-            answer = self._get_once(name, 0, 1)
+            answer = self._request_range_once(name, 0, 1)
         if isinstance(answer, bytes) or answer is None:
             return None if answer is None else 0
         answer["Body"].close()
@@ -180,7 +182,7 @@ class S3Storage(Storage, LakeStorage):
             return None if self.size(name) is None else b""
         with self._convert_errors(name, "read"):
             for attempt in range(_ANSWERS):
-                answer = self._get_once(name, start, end)
+                answer = self._request_range_once(name, start, end)
                 if isinstance(answer, bytes) or answer is None:
                     return answer
                 try:
@@ -194,7 +196,7 @@ class S3Storage(Storage, LakeStorage):
                     return data
         raise AssertionError
 
-    def _get_once(self, name: str, start: int, end: int) -> dict[str, Any] | bytes | None:
+    def _request_range_once(self, name: str, start: int, end: int) -> dict[str, Any] | bytes | None:
         """Send one request for a range, and return the answer with its body unread.
 
         Returns:
@@ -326,7 +328,7 @@ class S3Storage(Storage, LakeStorage):
 
 
 @contextmanager
-def _suppress_missing() -> Iterator[None]:
+def _suppress_missing_object() -> Iterator[None]:
     """End the block if it requests an object that does not exist."""
     try:
         yield
@@ -408,7 +410,7 @@ class S3Upload(io.RawIOBase):
         self._complete_upload(self._upload_id)
 
     def abort(self) -> None:
-        """Abort the upload; if the server does not answer, `delete_unfinished` does it later.
+        """Abort the upload; if the server does not answer, `delete_unfinished_files` aborts it later.
 
         The file is closed, because a writer that still has data would begin another upload.
         """

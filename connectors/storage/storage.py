@@ -99,7 +99,7 @@ class Storage(ABC):
         self.check()
 
     @abstractmethod
-    def delete_unfinished(self) -> None:
+    def delete_unfinished_files(self) -> None:
         """Delete the incomplete files that killed writers have left."""
 
     @abstractmethod
@@ -318,7 +318,9 @@ class LakeStorage(ABC):
         """Delete files; missing ones are ignored."""
 
     @abstractmethod
-    def delete_old_unfinished(self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]) -> int:
+    def delete_old_unfinished_files(
+        self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]
+    ) -> int:
         """Delete incomplete files of killed writers, and return how many were deleted.
 
         Args:
@@ -441,6 +443,6 @@ class VersionedFile(RangeFile):
         return FileNotFoundError(f"{self._place} does not exist")
 
 
-def replaced_while_read_error(place: str) -> CloudUnavailableError:
+def replaced_while_read_error(path_or_uri: str) -> CloudUnavailableError:
     """Return the error for a file that was replaced or deleted during a read."""
-    return CloudUnavailableError(f"{place} was replaced while it was read", "Run it again")
+    return CloudUnavailableError(f"{path_or_uri} was replaced while it was read", "Run it again")

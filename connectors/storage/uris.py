@@ -169,7 +169,7 @@ def scheme_of(path_or_uri: str) -> str | None:
     return found[1].lower() if found else None
 
 
-def is_cloud(path_or_uri: str) -> bool:
+def is_azure_or_google(path_or_uri: str) -> bool:
     """Return whether a place is in one of the supported object stores other than S3."""
     return scheme_of(path_or_uri) in AZURE | GOOGLE
 

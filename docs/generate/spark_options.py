@@ -75,8 +75,8 @@ def page() -> str:
 
 def _tables(section: Section) -> Iterable[str]:
     """Yield the table of the options for all uses, then the tables of those for one use, each with its heading."""
-    shared = section.base.declared()
-    own = [option for field, option in section.options.declared().items() if field not in shared]
+    shared = section.base.declared_options()
+    own = [option for field, option in section.options.declared_options().items() if field not in shared]
     yield _table(option for option in own if option.use is Use.ALWAYS)
     for use, heading in _USES.items():
         rows = [option for option in own if option.use is use]

@@ -245,7 +245,7 @@ class ArchiveOptions(
         return self.html or self.quality_page
 
     def resolve_options(self) -> Self:
-        """Return the command without variables of a store's files if it pulls from brokers."""
+        """Return the options; if messages are pulled from brokers, without environment settings for a store's files."""
         return drop_conflicting_variable(
             drop_conflicting_variable(self, "from-broker", "store"), "from-broker", "broker-conf"
         )

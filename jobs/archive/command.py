@@ -137,13 +137,13 @@ def _is_new_folder(lake: str) -> bool:
     return not is_uri(lake) and not Path(lake).exists()
 
 
-def _run_archive(command: ArchiveOptions, judge: JudgeProcess | None) -> ExitCode:
+def _run_archive(command: ArchiveOptions, quality_judge: JudgeProcess | None) -> ExitCode:
     if not command.is_on_spark and runs_in_own_process():
         use_system_memory()  # before Arrow is loaded
     with garbage_collection_off():
-        from commitlake.jobs.archive.run import run
+        from commitlake.jobs.archive.run import run_archive
 
-    return run(command, judge)
+    return run_archive(command, quality_judge)
 
 
 build_parser, main = Archive.parser, Archive.main

@@ -89,12 +89,12 @@ _FAULTS = {
 }
 
 
-def make_run_page_writer(file: PageFile) -> RunPage:
+def make_run_page_writer(page_file: PageFile) -> RunPage:
     """Return a function that writes the page of each run of a job into a file."""
-    return RunPage(file.path, lambda run: file.write(archive_run_page(run)))
+    return RunPage(page_file.path, lambda run: page_file.write(make_archive_run_page(run)))
 
 
-def archive_run_page(run: ShownRun) -> Report:
+def make_archive_run_page(run: ShownRun) -> Report:
     """Return the page of a run that was committed, or that was stopped by its expectations."""
     kind = _KINDS[run.verdict.kind]
     word = _STOPPED if run.sequence is None else _WORDS[kind]

@@ -26,7 +26,7 @@ from commitlake.jobs.archive.snapshots import (
 )
 from commitlake.jobs.archive.summary import summary_lines
 from commitlake.jobs.arguments.broker_name import BrokerName, choose_broker_name
-from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.evidence import last_number_with_evidence, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.runner import get_spark_session, make_runner
@@ -58,22 +58,23 @@ _ON_REFUSAL = {
 }
 
 
-def run(command: ArchiveOptions, judge: JudgeProcess | None = None) -> ExitCode:
+def run_archive(command: ArchiveOptions, quality_judge: JudgeProcess | None = None) -> ExitCode:
     """Find the new messages, start Spark only if there are any, and print the result.
 
     Args:
-        judge: the process that judges the run; started if there are new messages. By default this process judges.
+        quality_judge: the process that judges the run; started if there are new messages. By default this process
+            judges.
     """
     file = check_page_file(command.page_path)
     lake = open_lake_argument(command)
     facts = [("Lake", lake.root), ("Store", command.store or f"brokers of {command.from_broker}")]
     with write_page_on_failure(file, "archive", TITLE, facts, lake, shown_errors=(CriticalQualityError, HBaseError)):
-        code = _archive_into_lake(command, lake, judge, file)
+        code = _archive_into_lake(command, lake, quality_judge, file)
     return max(code, ExitCode.DAMAGE if warn_of_lost_ranges("archive", lake) else ExitCode.OK)
 
 
 def _archive_into_lake(
-    command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, file: PageFile | None
+    command: ArchiveOptions, lake: Lake, quality_judge: JudgeProcess | None, page_file: PageFile | None
 ) -> ExitCode:
     read_evidence_key(command)  # an unusable key fails before any work is done
     name = _find_store_name(command, lake)
@@ -92,9 +93,9 @@ def _archive_into_lake(
         edges=not command.no_edges,
         quality=not command.no_quality,
         hbase=_hbase_options(command),
-        page=_choose_page_writer(command, lake, file),
+        page=_choose_page_writer(command, lake, page_file),
         commit_bytes=command.commit_every,
-        judge=None if judge is None else judge.begin_judging,
+        judge=None if quality_judge is None else quality_judge.begin_judging,
         masks=parse_archive_masks(command.mask, os.environ),
     )
     if name.note and not command.quiet:
@@ -106,7 +107,7 @@ def _archive_into_lake(
     # Before the ends of the logs are read, so that this run archives all messages that the offsets have passed.
     snapshots = read_offset_snapshots(config)
     config = replace(config, problems=unreadable_offsets_sentences(snapshots))
-    on_new = None if judge is None else judge.start
+    on_new = None if quality_judge is None else quality_judge.start
     work = plan_work(config, on_new_data=on_new)
     check_bodies_writable(lake)
     # Without new messages, no tasks are needed, and Spark is not started.
@@ -122,8 +123,8 @@ def _archive_into_lake(
         result = archive_concurrently(runner, config, work, progress, on_committed=committed)
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
-    if file is not None and not file.is_written:
-        file.write(
+    if page_file is not None and not page_file.is_written:
+        page_file.write(
             no_new_messages_page(
                 lake, [*result.ranges], summary_lines(result)[0], result.problems, result.newer_data_notes
             )
@@ -150,10 +151,10 @@ def default_page_writer(lake: Lake) -> RunPage | None:
     return None if lake.report_page is None else make_run_page_writer(PageFile(Path(lake.report_page)))
 
 
-def _choose_page_writer(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
+def _choose_page_writer(command: ArchiveOptions, lake: Lake, page_file: PageFile | None) -> RunPage | None:
     """Return the function that writes the page of each run into a file or the lake; None if no page is wanted."""
-    if file is not None:
-        return make_run_page_writer(file)
+    if page_file is not None:
+        return make_run_page_writer(page_file)
     return None if command.no_quality else default_page_writer(lake)
 
 
@@ -241,7 +242,7 @@ def _sign_evidence(command: ArchiveOptions, lake: Lake, result: Result) -> None:
         return
     from commitlake.pipelines.evidence.archive_evidence import collect_archive_evidence
 
-    last = last_signed_number(lake, "archive")
+    last = last_number_with_evidence(lake, "archive")
     if last is None:
         if not result.sequence:
             return

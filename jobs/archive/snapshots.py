@@ -73,16 +73,16 @@ def unreadable_offsets_sentences(snapshots: Sequence[StoreSnapshot]) -> list[str
 
 
 def append_snapshots(
-    config: Config, snapshots: Sequence[StoreSnapshot], ranges: Mapping[str, StoreRange]
+    config: Config, snapshots: Sequence[StoreSnapshot], store_ranges: Mapping[str, StoreRange]
 ) -> list[AppendedCounts]:
     """Append the changed rows of snapshots to the lake's tables.
 
     Args:
         snapshots: the snapshots from `read_offset_snapshots`.
-        ranges: ranges of the stores' logs, found after the snapshots were read.
+        store_ranges: ranges of the stores' logs, found after the snapshots were read.
     """
     added: list[AppendedCounts] = []
-    ends = {broker: log_range.end for broker, log_range in ranges.items()}
+    ends = {broker: log_range.end for broker, log_range in store_ranges.items()}
     ended = [replace(progress, log_end=ends.get(progress.broker)) for progress in snapshots]
     for group in group_snapshots(ended):
         try:

@@ -13,9 +13,9 @@ from commitlake.schemas.counts import format_count
 _MANY_STORES = 12
 
 
-def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
+def store_summary_lines(store_ranges: Mapping[str, StoreRange]) -> list[str]:
     """Return one line for each store with new messages or a torn end; of many stores, only the first ones."""
-    shown = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
+    shown = {name: part for name, part in store_ranges.items() if part.size or part.tail is TailKind.TORN}
     lines = [_store_line(name, part) for name, part in list(shown.items())[:_MANY_STORES]]
     if len(shown) > _MANY_STORES:
         lines.append(f"  and {format_count(len(shown) - _MANY_STORES, 'more store')}")
@@ -34,20 +34,20 @@ def summary_lines(result: Result) -> list[str]:
     lines = [
         f"run {sequence}, which another process had left unfinished, is now finished" for sequence in result.recovered
     ]
-    stores = store_lines(result.ranges)
+    stores = store_summary_lines(result.ranges)
     after = _other_run_lines(result)
     if not result.sequence:
         if not result.bytes_of_others:
             stores_text = format_count(len(result.ranges), "store")
             lines.append(f"No new messages in {stores_text}")
-        return [*lines, *stores, *_note_lines(result), *_following_table_lines(result), *after]
+        return [*lines, *stores, *_note_lines(result), *_derived_table_lines(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = (
         f"{format_count(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     )
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
     lines += [f"{commit_numbers_text([*result.earlier, result.sequence])}: {done}", sizes, *stores]
-    lines += [*_note_lines(result), *_following_table_lines(result)]
+    lines += [*_note_lines(result), *_derived_table_lines(result)]
     if result.hbase:
         lines.append(f"  {format_count(result.hbase, 'message')} written to HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
@@ -58,7 +58,7 @@ def _note_lines(result: Result) -> list[str]:
     return [f"  {note}" for note in (*result.notes, *result.problems)]
 
 
-def _following_table_lines(result: Result) -> list[str]:
+def _derived_table_lines(result: Result) -> list[str]:
     lines = [f"  {format_count(result.keys, 'message key')} ({result.keys_seconds:.1f} s)"] if result.keys else []
     if result.consumptions:
         lines.append(f"  {format_count(result.consumptions, 'consume record')}")

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from commitlake.connectors.lake.packs.names import find_name_fault, fits_folder_name
+from commitlake.connectors.lake.packs.names import find_broker_name_fault, fits_folder_name
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.reading.stores import Store, find_stores, format_broker_names, is_glob
@@ -114,7 +114,7 @@ def _choose_store_name(store: Store, conf_path: str | None, known_names: Collect
 
 
 def _check_store_name(name: str, source: str) -> None:
-    if fault := find_name_fault(name):
+    if fault := find_broker_name_fault(name):
         raise JobError(f"{source}: {fault}", NAME_HINT)
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.connectors.lake.packs.names import find_name_fault
+from commitlake.connectors.lake.packs.names import find_broker_name_fault
 from commitlake.connectors.reading.settings_files import list_settings_files
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
 from commitlake.schemas.layouts.rocketmq.store_conf import parse_broker_name
@@ -29,7 +29,7 @@ def read_names_in_conf_files(folder: Path) -> Iterator[tuple[str, str]]:
             why = (error.strerror if isinstance(error, OSError) else None) or error
             _LOGGER.warning("%s is not used for the store's name: %s. %s", path, why, NAME_HINT)
             continue
-        if name is not None and (fault := find_name_fault(name)):
+        if name is not None and (fault := find_broker_name_fault(name)):
             _LOGGER.warning("%s is not used for the store's name: brokerName: %s. %s", path, fault, NAME_HINT)
         elif name is not None:
             yield str(path), name

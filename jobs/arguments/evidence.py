@@ -41,14 +41,14 @@ def read_evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
 
 
 def write_evidence(
-    lake: Lake, private_key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]
+    lake: Lake, private_key: Ed25519PrivateKey, kind: str, document_facts: Iterable[dict[str, Any]]
 ) -> str | None:
-    """Sign an evidence document for each item of `facts`, append them to a lake, and describe the newest one, if any.
+    """Sign a document for each item of `document_facts`, append them to a lake, and describe the newest, if any.
 
     Args:
         private_key: the key from `read_evidence_key`.
         kind: kind of the documents.
-        facts: facts of each document.
+        document_facts: facts of each document.
 
     Raises:
         EvidenceError: if the chain is damaged, or other processes append first too often.
@@ -57,14 +57,14 @@ def write_evidence(
 
     version = importlib.metadata.version("commitlake")
     newest = None
-    for fact in facts:
+    for fact in document_facts:
         newest = append_evidence(lake, private_key, kind, fact, version)
-    return None if newest is None else f"evidence: document {newest.number} has the SHA-256 {newest.hash}"
+    return None if newest is None else f"evidence: document {newest.chain_number} has the SHA-256 {newest.hash}"
 
 
-def last_signed_number(lake: Lake, kind: str) -> int | None:
+def last_number_with_evidence(lake: Lake, kind: str) -> int | None:
     """Return the number of the newest archive run, erasure or purge with an evidence document, or None."""
     from commitlake.pipelines.evidence.chain import read_newest_document
 
     document = read_newest_document(lake, kind)
-    return None if document is None else document.subject
+    return None if document is None else document.subject_number

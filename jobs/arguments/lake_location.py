@@ -88,14 +88,14 @@ def open_packs(lake: Lake) -> PackStore:
         JobError: if `--bodies` names a folder that does not exist.
         PackStoreError: if packs cannot be stored in this kind of place.
     """
-    from commitlake.connectors.lake.packs.pack_stores import open_store
+    from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 
     check_packs_location(lake)
-    return open_store(lake.packs)
+    return open_pack_store(lake.packs)
 
 
-def _to_local_folder(place: str) -> Path | None:
+def _to_local_folder(location: str) -> Path | None:
     """Return the local folder of a location; None if it is in an object store."""
-    if place.startswith("file:"):
-        return Path(unquote(urlsplit(place).path))
-    return None if is_uri(place) else Path(place)
+    if location.startswith("file:"):
+        return Path(unquote(urlsplit(location).path))
+    return None if is_uri(location) else Path(location)

@@ -95,34 +95,40 @@ def archived_time_sentence(messages: DeltaTable) -> str:
     return "" if first is None else f"the lake has messages stored from {time_text(first)} to {time_text(last)}"
 
 
-def unknown_tag_sentences(messages: DeltaTable, tags: Iterable[str], where: str = "true") -> list[str]:
+def unknown_tag_sentences(messages: DeltaTable, tags: Iterable[str], sql_condition: str = "true") -> list[str]:
     """Return a sentence for each tag that no message has; only messages that meet an SQL condition are considered."""
-    return unknown_value_sentences(messages, "tags", tags, "the lake has no message with the tag {}", where)
+    return unknown_value_sentences(messages, "tags", tags, "the lake has no message with the tag {}", sql_condition)
 
 
 def unknown_value_sentences(
-    messages: DeltaTable, column: str, values: Iterable[str], sentence: str, where: str = "true", prefix: str = ""
+    messages: DeltaTable,
+    column: str,
+    values: Iterable[str],
+    sentence_template: str,
+    sql_condition: str = "true",
+    prefix: str = "",
 ) -> list[str]:
     """Return a sentence for each given value that a column does not contain, with the most similar value in the column.
 
     Args:
         column: SQL for the column.
         values: the values, without the prefix.
-        sentence: the sentence, with "{}" for the value.
-        where: SQL condition on the rows.
+        sentence_template: the sentence, with "{}" for the value.
+        sql_condition: SQL condition on the rows.
         prefix: text before each value in the column.
     """
     found = []
     known: list[str] | None = None
     for value in values:
-        sql = f"SELECT 1 FROM messages WHERE {where} AND {column} = {text_literal(prefix + value)} LIMIT 1"
+        sql = f"SELECT 1 FROM messages WHERE {sql_condition} AND {column} = {text_literal(prefix + value)} LIMIT 1"
         if any(batch.num_rows for batch in run_sql(messages, "messages", sql)):
             continue
         if known is None:
-            sql = f"SELECT DISTINCT {column} FROM messages WHERE {where} AND {column} IS NOT NULL LIMIT {_MAX_KNOWN}"
+            sql = f"SELECT DISTINCT {column} FROM messages WHERE {sql_condition} AND {column} IS NOT NULL "
+            sql += f"LIMIT {_MAX_KNOWN}"
             batches = run_sql(messages, "messages", sql)
             known = [text.removeprefix(prefix) for batch in batches for text in batch.column(0).to_pylist()]
-        found.append(f"{sentence.format(ascii(value))}.{suggest_or_list_names(value, known)}")
+        found.append(f"{sentence_template.format(ascii(value))}.{suggest_or_list_names(value, known)}")
     return found
 
 

@@ -65,6 +65,6 @@ def check_stores_at_uris(stores: str, endpoint: str | None = None, region: str |
             storage.check_readable()
 
 
-def _folder_above_wildcards(place: str) -> str:
+def _folder_above_wildcards(uri: str) -> str:
     """Return the part of a URI before the first path component with a wildcard."""
-    return re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]
+    return re.split(r"/[^/]*[*?\[{]", uri, maxsplit=1)[0]

@@ -154,7 +154,7 @@ class Audit(
             return _run_audit(self, lake, file)
 
 
-def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
+def _run_audit(command: Audit, lake: Lake, page_file: PageFile | None) -> ExitCode:
     key = read_evidence_key(command)
     open_packs(lake)  # fails for an invalid place before much is read
     moment = read_moment(lake)
@@ -168,13 +168,13 @@ def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     findings = find_damaged_table_files(reading, is_deep=command.deep, runner=runner)
     if prevents_comparison(findings):
         notes = ["nothing else was compared, because the tables cannot be read"]
-        return _publish_result(command, lake, AuditResult(moment, span, [], findings, notes), file, key)
+        return _publish_result(command, lake, AuditResult(moment, span, [], findings, notes), page_file, key)
     findings += compare_archive_runs(reading, moment, {finding.table for finding in findings})
     if not reads_much:
         runner = make_runner(command, "audit")
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
-        open_sides(runner, reading, span.limit_start(moment.expired.get("messages")), moment) as sides,
+        open_sides(runner, reading, span.limit_to_dates_from(moment.expired.get("messages")), moment) as sides,
         sides.profile_messages() as messages,
     ):
         runs_notes = _time_range_notes(command, span, sides.span)
@@ -200,7 +200,7 @@ def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     of_contents, content_notes = compare_contents(lake, damaged, runner)
     findings += [*of_contents, *of_keys, *of_minutes, *of_edges, *find_lost_messages(reading, span)]
     notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
-    return _publish_result(command, lake, AuditResult(moment, span, verdicts, findings, notes), file, key)
+    return _publish_result(command, lake, AuditResult(moment, span, verdicts, findings, notes), page_file, key)
 
 
 def _publish_result(

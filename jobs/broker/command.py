@@ -121,10 +121,10 @@ class Broker(BrokerArguments):
 
     def run(self) -> ExitCode:
         """Open the broker's store, and serve clients until a signal stops the process."""
-        return _serve(self)
+        return _serve_clients(self)
 
 
-def _serve(arguments: BrokerArguments) -> ExitCode:
+def _serve_clients(arguments: BrokerArguments) -> ExitCode:
     """Open the broker's store, and serve clients until a signal stops the process."""
     from commitlake.broker_lite.errors import StoreError
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server

@@ -43,7 +43,7 @@ def open_store(arguments: BrokerArguments, settings: Settings, broker_options: B
     if not arguments.store:
         raise JobError("--store: expected a folder, found nothing")
     try:
-        return _open_in_layout(arguments, settings, broker_options)
+        return _open_store_in_layout(arguments, settings, broker_options)
     except FileSizeError as error:
         raise JobError(str(error), _file_size_hint(error)) from None
     except IndexSizeError as error:
@@ -64,7 +64,7 @@ def _file_size_hint(error: FileSizeError) -> str:
     return f"add {option} {error.size}" if option and error.size else ""
 
 
-def _open_in_layout(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> BrokerStore:
+def _open_store_in_layout(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> BrokerStore:
     from commitlake.broker_lite.broker.store_layouts import FileLayout, detect_layouts
     from commitlake.broker_lite.stores.jmq_adapter import JmqStore
     from commitlake.broker_lite.stores.rocketmq import MessageStore
@@ -99,16 +99,16 @@ def _check_ipv4_address(arguments: BrokerArguments, broker_options: BrokerOption
         )
 
 
-def _segment_bytes(arguments: BrokerArguments, settings: Settings) -> int:
+def _segment_size_bytes(arguments: BrokerArguments, settings: Settings) -> int:
     default = _DEFAULT_LOG_MIB[arguments.layout] * MIB
     return default if settings.segment_size is None else settings.segment_size
 
 
-def _queue_file_bytes(arguments: BrokerArguments, settings: Settings, entry_size: int) -> int:
+def _queue_file_size_bytes(arguments: BrokerArguments, settings: Settings, entry_size: int) -> int:
     return arguments.queue_file_size or settings.queue_entries * entry_size
 
 
-def _batch_queue_file_bytes(arguments: BrokerArguments, settings: Settings) -> int:
+def _batch_queue_file_size_bytes(arguments: BrokerArguments, settings: Settings) -> int:
     return arguments.batch_queue_file_size or settings.batch_queue_entries * batchconsumequeue.ENTRY.size
 
 
@@ -124,8 +124,8 @@ def _journal_options(arguments: BrokerArguments, settings: Settings, broker_opti
     from commitlake.schemas.layouts.jmq.queue import ENTRY
 
     return JournalOptions(
-        journal_file_size_bytes=_segment_bytes(arguments, settings),
-        queue_file_size_bytes=_queue_file_bytes(arguments, settings, ENTRY.size),
+        journal_file_size_bytes=_segment_size_bytes(arguments, settings),
+        queue_file_size_bytes=_queue_file_size_bytes(arguments, settings, ENTRY.size),
         flush_mode=FlushMode(settings.flush),
         max_body_size_bytes=settings.max_message_kib << 10,
         broker_name=broker_options.name,
@@ -140,9 +140,9 @@ def _store_options(arguments: BrokerArguments, settings: Settings, broker_option
     from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS
 
     return StoreOptions(
-        segment_size_bytes=_segment_bytes(arguments, settings),
-        consume_queue_file_size_bytes=_queue_file_bytes(arguments, settings, consumequeue.ENTRY.size),
-        batch_queue_file_size_bytes=_batch_queue_file_bytes(arguments, settings),
+        segment_size_bytes=_segment_size_bytes(arguments, settings),
+        consume_queue_file_size_bytes=_queue_file_size_bytes(arguments, settings, consumequeue.ENTRY.size),
+        batch_queue_file_size_bytes=_batch_queue_file_size_bytes(arguments, settings),
         index_slots=settings.index_slots,
         index_entries=settings.index_entries,
         max_message_size_bytes=settings.max_message_kib << 10,

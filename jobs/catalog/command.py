@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.credentials import credential_process_output
-from commitlake.connectors.catalog.names import CatalogError, parse_name
+from commitlake.connectors.catalog.names import CatalogError, parse_schema_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
-from commitlake.connectors.catalog.server import catalog_server
+from commitlake.connectors.catalog.server import configured_catalog_server
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.similar_names import print_warning
@@ -64,7 +64,7 @@ class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
 
     def run(self) -> ExitCode:
         """Register the lake, or print credentials."""
-        server = catalog_server()
+        server = configured_catalog_server()
         if server is None:
             raise CatalogError("no catalog is set: set UNITY_CATALOG_URL, or DATABRICKS_HOST and DATABRICKS_TOKEN")
         client = CatalogClient(server)
@@ -78,7 +78,7 @@ def _register_lake(client: CatalogClient, command: CatalogCommand, catalog_name:
     from commitlake.connectors.lake.paths import local_folder
     from commitlake.jobs.arguments.lake_location import open_lake_argument
 
-    name = parse_name(catalog_name)
+    name = parse_schema_name(catalog_name)
     lake = open_lake_argument(command)
     root = lake.root if lake.s3 is not None else local_folder(lake.root).as_uri()
     done = register_lake(client, name, root, catalog_tables(lake))

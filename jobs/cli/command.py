@@ -41,7 +41,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TextIO
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
-from commitlake.connectors.catalog.names import is_catalog_place
+from commitlake.connectors.catalog.names import is_catalog_location
 from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.unread_warnings import watch_unread_warnings
 from commitlake.connectors.runtime.blocked_imports import disable_pandas_import
@@ -368,7 +368,7 @@ def _make_paths_absolute(arguments: argparse.Namespace) -> None:
 
 def _may_be_catalog_name(lake_argument: str) -> bool:
     try:
-        return is_catalog_place(lake_argument)
+        return is_catalog_location(lake_argument)
     except CommitLakeError:  # it may be a folder, too: `resolve_catalog_lake` says so
         return True
 
@@ -459,7 +459,7 @@ def resolve_catalog_lake(values: dict[str, Any]) -> None:
     place = values.get("lake")
     if values.get("reports_places"):
         return
-    if isinstance(place, str) and is_catalog_place(place):
+    if isinstance(place, str) and is_catalog_location(place):
         from commitlake.connectors.catalog.lake_root_lookup import find_lake_root
 
         values["lake"] = find_lake_root(place)

@@ -54,7 +54,7 @@ def raise_for_damaged_file(lake: Lake, tables: Iterable[str], reason: str) -> No
     asked, lake = list(tables), Lake(lake.root, lake.s3)  # at its newest version, whose files are there
     for table in asked:
         for deep in (False, True):
-            for damage in find_damaged_files(lake, table, deep=deep):
+            for damage in find_damaged_files(lake, table, is_deep=deep):
                 raise LogDamagedError(f"{lake.uri(table)}: data file {damage}. {WAY_OUT}")
     if reason.lower().startswith("parquet"):  # page headers have no checksum
         raise LogDamagedError(

@@ -203,7 +203,7 @@ class Shorthand(NamedTuple):
 
 
 class Parts(TypedDict, total=False):
-    """Keyword arguments that all functions that declare an option accept."""
+    """Keyword arguments of every function that declares an option."""
 
     section: Section | None
     one_of: OneOf | None

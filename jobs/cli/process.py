@@ -283,7 +283,7 @@ def _watch_for_signals(signal_pipe: int) -> None:
     while True:
         left = None if _state.number is None else max(0.0, _state.deadline - time.monotonic())
         if not select.select([signal_pipe], [], [], left)[0]:
-            _terminate_with_descendants(_state.number or signal.SIGTERM, at_once=True)
+            _terminate_with_descendants(_state.number or signal.SIGTERM, kills_at_once=True)
         numbers = [number for number in os.read(signal_pipe, 64) if number in ENDING_SIGNALS]
         if not numbers:
             continue
@@ -291,7 +291,7 @@ def _watch_for_signals(signal_pipe: int) -> None:
         # The signal that asked a service to stop cleanly does not count as the first one.
         if _state.seen - (_state.asked is not None) > 1:
             _start_termination(numbers[0])
-            _terminate_with_descendants(numbers[0], at_once=True)
+            _terminate_with_descendants(numbers[0], kills_at_once=True)
         time.sleep(_MAIN_THREAD_SECONDS)
         if _state.taken < _state.seen:
             _state.taken = _state.seen
@@ -361,17 +361,17 @@ def _exit_without_finalization(exit_code: int) -> None:
     os._exit(exit_code or 0)
 
 
-def _terminate_with_descendants(signal_number: int, *, at_once: bool = False) -> NoReturn:
+def _terminate_with_descendants(signal_number: int, *, kills_at_once: bool = False) -> NoReturn:
     """End this process, with the exit code for a signal, and all its descendants.
 
     Args:
         signal_number: number of the signal.
-        at_once: kill child processes without waiting.
+        kills_at_once: kill child processes without waiting.
     """
-    while _state.is_ending and not at_once:  # another thread is ending the process
+    while _state.is_ending and not kills_at_once:  # another thread is ending the process
         time.sleep(_POLL_SECONDS)
     _state.is_ending = True
-    while not at_once and time.monotonic() < _state.deadline and _spark_process_ids():
+    while not kills_at_once and time.monotonic() < _state.deadline and _spark_process_ids():
         _reap_children()
         time.sleep(_POLL_SECONDS)
     _release_semaphores()

@@ -119,7 +119,7 @@ def _run_display(show_progress: Callable[..., None], *arguments: object) -> None
         return
 
 
-def _show_bar(read_progress: Count, label: str, unit: str, stop: threading.Event) -> None:
+def _show_bar(read_progress: Count, label: str, unit: str, stop_event: threading.Event) -> None:
     compilation = _Compilation()
     from rich.console import Console
     from rich.progress import (
@@ -142,18 +142,18 @@ def _show_bar(read_progress: Count, label: str, unit: str, stop: threading.Event
     with Progress(*columns, console=Console(file=unguarded_stream(sys.stderr)), transient=True) as progress:
         name = escape_line(label)
         bar = progress.add_task(name, total=None)
-        while not stop.wait(_POLL_SECONDS):
+        while not stop_event.wait(_POLL_SECONDS):
             done, known = read_progress()
             compiling = "" if done else compilation.progress_text()
             shown = f"{name}: {compiling}" if compiling else name
             progress.update(bar, description=shown, completed=done, total=known or None if done else None)
 
 
-def _show_lines(read_progress: Count, label: str, unit: str, stop: threading.Event) -> None:
+def _show_lines(read_progress: Count, label: str, unit: str, stop_event: threading.Event) -> None:
     started = time.monotonic()
     following = _LINE_SECONDS
     compilation = _Compilation()
-    while not stop.wait(_POLL_SECONDS):
+    while not stop_event.wait(_POLL_SECONDS):
         elapsed = time.monotonic() - started
         compiling = compilation.progress_text()
         if elapsed >= following:

@@ -19,7 +19,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, get_
 from commitlake.connectors.formats.rocketmq.pulled_records import PulledRecords
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import PackRefs
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.batches import read_split
@@ -107,7 +107,7 @@ def _restore_small_store(store: Store, lake: Lake, target: Path) -> None:
 
 def _encode_small_message() -> None:
     """Encode a message as `replay` does, to compile the code for this."""
-    schema = arrow_schema(MESSAGES.only(COLUMNS))
+    schema = arrow_schema(MESSAGES.select_columns(COLUMNS))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
@@ -120,7 +120,7 @@ def _archive_small_log(store: Store, lake: Lake) -> None:
     rows = pq.ParquetFile(f"{lake.uri('messages')}/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
-    read_bodies(open_store(lake.packs), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
+    read_bodies(open_pack_store(lake.packs), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
 
 
 def _find_record_boundary(log_format: Format) -> None:

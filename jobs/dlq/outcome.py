@@ -73,10 +73,10 @@ def print_replay_outcome(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) ->
     unknown = plan.messages_to_send - rows.num_rows
     samples = _SAMPLES if arguments.samples is None else arguments.samples
     if arguments.format == "json":
-        rows_by_group = _group_objects(found, samples)
+        rows_by_group = _group_json_objects(found, samples)
         write_json_document({"replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": rows_by_group})
     elif arguments.format in {"jsonl", "csv"}:
-        write_varying_rows(arguments.format, _group_objects(found, samples))
+        write_varying_rows(arguments.format, _group_json_objects(found, samples))
     else:
         _print_tables(found, samples)
     for caution in dict.fromkeys(caution for one in found for caution in one.cautions):
@@ -155,7 +155,7 @@ def _sample_message_rows(outcomes: GroupOutcomes, max_samples: int) -> Iterator[
             }
 
 
-def _group_objects(group_outcomes: Sequence[GroupOutcomes], max_samples: int) -> list[dict[str, Any]]:
+def _group_json_objects(group_outcomes: Sequence[GroupOutcomes], max_samples: int) -> list[dict[str, Any]]:
     return [
         {
             "group": one.group,

@@ -15,7 +15,7 @@ from commitlake.jobs.replay.message_selection import SelectedMessages
 from commitlake.jobs.replay.send import send_selected_messages
 from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.cause_conditions import exclude_letters_sql, find_replayed_offsets
-from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, replayed_sql
+from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, is_replayed_sql
 from commitlake.pipelines.replay.ledger import read_replay_states
 from commitlake.pipelines.replay.plan_part_rows import log_ranges_condition
 from commitlake.schemas.counts import format_count
@@ -50,13 +50,13 @@ def redrive_dead_letters(arguments: DlqOptions, lake: Lake) -> ExitCode:
 
 
 def _exclude_replayed_letters(chosen_letters: ChosenDeadLetters, condition: str) -> str:
-    again = count_letters(chosen_letters.table, f"{condition} AND {replayed_sql()}")
+    again = count_letters(chosen_letters.table, f"{condition} AND {is_replayed_sql()}")
     if again:
         print_line(
             f"{format_count(again, 'dead letter is', 'dead letters are')} skipped: dead again after a replay; "
             "--include-replayed sends them, too"
         )
-    return f"{condition} AND NOT {replayed_sql()}"
+    return f"{condition} AND NOT {is_replayed_sql()}"
 
 
 def _print_earlier_redrives(

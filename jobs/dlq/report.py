@@ -175,11 +175,11 @@ def _print_causes_as_json(
 def _full_cause_row(number: int, cause: Cause, max_samples: int) -> Row:
     return _cause_row(number, cause) | {
         "hours": {time_text(hour): count for hour, count in cause.hours.items()},
-        "samples": [_sample_object(sample) for sample in cause.samples[:max_samples]],
+        "samples": [_sample_json_object(sample) for sample in cause.samples[:max_samples]],
     }
 
 
-def _sample_object(sample: Sample) -> dict[str, Any]:
+def _sample_json_object(sample: Sample) -> dict[str, Any]:
     found: dict[str, Any] = {
         "msg_id": sample.msg_id,
         "stored_at": time_text(sample.stored_at),

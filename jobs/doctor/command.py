@@ -108,10 +108,10 @@ def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
 
 def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> Iterator[DoctorFinding]:
     from commitlake.connectors.catalog.lake_root_lookup import find_lake_root
-    from commitlake.connectors.catalog.names import is_catalog_place
+    from commitlake.connectors.catalog.names import is_catalog_location
     from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.lake.packs.location import pack_location
-    from commitlake.connectors.lake.packs.pack_stores import open_store
+    from commitlake.connectors.lake.packs.pack_stores import open_pack_store
     from commitlake.connectors.lake.paths import local_folder_or_none
     from commitlake.connectors.storage.errors import S3Error
     from commitlake.jobs.arguments.s3 import set_s3_environment
@@ -122,14 +122,14 @@ def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> It
     is_lake = check_name == "lake"
     if is_lake:
         try:
-            location = find_lake_root(location) if is_catalog_place(location) else location
+            location = find_lake_root(location) if is_catalog_location(location) else location
         except CommitLakeError as error:
             advice = "check the catalog's address and token in the environment, and the name"
             yield DoctorFinding(check_name, State.MISSING, str(error), advice)
             return
     set_s3_environment(command)  # for all later checks
     try:
-        opened = Lake(location) if is_lake else open_store(pack_location(location))
+        opened = Lake(location) if is_lake else open_pack_store(pack_location(location))
     except S3Error as error:
         yield DoctorFinding("s3", State.MISSING, error.found, error.advice)
         return

@@ -52,7 +52,7 @@ def check_hbase(address: str, table: str | None) -> DoctorFinding:
     try:
         options = HBaseOptions.of_address(address, **given)
         with Client(options) as client:
-            tables = client.tables()
+            tables = client.list_tables()
     except (CommitLakeError, OSError) as error:
         return DoctorFinding("hbase", State.MISSING, str(error), "start HBase's Thrift server: hbase thrift start")
     if options.table not in tables:

@@ -110,7 +110,7 @@ class Dump(
         if self.consumequeue or self.index:
             return _dump_index_entries(self)
         from commitlake.connectors.reading.stores import segment_size
-        from commitlake.jobs.dump.record_rows import DumpReport, dump_end_text, dump_records
+        from commitlake.jobs.dump.record_rows import DumpReport, describe_dump_end, dump_records
 
         store = _find_store(self)
         report = DumpReport()
@@ -122,7 +122,7 @@ class Dump(
             bodies = format_count(report.unreadable, "body", "bodies")
             print(f"damage: {bodies} cannot be decompressed; body_error of each record says why", file=sys.stderr)
         damage = f", {format_count(len(report.damage), 'damaged range')}" if report.damage else ""
-        print(f"{format_count(report.records, 'record')}{damage}; {dump_end_text(report)}", file=sys.stderr)
+        print(f"{format_count(report.records, 'record')}{damage}; {describe_dump_end(report)}", file=sys.stderr)
         return ExitCode.DAMAGE if report.damage or report.unreadable else ExitCode.OK
 
 

@@ -37,16 +37,16 @@ class DumpReport:
     last: FoundRecord | None = None
 
 
-def dump_records(store: Store, segment_bytes: int, body_format: str, report: DumpReport) -> Iterator[Row]:
+def dump_records(store: Store, segment_size_bytes: int, body_format: str, report: DumpReport) -> Iterator[Row]:
     """Yield one row per record, in physical order.
 
     Args:
         store: a store from `find_stores`.
-        segment_bytes: size of its segments.
+        segment_size_bytes: size of its segments.
         body_format: base64, text or none.
         report: receives counts and findings.
     """
-    for found in walk_store(store, segment_bytes):
+    for found in walk_store(store, segment_size_bytes):
         if report.last is not None and report.last.span.kind is SpanKind.FAULT:
             report.damage.append(describe_damage(report.last))
         report.last = found
@@ -57,7 +57,7 @@ def dump_records(store: Store, segment_bytes: int, body_format: str, report: Dum
 
 def record_row(message: Any, store: Store, segment: str, body_format: str, report: DumpReport) -> Row:
     """Return a record as `dump` prints it; `body_error` says why a body cannot be decompressed."""
-    row: Row = {**store.format.records.row_of(message, store.broker), "segment": segment}
+    row: Row = {**store.format.record_rules.row_of(message, store.broker), "segment": segment}
     if body_format == "base64":
         row["body"] = base64.b64encode(message.body).decode()
     elif body_format == "text":
@@ -79,7 +79,7 @@ def describe_damage(damaged_record: FoundRecord) -> str:
     )
 
 
-def dump_end_text(report: DumpReport) -> str:
+def describe_dump_end(report: DumpReport) -> str:
     """Return a sentence on where and why the dump ended."""
     last = report.last
     if last is None:

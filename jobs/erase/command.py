@@ -45,30 +45,32 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 64 << 20
 
 
-def read_keys(name: str) -> list[str]:
+def read_keys(file_name: str) -> list[str]:
     """Read keys from a file, one per line, and skip empty lines.
 
     Args:
-        name: name of the file, in UTF-8.
+        file_name: name of the file, in UTF-8.
 
     Raises:
         JobError: if the file cannot be read, is too large, or has no key.
     """
-    path = Path(name)
+    path = Path(file_name)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise JobError(f"--keys-file {name}: expected a file to read, found: {error.strerror}") from None
+        raise JobError(f"--keys-file {file_name}: expected a file to read, found: {error.strerror}") from None
     if len(data) > MAX_FILE_BYTES:
-        raise JobError(f"--keys-file {name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "split the file")
+        raise JobError(
+            f"--keys-file {file_name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "split the file"
+        )
     try:
         lines = data.decode("utf-8-sig").split("\n")  # other Unicode line separators may be part of a key
     except UnicodeDecodeError as error:
-        raise JobError(f"--keys-file {name}: expected UTF-8, found an invalid byte at {error.start:,}") from None
+        raise JobError(f"--keys-file {file_name}: expected UTF-8, found an invalid byte at {error.start:,}") from None
     keys = [line.strip(" \t\r") for line in lines if line.strip()]
     if not keys:
-        raise JobError(f"--keys-file {name}: expected one key per line, found none")
+        raise JobError(f"--keys-file {file_name}: expected one key per line, found none")
     return keys
 
 
@@ -98,12 +100,12 @@ class Erase(EraseOptions):
     def run(self) -> ExitCode:
         """Check the arguments, and erase."""
         _check_options(self)
-        from commitlake.jobs.erase.run import erase, finish_and_purge, list_erasures
+        from commitlake.jobs.erase.run import erase, finish_erasures_and_purge, list_erasures
 
         if self.list:
             return list_erasures(self)
         if self.finish:
-            return finish_and_purge(self)
+            return finish_erasures_and_purge(self)
         return erase(self, _keys_to_erase(self))
 
     output: str = format_option("output format of --list")

@@ -12,7 +12,7 @@ from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.evidence import last_number_with_evidence, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.lake_location import check_packs_location, open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.similar_names import print_warning
@@ -92,7 +92,7 @@ def _erase_messages(command: EraseOptions, keys_to_erase: KeysToErase) -> ExitCo
         say("the lake has no matching message: nothing was erased")
         return ExitCode.OK if command.dry_run else _purge_and_sign(command, place, key, say, error)
     if command.dry_run or not command.quiet:
-        for line in plan_lines(plan):
+        for line in erasure_plan_lines(plan):
             print_line(line)
     if command.dry_run:
         print_line("nothing was changed: this was a dry run")
@@ -128,14 +128,14 @@ def _purge_and_sign(
     return ExitCode.OK
 
 
-def finish_and_purge(command: EraseOptions) -> ExitCode:
+def finish_erasures_and_purge(command: EraseOptions) -> ExitCode:
     """Finish interrupted erasures, and delete older versions whose retention is over."""
     say = _make_line_printer(command)
     key = read_evidence_key(command)
     place = _open_erasure_target(command)
     if command.dry_run:
         unfinished = unfinished_erasures(place.lake)
-        due = due_erasures(read_erasure_states(place.lake), _now(), is_alone=command.now)
+        due = due_erasures(read_erasure_states(place.lake), _now(), is_only_user=command.now)
         print_line(
             f"{format_count(len(unfinished), 'erasure is', 'erasures are')} unfinished, and older versions of "
             f"{len(due)} are due for deletion"
@@ -143,7 +143,11 @@ def finish_and_purge(command: EraseOptions) -> ExitCode:
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     done, error = _finish_interrupted_erasures(place, say)
-    if not done and error is None and not due_erasures(read_erasure_states(place.lake), _now(), is_alone=command.now):
+    if (
+        not done
+        and error is None
+        and not due_erasures(read_erasure_states(place.lake), _now(), is_only_user=command.now)
+    ):
         say("no erasure is unfinished, and no deletion is due")
     return _purge_and_sign(command, place, key, say, error)
 
@@ -168,7 +172,7 @@ def _erasure_row(state: ErasureState) -> Row:
     return {**facts, **shown, "older_versions_until": until}
 
 
-def plan_lines(plan: ErasurePlan) -> Iterator[str]:
+def erasure_plan_lines(plan: ErasurePlan) -> Iterator[str]:
     """Yield lines that describe what an erasure would delete."""
     yield f"{format_count(plan.message_count, 'message')}, including the copies that brokers made of them"
     if plan.selection.unmatched:
@@ -252,7 +256,7 @@ def _sign_evidence(
         return
     states = read_erasure_states(target.lake)
     for kind, facts in (("erasure", collect_erasure_evidence), ("purge", collect_purge_evidence)):
-        last = last_signed_number(target.lake, kind) or 0
+        last = last_number_with_evidence(target.lake, kind) or 0
         line = write_evidence(
             target.lake, evidence_key, kind, facts(target.lake, [one for one in states if one.number > last])
         )
@@ -264,7 +268,7 @@ def _purge_due_versions(
     command: EraseOptions, target: ErasureTarget, write_line: Callable[[str], None]
 ) -> PackError | None:
     states, purged, error = purge_erasures(
-        target, _now(), _make_step_printer(command, write_line), is_alone=command.now
+        target, _now(), _make_step_printer(command, write_line), is_only_user=command.now
     )
     for line in _purge_result_lines(states, purged):
         write_line(line)

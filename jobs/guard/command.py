@@ -138,7 +138,7 @@ def _forecast_and_write_page(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Check the stores, and write the HTML page if one is requested."""
-    from commitlake.jobs.guard.page import TITLE, stores_page
+    from commitlake.jobs.guard.page import TITLE, make_guard_page
     from commitlake.jobs.report.output import check_page_file, write_page_on_failure
 
     file = check_page_file(command.html)
@@ -148,7 +148,7 @@ def _forecast_and_write_page(
         progress, watched = _forecast_stores(command, lake, now)
         places = _advice_placeholders(command, lake, watched)
         file.write(
-            stores_page(watched, lake, command.within, now, placeholders=places, lake_exists=progress is not None)
+            make_guard_page(watched, lake, command.within, now, placeholders=places, lake_exists=progress is not None)
         )
     return progress, watched
 

@@ -48,7 +48,7 @@ _WORDS = {
 }
 
 
-def stores_page(
+def make_guard_page(
     stores: Sequence[WatchedStore],
     lake: Lake,
     warning_period: datetime.timedelta,
@@ -68,7 +68,7 @@ def stores_page(
     """
     verdict = guard_verdict(stores)
     groups = risk_findings(stores, now, placeholders)
-    kind = Kind.CRITICAL if verdict.exit_code else _worst_kind(groups)
+    kind = Kind.CRITICAL if verdict.exit_code else _worst_kind_of_findings(groups)
     text = verdict.text[:1].upper() + verdict.text[1:]
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
     sections = [
@@ -84,8 +84,8 @@ def stores_page(
     return Report(TITLE, sentence, _page_facts(stores, lake, warning_period, now), sections, "guard")
 
 
-def _worst_kind(groups: Sequence[FindingGroup]) -> Kind:
-    kinds = {group.kind for group in groups}
+def _worst_kind_of_findings(finding_groups: Sequence[FindingGroup]) -> Kind:
+    kinds = {group.kind for group in finding_groups}
     return Kind.WARNING if kinds & {Kind.WARNING, Kind.CRITICAL} else Kind.GOOD
 
 

@@ -47,7 +47,7 @@ COLUMNS = (
 def print_report(output_format: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
     """Print all segments to standard output: as a table, JSON (a row for each store) or CSV."""
     if output_format in {"json", "jsonl"}:
-        write_rows(output_format, (_store_object(store, now) for store in stores), [])
+        write_rows(output_format, (_store_json_object(store, now) for store in stores), [])
     else:
         write_rows(output_format, _all_segment_rows(stores), COLUMNS)
 
@@ -71,7 +71,7 @@ def _segment_rows(store: WatchedStore) -> Iterator[Row]:
         }
 
 
-def _store_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
+def _store_json_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
     return {
         "broker": store.broker,
         "root": store.root,

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.sql import selection_conditions
 from commitlake.jobs.journeys.arguments import JourneysOptions
 from commitlake.jobs.report.rows_output import rows_of_batches
 from commitlake.pipelines.journeys.arrow_journeys import (
-    hop_counts,
+    count_hops,
     hops_table,
     journeys_table,
     sorted_key_rows,
@@ -28,9 +28,9 @@ from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.misfits import (
     Misfits,
+    count_keys_by_path,
     first_keys_by_path,
     misfits_of_table,
-    path_counts,
     paths_to_topic_lists,
     rare_paths,
     sum_path_counts,
@@ -68,7 +68,7 @@ class Answer(Protocol):
         """Return hops from topic to topic over all the time, the most frequent first."""
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
-        """Return the keys that do not fit, in their order; with a limit, only the first of them."""
+        """Return the keys that do not fit the criteria, in their order; with a limit, only the first of them."""
 
     def first_keys_of_paths(
         self, paths: Sequence[Sequence[str]], limit: int
@@ -78,7 +78,7 @@ class Answer(Protocol):
 
 @dataclass
 class FoundKeys:
-    """Keys that do not fit. Their rows can be read once, and `count` is complete afterwards.
+    """Keys that do not fit the criteria. Their rows can be read once, and `count` is complete afterwards.
 
     Attributes:
         rows: the keys that are shown.
@@ -91,7 +91,7 @@ class FoundKeys:
 
 @dataclass(frozen=True)
 class KnownTimes:
-    """Store time of the newest record that was read, and of that of brokers whose records end earlier.
+    """Store times of the newest records that were read: of all brokers, and of brokers whose records end earlier.
 
     Attributes:
         until: store time of the newest record that was read.
@@ -137,7 +137,7 @@ def open_journeys_answer(command: JourneysOptions, lake: Lake, question: Journey
 
 
 class _Sums(NamedTuple):
-    """Sums over all slices.
+    """Numbers of keys, paths and hops, summed over all slices of the journeys.
 
     Attributes:
         counts: number of keys, see `Answer`.
@@ -219,15 +219,15 @@ class ArrowAnswer:
         """Yield the journeys of each slice without their steps; the first call also stores sums over all slices."""
         counts = dict.fromkeys(("keys", *FLAGS), 0)
         paths, hops = [], []
-        for each in self.records.slices():
+        for each in self.records.iterate_slices():
             rows = sorted_key_rows(each, self.question)
             journeys = journeys_table(rows, self.question, JOURNEYS.drop_columns("steps"))
             if not self._sums:
                 for name in FLAGS:
                     counts[name] += int(pc.sum(journeys.column(name)).as_py() or 0)
                 counts["keys"] += journeys.num_rows
-                paths.append(path_counts(journeys))
-                hops.append(hop_counts(rows, self.question, None))
+                paths.append(count_keys_by_path(journeys))
+                hops.append(count_hops(rows, self.question, None))
             yield journeys
         if not self._sums:
             counts["keys"] -= counts["began_before"]

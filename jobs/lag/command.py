@@ -177,7 +177,7 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
     failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.is_met_by(row)]
     rows = sort_worst_first(row for row in answer.rows if command.all or _is_behind(row))
     if command.output == "table":
-        write_table_block(report.text_table(rows, by_queue=command.by == "queue"), sys.stdout)
+        write_table_block(report.text_table(rows, shows_queues=command.by == "queue"), sys.stdout)
         sys.stdout.flush()
     else:
         write_rows(command.output, report.machine_readable_rows(rows), report.PLAIN_COLUMNS, missing)

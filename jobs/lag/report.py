@@ -227,7 +227,7 @@ def summary_sentence(answer: LagAnswer) -> str:
 
 
 def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
-    """Return the time of the rows of groups: none if there are no rows, and two if rows have different times."""
+    """Return the earliest and the latest time of the rows: one time if they are equal, none if there are no rows."""
     times = group_row_times(rows)
     return [*times[:1], *times[1:][-1:]]
 
@@ -239,7 +239,7 @@ def _verdict(
     overdue = sorted(
         {f"{row.kind} messages of {row.topic}" for row in held_back_rows if row.judged.verdict is not LagVerdict.OK}
     )
-    more = _and_more_text(len(overdue) - _MAX_NOTICES)
+    more = _omitted_count_text(len(overdue) - _MAX_NOTICES)
     remarks = f" Overdue: {', '.join(overdue[:_MAX_NOTICES])}{more}." if overdue else ""
     remarks += " Some stores have no known offsets." if missing_data_sentences else ""
     if not groups:
@@ -304,7 +304,7 @@ def _advice_blocks(
             _KINDS[group.verdict],
             (Name(group.group), f" {_HAPPENED[group.verdict]} on ", Name(group.worst_row.topic)),
             Paragraph(
-                f"{_messages_behind_text(group)}{_not_moving_since_text(group, stalled_since) if is_first else ''}."
+                f"{_messages_behind_text(group)}{_stalled_since_text(group, stalled_since) if is_first else ''}."
             ),
             *_reason_blocks(group),
             *_lost_messages_blocks(group, source),
@@ -321,7 +321,7 @@ def _advice_blocks(
         yield Paragraph("No group is stalled, stopped, slow or misplaced.")
 
 
-def _not_moving_since_text(group: GroupSummary, stalled_since: datetime.datetime | None) -> str:
+def _stalled_since_text(group: GroupSummary, stalled_since: datetime.datetime | None) -> str:
     if stalled_since is None or group.verdict not in NOT_MOVING:
         return ""
     moment, at = stalled_since.astimezone(datetime.UTC), group.worst_row.as_of.astimezone(datetime.UTC)
@@ -435,9 +435,9 @@ def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
             start = None
 
 
-def text_table(rows: Sequence[Lag], *, by_queue: bool) -> Table:
+def text_table(rows: Sequence[Lag], *, shows_queues: bool) -> Table:
     """Return the table of `lag` as text: a row for each queue, or for each group and kind of held back messages."""
-    if by_queue:
+    if shows_queues:
         return _queue_table(rows, "group", [column for column in QUEUE_COLUMNS if column.key != "last_consumed"])
     found: dict[str, list[Lag]] = {}
     for row in rows:
@@ -480,7 +480,7 @@ def _group_row(group: GroupSummary) -> Row:
     names = [part for topic in topics[:3] for part in (", ", Name(topic))][1:]
     queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
     return {
-        "topics": Cell((*names, _and_more_text(len(topics) - 3))),
+        "topics": Cell((*names, _omitted_count_text(len(topics) - 3))),
         "queues": Cell(f"{queues:,} of {len(group.rows):,}", queues),
         **_group_cells(group),
     }
@@ -523,7 +523,7 @@ def _group_or_kind_label(row: Lag) -> str:
     return row.group or f"({row.kind})"
 
 
-def _and_more_text(count: int) -> str:
+def _omitted_count_text(count: int) -> str:
     return f" and {count:,} more" if count > 0 else ""
 
 
@@ -611,4 +611,4 @@ def _count_text(bounds: FigureBounds) -> str:
 
 def _brokers_text(rows: Sequence[Lag]) -> str:
     brokers = sorted({row.broker for row in rows})
-    return ", ".join(brokers[:5]) + _and_more_text(len(brokers) - 5)
+    return ", ".join(brokers[:5]) + _omitted_count_text(len(brokers) - 5)

@@ -128,7 +128,7 @@ def _submit_and_wait(
     from commitlake.connectors.spark.yarn_application import YarnApplication, clear_spark_settings
 
     prepared = prepare_launch(
-        {**submission_settings(_lake_s3_options(option_values)), **_CLUSTER_SETTINGS}, with_driver=True
+        {**submission_settings(_lake_s3_options(option_values)), **_CLUSTER_SETTINGS}, includes_driver=True
     )
     # Instead of spark-defaults.conf, whose settings are for the job, and not for the process that submits it.
     no_defaults = temporary_folder / "no-defaults.conf"

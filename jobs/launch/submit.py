@@ -55,10 +55,10 @@ def _is_cluster_mode(options: Sequence[str]) -> bool:
 
 def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
     from commitlake.connectors.spark.spark_defaults import configuration_folder, read_defaults
-    from commitlake.connectors.spark.submit_arguments import is_yarn, parse_master
+    from commitlake.connectors.spark.submit_arguments import is_yarn_master, parse_master
 
     defaults = read_defaults(configuration_folder())
-    if is_yarn(options, defaults):
+    if is_yarn_master(options, defaults):
         from commitlake.jobs.launch.cluster_job import run_on_yarn
 
         return run_on_yarn(options, command)

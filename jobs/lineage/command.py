@@ -92,9 +92,9 @@ class Lineage(LineageOptions):
             return code
 
 
-def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
+def _show_story(command: LineageOptions, lake: Lake, monotonic_start: float) -> ExitCode:
     if command.html is None:
-        return _print_story(command, _read_story(command, lake), started)
+        return _print_story(command, _read_story(command, lake), monotonic_start)
     from commitlake.jobs.lineage.report import TITLE, lineage_report
     from commitlake.jobs.report.output import check_page_file, write_page_on_failure
 
@@ -104,7 +104,7 @@ def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode
         story = _read_story(command, lake)
         if file is not None:
             file.write(lineage_report(story, facts))
-        return _print_story(command, story, started)
+        return _print_story(command, story, monotonic_start)
 
 
 def _read_story(command: LineageOptions, lake: Lake) -> Story:
@@ -128,7 +128,7 @@ def _warn_of_unknown_property(name: str, story: Story) -> None:
         )
 
 
-def _print_story(command: LineageOptions, story: Story, started: float) -> ExitCode:
+def _print_story(command: LineageOptions, story: Story, monotonic_start: float) -> ExitCode:
     if command.openlineage is not None:
         from commitlake.jobs.lineage.openlineage import story_events
 
@@ -152,7 +152,7 @@ def _print_story(command: LineageOptions, story: Story, started: float) -> ExitC
     for sentence in story.missing:
         print_warning("commitlake lineage", sentence)
     if not command.quiet:
-        print_line(_summary(story, time.monotonic() - started))
+        print_line(_summary(story, time.monotonic() - monotonic_start))
     return ExitCode.DAMAGE if story.missing else ExitCode.OK
 
 
@@ -191,7 +191,7 @@ def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
     return ExitCode.OK if is_final else ExitCode.FAILED
 
 
-def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
+def _show_topics(command: LineageOptions, lake: Lake, monotonic_start: float) -> ExitCode:
     from commitlake.jobs.lineage.topics import TITLE, graph_json, graph_mermaid, links_table, topics_report
     from commitlake.jobs.report.output import check_page_file, write_page_on_failure
     from commitlake.pipelines.lineage.topic_graph import build_topic_graph
@@ -219,7 +219,7 @@ def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCod
     if not command.quiet:
         more = f", and {graph.not_shown:,} more" if graph.not_shown else ""
         found = f"{format_count(len(graph.topics), 'topic')} with keys, {format_count(len(graph.links), 'link')}{more}"
-        print_line(f"{found} ({time.monotonic() - started:.1f} s)")
+        print_line(f"{found} ({time.monotonic() - monotonic_start:.1f} s)")
     return ExitCode.OK
 
 

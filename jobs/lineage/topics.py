@@ -139,14 +139,14 @@ def sort_topics_by_flow(links: Sequence[TopicLink]) -> list[str]:
     return order
 
 
-def _link_arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
+def _link_arc(link: TopicLink, rows: Mapping[str, int], max_passes: int) -> Html:
     start, end = rows[link.source], rows[link.target]
     is_back = end < start
     y1 = start * _ROW + 26 + (4 if not is_back else -4)
     y2 = end * _ROW + 26 + (-4 if not is_back else 4)
     reach = min(_LEFT - 16, 22 + 20 * abs(end - start))
     x = _LEFT - reach
-    width = max(1.2, _WIDEST * link.passes / most)
+    width = max(1.2, _WIDEST * link.passes / max_passes)
     passes, median = format_count(link.passes, "pass", "passes"), approximate_duration_text(link.median)
     text = f"{link.source} to {link.target}: {passes}, median {median}"
     path = f"M{_LEFT} {y1}C{x} {y1} {x} {y2} {_LEFT - _TIP} {y2}"

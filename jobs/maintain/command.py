@@ -111,7 +111,7 @@ def _purge_erased_versions(command: MaintainOptions, plan: MaintenancePlan) -> l
     lines = []
     if unfinished := unfinished_erasures(plan.lake):
         lines.append(f"erasures: {len(unfinished)} unfinished: 'commitlake erase --finish' completes them")
-    due = due_erasures(read_erasure_states(plan.lake), plan.now, is_alone=False)
+    due = due_erasures(read_erasure_states(plan.lake), plan.now, is_only_user=False)
     if due and plan.dry_run:
         lines.append(f"erasures: older versions of {len(due)} would be deleted")
     elif due:
@@ -209,10 +209,11 @@ def pack_maintenance_lines(maintenance: PackMaintenance, *, dry_run: bool) -> li
     return [*lines, *(f"  not merged: {reason}" for reason in maintenance.merges.left)]
 
 
-def _expired_rows_text(expired: Expired) -> str:
+def _expired_rows_text(expired_rows: Expired) -> str:
     from commitlake.jobs.arguments.sizes import size_text
 
-    return f"{format_count(expired.rows, 'row')} in {format_count(expired.count, 'file')} ({size_text(expired.bytes)})"
+    rows, files = format_count(expired_rows.rows, "row"), format_count(expired_rows.count, "file")
+    return f"{rows} in {files} ({size_text(expired_rows.bytes)})"
 
 
 def _print_lines(lines: Sequence[str], *, quiet: bool) -> None:

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
@@ -243,7 +243,7 @@ def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
         ConcurrentMaintenanceError: if another process does the same work.
     """
     last = read_last_commit(plan.lake) or ArchiveCommit(0, "")
-    store = open_store(plan.lake.packs)
+    store = open_pack_store(plan.lake.packs)
     packs = list(store.list_packs())
     # The later date, because bodies go with their messages, or before them.
     dates = [date for table in ("messages", BODIES) if (date := plan.expiry_date(table)) is not None]
@@ -256,7 +256,7 @@ def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
             # Before packs are deleted, as for rows.
             record_expiry(plan.lake, BODIES, max(dates))
         delete_packs(store, [*expired, *orphans])
-        unfinished = store.delete_unfinished(plan.now - plan.retention)
+        unfinished = store.delete_unfinished_packs(plan.now - plan.retention)
     gone = {pack.name for pack in (*expired, *orphans)}
     merges = _merge_packs(plan, [pack for pack in packs if pack.name not in gone], last.stores)
     return PackMaintenance(measure_files(expired), measure_files(orphans), unfinished, merges)
@@ -264,7 +264,7 @@ def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
 
 def _merge_packs(plan: MaintenancePlan, packs: Sequence[PackFile], progress: Mapping[str, StoreProgress]) -> PackMerges:
     """Merge small packs of each date and broker, and finish the merges of killed runs."""
-    store = open_store(plan.lake.packs)
+    store = open_pack_store(plan.lake.packs)
     found = find_merge_candidates(packs, progress)
     if not found:
         return PackMerges()

@@ -49,19 +49,19 @@ _MS_PER_SECOND = 1000
 
 
 def lag_metrics(
-    lag_answer: LagAnswer, cluster: str, other_queues: Mapping[Queue, QueueSpan] | None = None
+    lag_answer: LagAnswer, cluster: str, queues_without_rows: Mapping[Queue, QueueSpan] | None = None
 ) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics for a measured lag.
 
     Args:
         lag_answer: The lag of all stores.
         cluster: Value of the label `cluster`, which neither lake nor store has.
-        other_queues: Ends of the queues of topics without a row; see `queue_ends`.
+        queues_without_rows: Ends of the queues of topics without a row; see `queue_ends`.
     """
     consuming = [row for row in lag_answer.rows if row.kind in {"group", "retry"}]
     yield from _queue_lag_metrics(consuming)
     yield from _group_lag_metrics(consuming, cluster)
-    yield from _topic_offset_metrics(_queue_states(lag_answer, consuming, other_queues or {}), cluster)
+    yield from _topic_offset_metrics(_queue_states(lag_answer, consuming, queues_without_rows or {}), cluster)
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
     yield make_gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
@@ -135,14 +135,14 @@ class _QueueState(NamedTuple):
 
 
 def _queue_states(
-    lag_answer: LagAnswer, rows: Sequence[Lag], other_queues: Mapping[Queue, QueueSpan]
+    lag_answer: LagAnswer, rows: Sequence[Lag], queues_without_rows: Mapping[Queue, QueueSpan]
 ) -> dict[Queue, _QueueState]:
     found = {
         Queue(row.broker, row.topic, row.queue_id): _QueueState(row.end, row.judged.produce_tps)
         for row in rows
         if row.end is not None
     }
-    for queue, span in other_queues.items():
+    for queue, span in queues_without_rows.items():
         times = lag_answer.times[queue.broker]
         found.setdefault(queue, _QueueState(span.end, span.produce_tps(times.seconds_between)))
     return found

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_replay_states
@@ -124,7 +124,7 @@ def replay_once(
             if not includes_replayed:
                 check_no_unfinished_replay(others)
             record_plan(lake, plan, table, others)
-            messages = PlannedMessages(plan, table, open_store(lake.packs))
+            messages = PlannedMessages(plan, table, open_pack_store(lake.packs))
             counts = ReplayRun(lake, messages, client, Pace(rate or 0), ReplaySettings()).run(is_resumed=False)
             found = verify_replay(messages, Ledger(lake, plan.replay_id), client.puller)
             if found.problems:

@@ -61,7 +61,7 @@ class OffsetsOptions(
         metavar="HOST:PORT",
     )
     output: str = format_option(
-        more_forms=(MQADMIN,), rules=rules_for_values(MQADMIN, rules=requires_one_of("namesrv"))
+        more_formats=(MQADMIN,), rules=rules_for_values(MQADMIN, rules=requires_one_of("namesrv"))
     )
     mqadmin: ClassVar = shorthand_option(
         "same as --format mqadmin: commands for mqadmin 5.x, ready to be pasted", output=MQADMIN

@@ -59,7 +59,7 @@ def run_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: De
         lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not query.count
     )
     read = SearchProgress()
-    runner = _search_runner(query)
+    runner = _make_search_runner(query)
     with runner_progress(runner, "Bodies searched", plan.body_bytes, quiet=query.quiet) as advance:
         batches = run_search(
             search, plan, runner, read, limit=limit, expired_before=read_expiries(table).get("bodies"), advance=advance
@@ -89,7 +89,7 @@ def _pack_location(query: QueryOptions, lake: Lake) -> PackLocation:
     return lake.packs
 
 
-def _search_runner(query: QueryOptions) -> Runner:
+def _make_search_runner(query: QueryOptions) -> Runner:
     if query.is_on_spark:
         from commitlake.connectors.spark.runner import SparkRunner
         from commitlake.jobs.arguments.runner import get_spark_session

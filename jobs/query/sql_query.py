@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.reader import QueryError, run_sql_over
+from commitlake.connectors.lake.reader import QueryError, run_sql_over_tables
 from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.jobs.cli.command import JobError
@@ -116,8 +116,8 @@ def _run_select(
     EXPLAIN does not run it. The engine accepts only one statement, so no second one can follow.
     """
     try:
-        run_sql_over(tables, f"EXPLAIN WITH answer AS (\n{sql}\n) SELECT * FROM answer").read_all()
+        run_sql_over_tables(tables, f"EXPLAIN WITH answer AS (\n{sql}\n) SELECT * FROM answer").read_all()
     except QueryError as error:
         raise QueryError(f"expected one SELECT: {error}") from None
-    answer = run_sql_over(tables, sql, sorts_all=sorts_all)
+    answer = run_sql_over_tables(tables, sql, sorts_large_result=sorts_all)
     return [field.name for field in answer.schema], answer

@@ -10,7 +10,7 @@ from commitlake.broker_lite.errors import StoreLockedError
 from commitlake.broker_lite.stores.engine.store_lock import StoreLock
 from commitlake.connectors.reading.errors import UnsupportedStoreError
 from commitlake.connectors.reading.newer_data import find_other_logs
-from commitlake.connectors.reading.snapshots import log_range, read_log
+from commitlake.connectors.reading.snapshots import log_range, make_read_log
 from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
@@ -21,7 +21,7 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.shipped import fetch_hint
+from commitlake.schemas.shipped import make_fetch_hint
 
 
 def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: RequestedSettings) -> Rebuilt | None:
@@ -37,8 +37,8 @@ def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: 
         UnsupportedStoreError: if segments of its log are in other folders.
     """
     if store.is_remote:
-        raise UsageError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
-    log = read_log(store)
+        raise UsageError(f"{store.root}: expected a store on a local or mounted disk{make_fetch_hint(store.root)}")
+    log = make_read_log(store)
     for other in find_other_logs(log, None, log_range(store, is_live=False).end) if log is not None else ():
         raise UnsupportedStoreError(f"{other}: the queues that a rebuild creates would lack their messages")
     root = Path(store.root).parent.resolve()  # the store's own parent, even if its log folder is a link
@@ -57,7 +57,7 @@ def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: 
             if is_all:
                 return None
         rebuilt = run_rebuild(command, store, replacement.out, requested_settings, owns_lock=True)
-        taken = replacement.take_over_old_queues(rebuilt.settings)
+        taken = replacement.copy_queues_without_records(rebuilt.settings)
         _check_assumed_delays(rebuilt)
         replacement.verify_new_files(
             store, rebuilt.shifted_queues, requested_settings.topics, rebuilt.settings.delay_levels_ms or None

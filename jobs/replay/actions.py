@@ -105,7 +105,7 @@ def request_stop(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     return ExitCode.OK
 
 
-def request_rate(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def request_rate_change(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to change its rate, its speed, or both."""
     rate, speed = arguments.rate, arguments.speed
     state = read_replay_state(lake, arguments.replay_id)

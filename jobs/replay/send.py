@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
@@ -166,7 +166,7 @@ def send_selected_messages(
         _confirm_sending(arguments, plan)
         runner = _open_runner(arguments, lake, plan)
         if source.is_copied:
-            open_for_append(lake)  # the ledger is stored in a lake, which may be new
+            open_messages_for_append(lake)  # the ledger is stored in a lake, which may be new
         # Rows before the plan: whatever plan is recorded can be sent, also after a crash between the two.
         sent = _write_changed_messages(arguments, lake, source, plan, changes)
         record_plan(lake, sent, source.table, others, plan.selection)
@@ -524,8 +524,8 @@ def _sending_duration_text(arguments: SendingArguments, plan: ReplayPlan, queue_
     return f"without a limit, sending takes about {max(1.0, seconds):,.0f} s if a broker accepts {_USUAL_MESSAGES:,}/s"
 
 
-def _show_other_replays(others: Sequence[OtherReplay]) -> None:
-    for other in others[-_MAX_OTHERS:]:
+def _show_other_replays(other_replays: Sequence[OtherReplay]) -> None:
+    for other in other_replays[-_MAX_OTHERS:]:
         state, name = other.state, other.state.plan.replay_id
         what = f"has not finished ({state.event})" if other.is_unfinished else f"is {state.event}"
         belong = format_count(other.messages, "of these messages belongs", "of these messages belong")

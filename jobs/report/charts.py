@@ -155,7 +155,7 @@ def _grid_lines(scale: Scale) -> Iterator[Html]:
 
 
 def _axis_labels(scale: Scale, windows: TimeWindows, format_value: Callable[[float], str]) -> Iterator[Html]:
-    """Yield the labels of both axes, which are on the grid lines, so that the lines have the whole width."""
+    """Yield the labels of both axes; those of the vertical axis are written on the grid lines."""
     for value in scale.tick_values():
         yield tag("text", format_value(value), x=2, y=_y_position(scale, value) - 4, class_="axis halo")
     yield from time_axis_labels(windows, _TOP + _HEIGHT + 17)

@@ -78,7 +78,7 @@ class _Layout:
         self.values: dict[_Stop, int] = defaultdict(int)
         widths: dict[_Stop, float] = defaultdict(float)
         for flow in flows:
-            for stop in _numbered_stops(flow):
+            for stop in _enumerate_stops(flow):
                 self.values[stop] += flow.value
                 widths[stop] += self.band_width(flow.value)
         self.steps = max((step + 1 for step, _ in self.values), default=0)
@@ -92,8 +92,8 @@ class _Layout:
         used = dict(self.tops)
         self.places: list[list[float]] = []
         for flow in flows:
-            self.places.append([used[stop] for stop in _numbered_stops(flow)])
-            for stop in _numbered_stops(flow):
+            self.places.append([used[stop] for stop in _enumerate_stops(flow)])
+            for stop in _enumerate_stops(flow):
                 used[stop] += self.band_width(flow.value)
 
     def band_width(self, value: int) -> float:
@@ -101,7 +101,7 @@ class _Layout:
         return max(_MIN_WIDTH, _HEIGHT * value / self._largest)
 
 
-def _numbered_stops(flow: Flow) -> list[_Stop]:
+def _enumerate_stops(flow: Flow) -> list[_Stop]:
     return list(enumerate(flow.stops[:MAX_STOPS]))
 
 

@@ -77,13 +77,15 @@ class DisplayArguments(Options):
     )
 
 
-def format_option(help_text: str = "output format", more_forms: Sequence[str] = (), rules: Sequence[Rule] = ()) -> str:
+def format_option(
+    help_text: str = "output format", more_formats: Sequence[str] = (), rules: Sequence[Rule] = ()
+) -> str:
     """Declare `--format`; `--output` is its older name.
 
     Args:
-        more_forms: further forms of this command.
+        more_formats: further forms of this command.
     """
-    choices = (*FORMS, *more_forms)
+    choices = (*FORMS, *more_formats)
     return option(
         f"{help_text} (default: table)", "--format", "--output", choices=choices, default="table", rules=rules
     )

@@ -53,28 +53,28 @@ class Ship(ShipOptions):
 
     def run(self) -> ExitCode:
         """Ship the store once, or repeatedly until the agent is stopped."""
-        from commitlake.connectors.storage.adapter_choice import is_storage
+        from commitlake.connectors.storage.adapter_choice import is_storage_uri
         from commitlake.connectors.storage.uris import check_scheme
         from commitlake.jobs.ship.run import fetch_store, ship_store
 
         check_scheme(self.store)
-        if is_storage(self.store):
-            if not self.once or is_storage(self.to):
+        if is_storage_uri(self.store):
+            if not self.once or is_storage_uri(self.to):
                 raise JobError(
                     f"--store {self.store}: expected the broker's own folder on this machine",
                     "a copy in an object store or HDFS can be fetched into a folder, with --once",
                 )
             return fetch_store(self)
-        return ship_store(self, store_name(self))
+        return ship_store(self, find_store_name(self))
 
 
-def store_name(command: ShipOptions) -> str:
+def find_store_name(command: ShipOptions) -> str:
     """Return the name of the store: from the options, a `broker.conf` beside the store, or the name of its folder.
 
     Raises:
         JobError: if it cannot be the name of a store in a lake.
     """
-    from commitlake.connectors.lake.packs.names import find_name_fault, fits_folder_name
+    from commitlake.connectors.lake.packs.names import find_broker_name_fault, fits_folder_name
     from commitlake.jobs.arguments.conf_file_names import NAME_HINT, read_names_in_conf_files
 
     root = Path(os.path.abspath(command.store))  # noqa: PTH100 (it does not follow links, as other jobs)
@@ -88,7 +88,7 @@ def store_name(command: ShipOptions) -> str:
     if named is None and not command.broker_conf:
         named = next((name for _, name in read_names_in_conf_files(root)), None)
     name = str(folder if named is None else named)
-    if fault := find_name_fault(name):
+    if fault := find_broker_name_fault(name):
         raise JobError(f"the store has an invalid name: {fault}", NAME_HINT)
     if not fits_folder_name(name):
         raise JobError(f"the store's name {name[:40]!r} is too long for a lake", NAME_HINT)

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 from commitlake.connectors.reading.unread_warnings import UNREAD
 from commitlake.connectors.shipping.ship_target import ShipTarget, ShipUnavailableError
 from commitlake.connectors.shipping.storage_target import StorageTarget
-from commitlake.connectors.storage.adapter_choice import is_storage, open_storage
+from commitlake.connectors.storage.adapter_choice import is_storage_uri, open_storage
 from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3
 from commitlake.jobs.arguments.s3 import set_s3_environment
@@ -91,7 +91,7 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
         JobError: if it is the store itself, or no target.
     """
     place: str = command.to
-    if is_storage(place):
+    if is_storage_uri(place):
         target = _open_storage_target(command, place)
         if is_s3(place):  # lakes are in no other object stores
             refuse_owned_folder(place, "--to")
@@ -158,7 +158,7 @@ class _Shipping:
                 self._warn_of_skipped_files()  # the next round does not look at these files
                 # The newest record is shipped only after it has been unchanged for a time; one more round ships it.
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
-                    self._found = agent.ship_round(with_other_files=False)
+                    self._found = agent.ship_round(includes_other_files=False)
         code = self._print_result()
         if (number := received_stop_signal()) is not None:  # it was stopped before everything was shipped
             return ExitCode.TERMINATED if number == signal.SIGTERM else ExitCode.INTERRUPTED
@@ -175,7 +175,7 @@ class _Shipping:
                         self._agent = self._open_agent()
                     # Small files change less often than the log, and listing them costs requests.
                     has_files = time.monotonic() - files_at >= self._files_interval
-                    self._found = self._agent.ship_round(with_other_files=has_files)
+                    self._found = self._agent.ship_round(includes_other_files=has_files)
                     if has_files:
                         self._warn_of_unread_messages()
                 except ShipUnavailableError as error:

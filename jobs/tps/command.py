@@ -265,8 +265,8 @@ def _delayed_message_notes(rows: Sequence[Row]) -> list[str]:
 def _print_notes(
     note_lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, monotonic_start: float
 ) -> None:
-    counted = question.divide_by_minute() if table is question.table else ()
-    tables = " and ".join(dict.fromkeys(part.table.name for part in counted)) or table.name
+    counted = question.divide_by_minute() if table is question.counted_table else ()
+    tables = " and ".join(dict.fromkeys(part.counted_table.name for part in counted)) or table.name
     last = notes.time_range_note(question, tables, source, time.monotonic() - monotonic_start)
     print("\n".join([*note_lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
 
@@ -301,7 +301,7 @@ def _choose_table(command: TpsOptions, group_columns: Sequence[str]) -> CountedT
     end = start + 2 * MINUTE if command.end is None else round_time(command.end, unit, rounds_up=True)
     question = RatesQuestion(group_columns, min(start, end), end, command.window, command.step)
     is_cut = command.store is not None and command.window is None and len(question.divide_by_minute()) > 1
-    return MESSAGES if is_cut else question.table
+    return MESSAGES if is_cut else question.counted_table
 
 
 def _make_rates_question(command: TpsOptions, group_columns: Sequence[str], source: TpsSource) -> RatesQuestion | None:

@@ -137,7 +137,7 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> Iterator[Ra
     if totals["other_tags"] and ("tag" in question.by or question.selection.tags):
         rare = format_count(totals["other_tags"], "message has a rare tag", "messages have rare tags")
         yield RateNote("Tags", f"{rare} that topic_minutes does not name: they are counted without a tag")
-    if question.selection.tags and question.table.name == "topic_minutes":
+    if question.selection.tags and question.counted_table.name == "topic_minutes":
         only = "only the most frequent tags of each topic are named"
         yield RateNote("Tags", f"a tag may have more messages than shown: {only}")
 

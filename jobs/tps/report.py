@@ -229,7 +229,7 @@ def _summary_figures(report: RatesReport) -> Figures | Paragraph:
     total = report.total
     if total is None:
         return Paragraph("No message is archived in this time: choose another one with --from and --to.")
-    unit = "busiest minute" if report.question.table.unit == MINUTE else "busiest second"
+    unit = "busiest minute" if report.question.counted_table.unit == MINUTE else "busiest second"
     figures = {
         "messages": f"{total['messages']:,}",
         "sent by producers": f"{total['sent']:,}",

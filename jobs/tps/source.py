@@ -135,7 +135,7 @@ def _read_store_log(
     table: CountedTable,
     comparison_distance: datetime.timedelta | None,
     extra_columns: Sequence[str],
-    end: datetime.datetime | None,
+    end_time: datetime.datetime | None,
     folder: str,
 ) -> TpsSource:
     from commitlake.connectors.lake.lake import Lake
@@ -156,7 +156,7 @@ def _read_store_log(
         topics=command.topic,
         queue_ids=command.queue,
         start=start - comparison_distance if start is not None and comparison_distance is not None else start,
-        end=None if end is None else round_time(end, unit, rounds_up=True),
+        end=None if end_time is None else round_time(end_time, unit, rounds_up=True),
     )
     lake = Lake(folder)
     logs = StoreLogs(stores, wanted, extra_columns)

@@ -102,7 +102,7 @@ class Verify(
         """Verify the stores, print a report, and return an exit code."""
         store = require_store(self.store)
         from commitlake.jobs.report.output import check_page_file, write_page_on_failure
-        from commitlake.jobs.verify.page import TITLE, stores_page
+        from commitlake.jobs.verify.page import TITLE, make_verify_page
         from commitlake.jobs.verify.report import Remedies, print_report, summary
         from commitlake.pipelines.verify.findings import make_verdict
         from commitlake.pipelines.verify.store_verification import join_findings
@@ -113,12 +113,12 @@ class Verify(
             self._check_object_store_options()
         file = check_page_file(self.html)
         lake = open_lake_argument(self) if self.lake else None
-        remedies = Remedies(lake, list(_reading_options(self)))
+        remedies = Remedies(lake, list(_rebuild_reading_options(self)))
         facts = [("Store", store), *([("Lake", lake.root)] if lake else [])]
         with write_page_on_failure(file, "verify", TITLE, facts, lake):
             reports = _verify_stores(self)
             if file is not None:
-                file.write(stores_page(reports, remedies))
+                file.write(make_verify_page(reports, remedies))
         print_report(self.output, reports, remedies)
         if not self.quiet:
             print(summary(reports), file=sys.stderr)
@@ -131,7 +131,7 @@ class Verify(
                 raise JobError(f"--{name} has no effect without --lake", "add --lake, or leave it out")
 
 
-def _reading_options(command: Verify) -> Iterator[str]:
+def _rebuild_reading_options(command: Verify) -> Iterator[str]:
     """Yield command line options that tell `rebuild` to read the stores as this run does."""
     for name in ("layout", "broker_conf"):
         if (value := getattr(command, name)) is not None:

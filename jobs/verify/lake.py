@@ -54,7 +54,7 @@ def add_lake_findings(
     if not ranges:
         return
     limit = max(report.findings.limit for report in reports)
-    with open_sides(runner, lake, AuditSpan().limit_start(moment.expired.get("messages")), moment) as sides:
+    with open_sides(runner, lake, AuditSpan().limit_to_dates_from(moment.expired.get("messages")), moment) as sides:
         differing = _differing_windows(sides, store_path, broker, ranges, formats, limit)
     by_name = {report.broker: report for report in reports}
     for (name, difference), count in differing.counts.items():
@@ -83,16 +83,16 @@ def _differing_windows(
             store_ranges,
             find_ranges_in_stores(store_path, broker, sides.moment.commit.stores, formats),
         )
-        if not differing.count or store_ranges == before or not store_ranges:
+        if not differing.window_count or store_ranges == before or not store_ranges:
             return differing
 
 
-def _window_finding(code: str, row: Mapping[str, Any]) -> Finding:
+def _window_finding(finding_code: str, row: Mapping[str, Any]) -> Finding:
     window = f"messages, {row['window_start'] or 'without a time'}"
     figures = [name for name in ("message", "byte") if f"found_{name}s" in row]
     sides = {
         side: ", ".join(format_count(row[f"{side}_{name}s"] or 0, name) for name in figures)
         for side in ("found", "expected")
     }
-    finding = Finding(code, window, queue=f"{row['topic']}/{row['queue_id']}", broker=row["broker"])
+    finding = Finding(finding_code, window, queue=f"{row['topic']}/{row['queue_id']}", broker=row["broker"])
     return replace(finding, found=sides["found"], expected=sides["expected"])

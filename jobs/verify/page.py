@@ -24,7 +24,7 @@ _KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Sev
 _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
 
 
-def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Report:
+def make_verify_page(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Report:
     """Return the page of all stores.
 
     Args:

@@ -64,7 +64,7 @@ class Remedies:
 def print_report(output_format: str, reports: Sequence[StoreReport], remedies: Remedies) -> None:
     """Print all stores to standard output: a table with explanations, JSON (a row per store), or CSV of findings."""
     if output_format in {"json", "jsonl"}:
-        write_rows(output_format, (_store_object(report, remedies) for report in reports), [])
+        write_rows(output_format, (_store_json_object(report, remedies) for report in reports), [])
         return
     if output_format == "csv":
         write_rows(output_format, _all_finding_rows(reports), FINDING_COLUMNS)
@@ -134,7 +134,7 @@ def summary(reports: Sequence[StoreReport]) -> str:
     )
 
 
-def _store_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
+def _store_json_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
     findings = report.findings
     return {
         "broker": report.broker,
@@ -148,12 +148,12 @@ def _store_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
         "groups": report.groups,
         "counts": {code: findings.counts[code] for code in CLASSES if code in findings.codes},
         "findings": [
-            _finding_object(finding, remedies.advice_for(finding.finding_class, [report])) for finding in findings
+            _finding_json_object(finding, remedies.advice_for(finding.finding_class, [report])) for finding in findings
         ],
     }
 
 
-def _finding_object(finding: Finding, advice: FilledAdvice) -> dict[str, Any]:
+def _finding_json_object(finding: Finding, advice: FilledAdvice) -> dict[str, Any]:
     kind = finding.finding_class
     return {
         "code": finding.code,

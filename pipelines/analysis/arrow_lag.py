@@ -50,36 +50,38 @@ def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
     if isinstance(question, LagHistoryQuestion):
         tables = list(_history_rows(lake, question, schema.names))
     else:
-        tables = [_measure_rows(lake, question.at, question.selection, schema.names)]
+        tables = [_measure_lag_rows(lake, question.at, question.selection, schema.names)]
     rows = pa.concat_tables([schema.empty_table(), *tables])
     if question.by == "queue":
         return rows
-    return _sum_groups(rows, ["as_of"] if isinstance(question, LagHistoryQuestion) else [])
+    return _sum_lag_by_group(rows, ["as_of"] if isinstance(question, LagHistoryQuestion) else [])
 
 
-def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, names: Sequence[str]) -> Iterator[pa.Table]:
+def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of all windows, with the given columns of `QUEUE_LAG`."""
     offsets, wanted = lake.table(OFFSETS), question.selection
     first, last = _first_and_last_snapshot(offsets, wanted.brokers)
     times = [end for end in question.window_ends(last).times() if first is not None and first <= end]
     brokers = list(wanted.brokers) or snapshot_brokers(offsets, OFFSETS)
-    covered = find_covered_minutes(lake, brokers) if _may_be_stored(times, wanted) else {}
-    stored = {broker: [time for time in times if _has_minute(minutes, time)] for broker, minutes in covered.items()}
-    stored_names = ["minute" if name == "as_of" else name for name in names]
+    covered = find_covered_minutes(lake, brokers) if _may_have_minute_rows(times, wanted) else {}
+    stored = {
+        broker: [time for time in times if _is_covered_minute(minutes, time)] for broker, minutes in covered.items()
+    }
+    stored_names = ["minute" if name == "as_of" else name for name in column_names]
     for broker, known in stored.items():
         of_broker = replace(wanted, brokers=[broker])
         minutes = list(map(last_minute_at, known))
         for rows in lag_at_minutes(lake.table("lag_minutes"), minutes, of_broker, stored_names):
-            yield rows.rename_columns(names)
+            yield rows.rename_columns(column_names)
     left: dict[datetime.datetime, list[str]] = defaultdict(list)
     for broker in brokers:
         for time in sorted({*times} - {*stored.get(broker, ())}):
             left[time].append(broker)
     for time, others in left.items():
-        yield _measure_rows(lake, time, replace(wanted, brokers=others), names)
+        yield _measure_lag_rows(lake, time, replace(wanted, brokers=others), column_names)
 
 
-def _may_be_stored(times: Sequence[datetime.datetime], selection: Selection) -> bool:
+def _may_have_minute_rows(times: Sequence[datetime.datetime], selection: Selection) -> bool:
     """Return whether `lag_minutes` may have any of these times; it has groups by their plain names only."""
     return any(_is_minute(time) for time in times) and all(
         strip_broadcast_suffix(group) == group for group in selection.groups
@@ -90,17 +92,17 @@ def _is_minute(time: datetime.datetime) -> bool:
     return first_minute_at(time) == last_minute_at(time)
 
 
-def _has_minute(minutes: CoveredMinutes, time: datetime.datetime) -> bool:
-    return _is_minute(time) and minutes.contains_minute(last_minute_at(time))
+def _is_covered_minute(covered_minutes: CoveredMinutes, time: datetime.datetime) -> bool:
+    return _is_minute(time) and covered_minutes.contains_minute(last_minute_at(time))
 
 
-def _measure_rows(
-    lake: PinnedLake, as_of: datetime.datetime | None, selection: Selection, names: Sequence[str]
+def _measure_lag_rows(
+    lake: PinnedLake, as_of: datetime.datetime | None, selection: Selection, column_names: Sequence[str]
 ) -> pa.Table:
     """Return the rows of groups as `lag_of_lake` measures them, with the given columns of `QUEUE_LAG`."""
     answer = lag_of_lake(lake, as_of, selection)
     rows = [queue_lag_row(row) for row in answer.rows if row.kind in GROUP_KINDS]
-    return pa.Table.from_pylist(rows, pa.schema([_QUEUES.field(name) for name in names]))
+    return pa.Table.from_pylist(rows, pa.schema([_QUEUES.field(name) for name in column_names]))
 
 
 def _first_and_last_snapshot(
@@ -114,17 +116,17 @@ def _first_and_last_snapshot(
     return found["first"], found["last"]
 
 
-def _sum_groups(rows: pa.Table, times: Sequence[str]) -> pa.Table:
+def _sum_lag_by_group(queue_rows: pa.Table, times: Sequence[str]) -> pa.Table:
     """Sum the rows of queues to one for each group, or for each group and time, with the columns `GROUP_LAG`.
 
     An upper bound is null if that of any queue is.
 
     Args:
-        rows: rows with the columns `_OF_GROUPS`.
+        queue_rows: rows with the columns `_OF_GROUPS`.
         times: `as_of` for a row for each time; empty if each store has a time of its own.
     """
-    has_messages = pc.fill_null(pc.greater(rows["messages_max"], 0), True)
-    rows = rows.append_column("queues_behind", has_messages.cast(pa.int64()))
+    has_messages = pc.fill_null(pc.greater(queue_rows["messages_max"], 0), True)
+    queue_rows = queue_rows.append_column("queues_behind", has_messages.cast(pa.int64()))
     strict, known = pc.ScalarAggregateOptions(skip_nulls=False), pc.ScalarAggregateOptions()
     wanted: list[tuple[str, str, pc.FunctionOptions]] = [
         ("as_of", "count", pc.CountOptions("all")),
@@ -134,7 +136,7 @@ def _sum_groups(rows: pa.Table, times: Sequence[str]) -> pa.Table:
     wanted += [(name, "sum", strict) for name in _SUMMED] + [(name, "max", strict) for name in _LONGEST]
     if not times:
         wanted.append(("as_of", "min", known))
-    found = rows.group_by(["group", *times]).aggregate(wanted)
+    found = queue_rows.group_by(["group", *times]).aggregate(wanted)
     names = {f"{name}_{function}": name for name, function, _ in wanted} | {"as_of_count": "queues"}
     found = found.rename_columns([names.get(name, name) for name in found.column_names])
     schema = arrow_schema(GROUP_LAG)

@@ -21,16 +21,16 @@ from commitlake.connectors.lake.packs.body_batches import (
     convert_bodies,
     decompress_bodies,
 )
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.reader import run_sql, run_sql_over
+from commitlake.connectors.lake.reader import run_sql, run_sql_over_tables
 from commitlake.connectors.lake.sql import Engine, in_condition, quote_column_name, text_literal
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.analysis.arrow_lag import lag_table
 from commitlake.pipelines.analysis.lag_arguments import LagQuestion
 from commitlake.pipelines.dead_letters.dead_letter_rows import computed_columns_sql
 from commitlake.pipelines.journeys.arrow_journeys import (
-    hop_counts,
+    count_hops,
     hops_table,
     journeys_table,
     sorted_key_rows,
@@ -73,13 +73,13 @@ class ArrowTables:
             NoTableError: if the lake does not have the table yet.
             LakeError: if there is no lake, or no permission.
         """
-        return self._select(table.name, table.columns, ())
+        return self._select_columns(table.name, table.columns, ())
 
     def empty(self, table: LakeTable) -> pa.Table:
         """Return a table without rows."""
         return arrow_schema(table.columns).empty_table()
 
-    def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> pa.Table:
+    def messages(self, selection: Selection, columns: Columns, body_form: BodyForm | None) -> pa.Table:
         """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
 
         Raises:
@@ -87,14 +87,14 @@ class ArrowTables:
             QueryError: if the predicate of the selection is not valid.
             PackError: if a body is not available.
         """
-        return self._messages(selection, columns, form, {}, ())
+        return self._read_messages(selection, columns, body_form, {}, ())
 
-    def dead_letters(self, selection: Selection, form: BodyForm | None) -> pa.Table:
+    def dead_letters(self, selection: Selection, body_form: BodyForm | None) -> pa.Table:
         """Return the selected dead letters, with their bodies in the given form, or without bodies if there is none.
 
         Args:
             selection: the selection; its topics are those that the messages were sent to.
-            form: form of the bodies; None for none.
+            body_form: form of the bodies; None for none.
 
         Raises:
             LakeError: if there is no lake, or no permission.
@@ -104,21 +104,25 @@ class ArrowTables:
         computed = computed_columns_sql(self.lake.table("messages"))
         topics = [text_literal(topic) for topic in selection.topics]
         more = [in_condition(computed["origin_topic"], topics)] if topics else []
-        return self._messages(replace(selection, topics=(), kinds=[Kind.DLQ]), DEAD_LETTERS, form, computed, more)
+        return self._read_messages(
+            replace(selection, topics=(), kinds=[Kind.DLQ]), DEAD_LETTERS, body_form, computed, more
+        )
 
-    def _messages(
+    def _read_messages(
         self,
         selection: Selection,
         columns: Columns,
-        form: BodyForm | None,
-        computed: Mapping[str, str],
-        more: Sequence[str],
+        body_form: BodyForm | None,
+        computed_columns: Mapping[str, str],
+        extra_conditions: Sequence[str],
     ) -> pa.Table:
-        where = [*self._where(selection, columns.names), *more]
-        if form is None:
-            return self._select("messages", columns, where, computed)
-        found = self._select("messages", add_body_columns(columns), where, computed)
-        batches = [batch.select([*columns.names, "body", "body_error"]) for batch in self._with_bodies(found, form)]
+        where = [*self._message_conditions(selection, columns.names), *extra_conditions]
+        if body_form is None:
+            return self._select_columns("messages", columns, where, computed_columns)
+        found = self._select_columns("messages", add_body_columns(columns), where, computed_columns)
+        batches = [
+            batch.select([*columns.names, "body", "body_error"]) for batch in self._with_bodies(found, body_form)
+        ]
         return pa.Table.from_batches(batches)
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
@@ -149,7 +153,9 @@ class ArrowTables:
         counts = [f"coalesce(sum({name}), 0) AS {name}" for name in RATE_COUNTS.names]
         sql = f"SELECT {', '.join([*keys, *counts])} FROM ({parts}) GROUP BY {', '.join(keys)}"
         there = {name: table for name, table in tables.items() if table is not None}
-        counted = run_sql_over(there, sql).read_all().rename_columns([*groups, "window_start", *RATE_COUNTS.names])
+        counted = (
+            run_sql_over_tables(there, sql).read_all().rename_columns([*groups, "window_start", *RATE_COUNTS.names])
+        )
         return _add_rates(counted, question, groups)
 
     def lag(self, question: LagQuestion) -> pa.Table:
@@ -171,11 +177,11 @@ class ArrowTables:
         """
         with self.key_records(question) as records:
             return pa.concat_tables(
-                journeys_table(sorted_key_rows(each, question), question) for each in records.slices()
+                journeys_table(sorted_key_rows(each, question), question) for each in records.iterate_slices()
             )
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> pa.Table:
-        """Return the hops of keys between topics, for each window; for all the time if there is none.
+        """Return the hops of keys between topics, for each window; for the whole time range without windows.
 
         Raises:
             NoTableError: if the lake has no `edges`.
@@ -183,8 +189,8 @@ class ArrowTables:
             QueryError: if the predicate of the selection is not valid.
         """
         with self.key_records(question, question.until_us) as records:
-            slices = (sorted_key_rows(each, question) for each in records.slices())
-            return hops_table(sum_hop_counts(hop_counts(each, question, window_us) for each in slices))
+            slices = (sorted_key_rows(each, question) for each in records.iterate_slices())
+            return hops_table(sum_hop_counts(count_hops(each, question, window_us) for each in slices))
 
     def key_records(self, question: JourneysQuestion, end_us: int | None = None) -> KeyRecords:
         """Return a context with the records of the keys that a question on journeys asks for.
@@ -201,23 +207,23 @@ class ArrowTables:
         if edges is None:
             raise NoTableError(no_edges_message(self.lake.root))
         wanted = question.selection
-        where = self._where(replace(wanted, topics=(), start=question.begin, end=question.end), ())
+        where = self._message_conditions(replace(wanted, topics=(), start=question.begin, end=question.end), ())
         if wanted.topics:
             where.append(in_condition("coalesce(origin_topic, topic)", map(text_literal, wanted.topics)))
-        rows = f"(SELECT * FROM {_source_sql(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
+        rows = f"(SELECT * FROM {_table_sql(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
         return KeyRecords({"messages": messages, "edges": edges}, Sources(rows, "edges"), question, end_us)
 
-    def _where(self, selection: Selection, names: Sequence[str]) -> list[str]:
+    def _message_conditions(self, selection: Selection, column_names: Sequence[str]) -> list[str]:
         """Return the conditions of a selection on rows of `messages`.
 
         Args:
             selection: the selection.
-            names: columns that are wanted.
+            column_names: columns that are wanted.
         """
         query = TableQuery(
             "messages",
             selection,
-            names,
+            column_names,
             (),
             0,
             key_places=business_keys_condition(self.lake, selection.keys) if selection.keys else None,
@@ -225,35 +231,40 @@ class ArrowTables:
         )
         return query.where_conditions(Engine.DELTALAKE)
 
-    def _select(
-        self, name: str, columns: Columns, where: Iterable[str], computed: Mapping[str, str] = MappingProxyType({})
+    def _select_columns(
+        self,
+        table_name: str,
+        columns: Columns,
+        conditions: Iterable[str],
+        computed_columns: Mapping[str, str] = MappingProxyType({}),
     ) -> pa.Table:
         """Return columns of the rows for which all conditions hold; a column that the lake lacks is null.
 
         Args:
-            computed: SQL of columns that are computed, by name.
+            computed_columns: SQL of columns that are computed, by name.
         """
-        table = self.lake.table(name)
+        table = self.lake.table(table_name)
         listed = ", ".join(
-            f"{computed.get(each) or quote_column_name(each)} AS {quote_column_name(each)}" for each in columns.names
+            f"{computed_columns.get(each) or quote_column_name(each)} AS {quote_column_name(each)}"
+            for each in columns.names
         )
-        condition = " AND ".join(["true", *where])
-        source = _source_sql(table, name, columns)
-        found = run_sql(table, name, f"SELECT {listed} FROM {source} WHERE {condition}").read_all()
+        condition = " AND ".join(["true", *conditions])
+        source = _table_sql(table, table_name, columns)
+        found = run_sql(table, table_name, f"SELECT {listed} FROM {source} WHERE {condition}").read_all()
         # The engine returns texts as views, which not all functions of Arrow accept.
         return found.cast(arrow_schema(columns))
 
-    def _with_bodies(self, rows: pa.Table, form: BodyForm) -> Iterator[pa.RecordBatch]:
+    def _with_bodies(self, rows: pa.Table, body_form: BodyForm) -> Iterator[pa.RecordBatch]:
         """Yield rows with their bodies, grouped by pack, so that each frame of a pack is read once."""
-        store, cache = open_store(self.lake.packs), FrameCache()
+        store, cache = open_pack_store(self.lake.packs), FrameCache()
         batches = _sort_by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
         # At least one batch, from which the result has its schema.
         for batch in batches or [pa.RecordBatch.from_pylist([], rows.schema)]:
             if not batch.num_rows:
                 empty = batch.append_column("body", pa.nulls(0, pa.binary()))
-                yield convert_bodies(empty.append_column("body_error", pa.nulls(0, pa.string())), form)
+                yield convert_bodies(empty.append_column("body_error", pa.nulls(0, pa.string())), body_form)
             for stored in batches_with_bodies(batch, store, cache):
-                yield from (convert_bodies(each, form) for each in decompress_bodies(stored, DEFAULT_MAX_BYTES))
+                yield from (convert_bodies(each, body_form) for each in decompress_bodies(stored, DEFAULT_MAX_BYTES))
 
 
 def no_edges_message(lake: str) -> str:
@@ -264,44 +275,47 @@ def no_edges_message(lake: str) -> str:
     )
 
 
-def _source_sql(table: DeltaTable, name: str, columns: Columns) -> str:
+def _table_sql(table: DeltaTable, table_name: str, columns: Columns) -> str:
     """Return a table in SQL, with the given columns; those that an older lake lacks are null."""
     there = {field.name for field in table.schema().fields}
     # Conditions may name columns that an older lake lacks.
-    lacking = [f"{_null_sql(each)} AS {quote_column_name(each.name)}" for each in columns if each.name not in there]
-    return f"(SELECT *, {', '.join(lacking)} FROM {name})" if lacking else name
+    lacking = [
+        f"{_typed_null_sql(each)} AS {quote_column_name(each.name)}" for each in columns if each.name not in there
+    ]
+    return f"(SELECT *, {', '.join(lacking)} FROM {table_name})" if lacking else table_name
 
 
-def _null_sql(column: Column) -> str:
+def _typed_null_sql(column: Column) -> str:
     return "CAST(NULL AS VARCHAR)" if column.type == TEXT else "NULL"
 
 
-def _partial_count_sql(part: PartialCount, keys: Sequence[str]) -> str:
-    columns = [f"{sql} AS {key}" for sql, key in zip([*part.groups, part.window], keys, strict=True)]
-    counts = [f"{part.sums[name]} AS {name}" for name in RATE_COUNTS.names]
+def _partial_count_sql(partial_count: PartialCount, keys: Sequence[str]) -> str:
+    columns = [f"{sql} AS {key}" for sql, key in zip([*partial_count.groups, partial_count.window], keys, strict=True)]
+    counts = [f"{partial_count.sums[name]} AS {name}" for name in RATE_COUNTS.names]
     grouped = ", ".join(str(number + 1) for number in range(len(keys)))
-    return f"SELECT {', '.join([*columns, *counts])} FROM {part.table} WHERE {part.where} GROUP BY {grouped}"
+    selected = f"SELECT {', '.join([*columns, *counts])} FROM {partial_count.table}"
+    return f"{selected} WHERE {partial_count.where} GROUP BY {grouped}"
 
 
-def _add_rates(counted: pa.Table, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
+def _add_rates(window_counts: pa.Table, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
     """Add to each count the seconds of its window within the question's time range, and the rates per second."""
     assert question.window is not None
-    opened = counted.column("window_start").cast(pa.int64())
+    opened = window_counts.column("window_start").cast(pa.int64())
     ended = pc.add(opened, question.window // _MICROSECOND)
     ended = pc.min_element_wise(ended, epoch_us(question.end))
     length = pc.subtract(ended, pc.max_element_wise(opened, epoch_us(question.start)))
     seconds = pc.divide(length.cast(pa.float64()), 1e6)
-    counted = counted.append_column("seconds", seconds)
+    window_counts = window_counts.append_column("seconds", seconds)
     for name in ("messages", "bytes"):
-        rate = pc.divide(counted.column(name).cast(pa.float64()), seconds)
-        counted = counted.append_column(f"{name}_per_s", rate)
-    return counted.cast(arrow_schema(rate_columns(groups)))
+        rate = pc.divide(window_counts.column(name).cast(pa.float64()), seconds)
+        window_counts = window_counts.append_column(f"{name}_per_s", rate)
+    return window_counts.cast(arrow_schema(rate_columns(groups)))
 
 
 def add_body_columns(columns: Columns) -> Columns:
     """Return the given columns of `messages`, followed by those that are needed to read bodies."""
     needed = (name for name in ("body_ref", "body_crc", "body_codec") if name not in columns.names)
-    return Columns([*columns, *MESSAGES.only(needed)])
+    return Columns([*columns, *MESSAGES.select_columns(needed)])
 
 
 def _sort_by_pack(rows: pa.Table) -> pa.Table:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, cast, overload
 
-from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, parse_name
+from commitlake.connectors.catalog.names import SchemaName, is_catalog_location, parse_schema_name
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -72,9 +72,9 @@ class _Tables(Protocol[_Frame_co]):
 
     def empty(self, table: LakeTable) -> _Frame_co: ...
 
-    def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> _Frame_co: ...
+    def messages(self, selection: Selection, columns: Columns, body_form: BodyForm | None) -> _Frame_co: ...
 
-    def dead_letters(self, selection: Selection, form: BodyForm | None) -> _Frame_co: ...
+    def dead_letters(self, selection: Selection, body_form: BodyForm | None) -> _Frame_co: ...
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> _Frame_co: ...
 
@@ -110,9 +110,11 @@ class Lake(Generic[Frame]):
     def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None: ...
 
     def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None:
-        is_in_session = spark is not None and is_catalog_place(place)
+        is_in_session = spark is not None and is_catalog_location(place)
         self._packs = PackLocation(bodies or "")
-        self._place: Tables | SchemaName = parse_name(place) if is_in_session else Tables(place, packs=self._packs)
+        self._place: Tables | SchemaName = (
+            parse_schema_name(place) if is_in_session else Tables(place, packs=self._packs)
+        )
         self._spark = spark
 
     def __repr__(self) -> str:
@@ -198,8 +200,8 @@ class Lake(Generic[Frame]):
             if name not in declared.names:
                 raise LakeError(f"messages has no column {name!r}: expected one of {', '.join(declared.names)}")
         if len(set(asked)) < len(asked):
-            raise UsageError(f"columns: expected different columns, found {', '.join(asked)}")
-        wanted = declared.only(asked)
+            raise UsageError(f"columns: expected each column once, found {', '.join(asked)}")
+        wanted = declared.select_columns(asked)
         form = BodyForm.from_name(body)
         return self._tables.messages(make_selection(**chosen), wanted, form)
 
@@ -559,10 +561,10 @@ class Lake(Generic[Frame]):
         question = Question(key, id, place, start, end, depth, related_by, limit)
         story, rows = read_story_and_rows(self.paths, question)
         if bodies:
-            from commitlake.connectors.lake.packs.pack_stores import open_store
+            from commitlake.connectors.lake.packs.pack_stores import open_pack_store
             from commitlake.pipelines.lineage.record_bodies import add_bodies_to_story
 
-            story = add_bodies_to_story(story, rows, open_store(self.paths.packs))
+            story = add_bodies_to_story(story, rows, open_pack_store(self.paths.packs))
         if masks:
             from commitlake.pipelines.masking.masks import check_hash_key, parse_mask
 
@@ -600,14 +602,14 @@ class Lake(Generic[Frame]):
             BodyError: It cannot be decompressed.
         """
         from commitlake.connectors.lake.packs.body_reader import fetch_body
-        from commitlake.connectors.lake.packs.pack_stores import open_store
+        from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 
         place = (record.broker, record.physical_offset) if isinstance(record, Record) else record
         question = Question(message_id=place) if isinstance(place, str) else Question(place=place)
         rows = read_matching_rows(self.paths, question)
         if len(rows) != 1:
             raise UsageError(f"expected one record of {question.question_text}, found {len(rows)}")
-        return fetch_body(open_store(self.paths.packs), rows[0])
+        return fetch_body(open_pack_store(self.paths.packs), rows[0])
 
     def topics(self, since: Time, until: Time) -> TopicGraph:
         """Return which topics feed which in a time range, by keys that pass from one topic to the other.

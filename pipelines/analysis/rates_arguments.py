@@ -20,12 +20,12 @@ _MAX_COUNT = 999_999
 _SECOND, _LONGEST = datetime.timedelta(seconds=1), datetime.timedelta(days=36_525)
 
 
-def make_window(window: datetime.timedelta | str, name: str = "window") -> datetime.timedelta:
+def make_window(window: datetime.timedelta | str, argument_name: str = "window") -> datetime.timedelta:
     """Return the length of windows.
 
     Args:
         window: the length, as a caller gives it.
-        name: name of the argument, for the error.
+        argument_name: name of the argument, for the error.
 
     Raises:
         UsageError: if it is no length of a second to 100 years, in whole seconds.
@@ -42,7 +42,7 @@ def make_window(window: datetime.timedelta | str, name: str = "window") -> datet
         expected = (
             "expected whole seconds, up to 100 years: a timedelta, or a text such as '30s', '5 minutes' or '1 day'"
         )
-        raise UsageError(f"{name}: {expected}, found {window!r}")
+        raise UsageError(f"{argument_name}: {expected}, found {window!r}")
     return length
 
 
@@ -56,7 +56,7 @@ def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: 
     """
     groups = parse_text_arguments("by", by) if by else []
     if len(set(groups)) < len(groups):
-        raise UsageError(f"by: expected different columns, found {', '.join(groups)}")
+        raise UsageError(f"by: expected each column once, found {', '.join(groups)}")
     for name in groups:
         if name not in RATE_GROUPS.names:
             raise UsageError(f"by: expected some of {', '.join(RATE_GROUPS.names)}, found {name!r}")

@@ -45,21 +45,21 @@ class PinnedTables(NamedTuple):
     progress: Mapping[str, StoreProgress]
 
 
-def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) -> DataFrame:
+def lag_frame(spark: SparkSession, pinned_tables: PinnedTables, question: LagQuestion) -> DataFrame:
     """Return the lag of a lake's groups, at one time or at the end of each window.
 
     The times of snapshots, the starts of logs and the SQL92 expressions are read at once, the rest when the DataFrame
     is used.
     """
-    expressions = _sql92_expressions(pinned.subscriptions)
+    expressions = _sql92_expressions(pinned_tables.subscriptions)
     if expressions:
         choose_python(spark)
-    moments = _lag_moments(pinned.offsets, question)
+    moments = _lag_moments(pinned_tables.offsets, question)
     rules = LagRules(
         brokers=question.selection.brokers,
         groups=question.selection.groups,
         topics=question.selection.topics,
-        log_starts=find_log_starts(pinned.offsets, moments),
+        log_starts=find_log_starts(pinned_tables.offsets, moments),
         max_age_us=MAX_AGE // _MICROSECOND,
         max_impossible=MAX_IMPOSSIBLE,
         sql92=expressions,
@@ -67,14 +67,14 @@ def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) 
     )
     progress = [
         (broker, known.end, None if known.pulled_topics is None else list(known.pulled_topics))
-        for broker, known in pinned.progress.items()
+        for broker, known in pinned_tables.progress.items()
     ]
     tables = LagTables(
-        offsets=pinned.offsets,
-        messages=pinned.messages,
+        offsets=pinned_tables.offsets,
+        messages=pinned_tables.messages,
         progress=spark.createDataFrame(progress, "broker string, end long, topics array<string>"),
-        subscriptions=pinned.subscriptions,
-        store_config=pinned.store_config,
+        subscriptions=pinned_tables.subscriptions,
+        store_config=pinned_tables.store_config,
     )
     found = lag_at(tables, moments, rules)
     return found if question.by == "queue" else lag_of_groups(found, [] if moments.is_last else ["as_of"])

@@ -77,16 +77,16 @@ class SparkTables:
             messages, _ = self._try_open(LAKE_TABLES["messages"])
             if messages is not None:
                 raise NoTableError(
-                    f"the lake {self._place_text} has no table {table.name!r} that Spark can open: {reason}; a table "
+                    f"the lake {self._lake_name} has no table {table.name!r} that Spark can open: {reason}; a table "
                     "is created when something is first written to it"
                 )
-        raise LakeError(f"{self._place_text} is not a lake, or Spark cannot open it: {reason}")
+        raise LakeError(f"{self._lake_name} is not a lake, or Spark cannot open it: {reason}")
 
     def empty(self, table: LakeTable) -> DataFrame:
         """Return a table without rows."""
         return self.spark.createDataFrame([], spark_schema(table.columns))
 
-    def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> DataFrame:
+    def messages(self, selection: Selection, columns: Columns, body_form: BodyForm | None) -> DataFrame:
         """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
 
         Raises:
@@ -94,14 +94,14 @@ class SparkTables:
             CatalogError: if bodies are wanted, and the catalog's location of the table is not that of a lake.
         """
         found = self.table(LAKE_TABLES["messages"]).where(selection_condition(selection))
-        return self._with_bodies(found, columns, form)
+        return self._with_bodies(found, columns, body_form)
 
-    def dead_letters(self, selection: Selection, form: BodyForm | None) -> DataFrame:
+    def dead_letters(self, selection: Selection, body_form: BodyForm | None) -> DataFrame:
         """Return the selected dead letters, with their bodies in the given form, or without bodies if there is none.
 
         Args:
             selection: the selection; its topics are those that the messages were sent to.
-            form: form of the bodies; None for none.
+            body_form: form of the bodies; None for none.
 
         Raises:
             LakeError: if the session cannot open the table.
@@ -112,15 +112,17 @@ class SparkTables:
         found = with_dead_letter_columns(self.table(LAKE_TABLES["messages"]).where(selection_condition(dead)), computed)
         if selection.topics:
             found = found.where(column_in_values("origin_topic", selection.topics))
-        return self._with_bodies(found, DEAD_LETTERS, form)
+        return self._with_bodies(found, DEAD_LETTERS, body_form)
 
-    def _with_bodies(self, found: DataFrame, columns: Columns, form: BodyForm | None) -> DataFrame:
+    def _with_bodies(self, selected_messages: DataFrame, columns: Columns, body_form: BodyForm | None) -> DataFrame:
         names = [quote_column_name(name, Engine.SPARK) for name in columns.names]
-        if form is None:
-            return found.select(*names)
+        if body_form is None:
+            return selected_messages.select(*names)
         choose_python(self.spark)
         needed = [quote_column_name(name, Engine.SPARK) for name in add_body_columns(columns).names]
-        return with_bodies(found.select(*needed), self._find_packs(), form=form).select(*names, "body", "body_error")
+        return with_bodies(selected_messages.select(*needed), self._find_packs(), body_form=body_form).select(
+            *names, "body", "body_error"
+        )
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> DataFrame:
         """Count messages by group and window.
@@ -186,7 +188,7 @@ class SparkTables:
         return journeys_of(*self._records_and_edges(question), question)
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> DataFrame:
-        """Return the hops of keys between topics, for each window; for all the time if there is none.
+        """Return the hops of keys between topics, for each window; for the whole time range without windows.
 
         The tables are read at the versions that they have now, whenever the DataFrame is used.
 
@@ -217,7 +219,7 @@ class SparkTables:
         if messages is None:
             messages = self.table(LAKE_TABLES["messages"])  # raises the error
         if edges is None:
-            raise NoTableError(no_edges_message(self._place_text))
+            raise NoTableError(no_edges_message(self._lake_name))
         choose_python(self.spark)
         wanted = question.selection
         chosen = selection_condition(replace(wanted, topics=(), start=question.begin, end=question.end))
@@ -256,7 +258,7 @@ class SparkTables:
         return table_name(place.uri(table.name))
 
     @property
-    def _place_text(self) -> str:
+    def _lake_name(self) -> str:
         return str(self.place) if isinstance(self.place, SchemaName) else self.place.root
 
     def _try_open(self, table: LakeTable) -> tuple[DataFrame | None, str]:
@@ -275,7 +277,7 @@ class SparkTables:
             # Other errors, such as a lack of permission, must not look like a missing table.
             if isinstance(error, AnalysisException) and error.getSqlState() in _ABSENT:
                 return None, reason
-            raise LakeError(f"Spark cannot open the table {table.name!r} of {self._place_text}: {reason}") from error
+            raise LakeError(f"Spark cannot open the table {table.name!r} of {self._lake_name}: {reason}") from error
         return found, ""
 
     def _find_packs(self) -> PackLocation:

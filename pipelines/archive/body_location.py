@@ -14,7 +14,7 @@ from pathlib import Path
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.lake import BODIES, Lake
 from commitlake.connectors.lake.owned_folders import broker_folder_names, refuse_owned_folder
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.paths import LakeError, local_folder_or_none
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.storage.uris import parse_s3_uri
@@ -52,7 +52,7 @@ def check_bodies_writable(lake: Lake) -> None:
         # log.
         logger.warning("the bodies of this lake are in %s, a folder of a lake, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
-    open_store(lake.packs).check_writable()
+    open_pack_store(lake.packs).check_writable()
     if folder is not None or bodies_root(lake) == IN_LAKE:
         return
     try:
@@ -69,20 +69,20 @@ def _has_bodies(lake: Lake) -> bool:
     return last is not None and last.bodies == bodies_root(lake)
 
 
-def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> None:
+def check_outside_stores(stores: Iterable[Store], location: str, option_name: str) -> None:
     """Raise an error if a location is in a folder of a store, which belongs to the broker.
 
     A broker may not start with other files among its segments, and a later rebuild replaces its folders.
 
     Args:
         stores: the stores that are read.
-        place: a lake, or the root of its packs.
-        option: the option that names it.
+        location: a lake, or the root of its packs.
+        option_name: the option that names it.
 
     Raises:
         LakeError: naming the folder.
     """
-    folder = local_folder_or_none(place)
+    folder = local_folder_or_none(location)
     if folder is None:
         return
     chosen = Path(os.path.realpath(folder))
@@ -93,7 +93,8 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
         for name in sorted(broker_folder_names(store.format)):
             if chosen.is_relative_to(root / name):
                 raise LakeError(
-                    f"{option} {place} is in {root / name}, which belongs to the broker: expected a folder outside it"
+                    f"{option_name} {location} is in {root / name}, which belongs to the broker: expected a "
+                    f"folder outside it"
                 )
 
 
@@ -103,20 +104,20 @@ def bodies_root(lake: Lake) -> str:
     return IN_LAKE if root == _canonical_root(lake.uri(BODIES)) else root
 
 
-def check_bodies_root_unchanged(last: ArchiveCommit, root: str) -> None:
+def check_bodies_root_unchanged(last_commit: ArchiveCommit, root: str) -> None:
     """Raise an error if packs would be written to another location than the lake's existing ones.
 
     Args:
-        last: the lake's newest commit; commits of earlier versions do not record the location.
+        last_commit: the lake's newest commit; commits of earlier versions do not record the location.
         root: from `bodies_root`.
 
     Raises:
         LakeError: if it is a different one.
     """
-    if last.bodies in (None, root):
+    if last_commit.bodies in (None, root):
         return
     raise LakeError(
-        f"the bodies of this lake are {_location_text(str(last.bodies))}, found {_location_text(root)}. In two "
+        f"the bodies of this lake are {_location_text(str(last_commit.bodies))}, found {_location_text(root)}. In two "
         "places, one part of them would not be found. Archive to the same place; or move all packs to the other one, "
         "and pass --bodies-moved once"
     )

@@ -127,13 +127,13 @@ def _delete_folder(lake: Lake, folder: str) -> None:
 
 
 def _read_profile_group(
-    readers: ThreadPoolExecutor, lake: Lake, staged: Sequence[tuple[str, PartitionIndex]], group: PartitionGroup
+    readers: ThreadPoolExecutor, lake: Lake, staged_files: Sequence[tuple[str, PartitionIndex]], group: PartitionGroup
 ) -> list[pa.Table]:
     """Read the profile rows of a group of partitions from all staged files, one table for each file."""
-    if not staged:
+    if not staged_files:
         return []
     files = _StagedReader(lake, group)  # with current credentials
-    return list(readers.map(files.read, *zip(*staged, strict=True)))
+    return list(readers.map(files.read_group_rows, *zip(*staged_files, strict=True)))
 
 
 class _StagedReader:
@@ -144,7 +144,7 @@ class _StagedReader:
         self._files = lake.open_folder("profiles")
         self._group = group
 
-    def read(self, path: str, index: PartitionIndex) -> pa.Table:
+    def read_group_rows(self, path: str, index: PartitionIndex) -> pa.Table:
         """Return the rows of the group of partitions in one staged file."""
         offset, length = index.byte_range(self._group)
         if not length:

@@ -209,10 +209,10 @@ class ErasureOnArrival:
             self._rows.append(make_erasure_rows(before, erased, ids, erasures, event, self._writer, is_counted=True))
         return after
 
-    def _erased_copies(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedMessages:
-        named = rows.select(["broker", "physical_offset"]).take(pa.array(copies))
-        ids = [self._copies.ids[number] for number in numbers.tolist()]
-        named = named.append_column("erasure_id", pa.array(ids)).append_column("number", pa.array(numbers))
+    def _erased_copies(self, rows: pa.Table, copy_rows: Array, erasure_indexes: Array) -> ErasedMessages:
+        named = rows.select(["broker", "physical_offset"]).take(pa.array(copy_rows))
+        ids = [self._copies.ids[number] for number in erasure_indexes.tolist()]
+        named = named.append_column("erasure_id", pa.array(ids)).append_column("number", pa.array(erasure_indexes))
         return parse_erased_messages(named, 0)
 
     def finish(self) -> list[DataFile]:

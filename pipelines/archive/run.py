@@ -1,9 +1,9 @@
 """One archive run, from new messages in the stores to updated tables.
 
-    work      stores, ranges, progress of the lake                 work.py
+    work      stores, ranges, progress of the lake                 work_planning.py
     tasks     write packs, and data files that no table has yet    task.py
     profiles  of the tasks, on their way to the driver             profile_files.py
-    quality   checks of the profiles by suites                     judging.py
+    quality   checks of the profiles by suites                     quality_check.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    adds files of the commit to the other tables         connectors.lake.follower_runs
     keys      message_keys, from files of large tasks, or new rows pipelines.message_keys
@@ -33,7 +33,7 @@ from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.update_result import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
@@ -282,7 +282,7 @@ def run_archive(
     _check_gaps(parts, config.on_gap)
     # The table exists before the first file is written, so files of a killed run are always in a lake, where `maintain`
     # finds them.
-    open_for_append(lake)
+    open_messages_for_append(lake)
     if config.quality and config.judge is None:
         start_loading_thread()
     erased = _read_erased_messages(config, work)
@@ -563,7 +563,7 @@ def _commit_run(
 def _count_refused_rows(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
     """Return how many rows a run's tasks wrote for `quarantine` and for `gaps`."""
     counts = [counts for row in manifest for counts in row.refusal_counts.values()]
-    return sum(count.quarantined_rows for count in counts), sum(count.missing_ranges for count in counts)
+    return sum(count.quarantined_row_count for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Losses:

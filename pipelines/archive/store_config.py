@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_table
+from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_config_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
@@ -72,7 +72,7 @@ def write_config_changes(
 
 
 def _collect_changes(
-    read_known: Callable[[str], dict[Key, str]],
+    read_known_config: Callable[[str], dict[Key, str]],
     stores: Sequence[Store],
     kinds: Sequence[str],
     problems: list[str] | None,
@@ -80,14 +80,14 @@ def _collect_changes(
     """Return the changed configuration values of all stores; several stores are read at a time.
 
     Args:
-        read_known: returns what the lake has of a broker.
+        read_known_config: returns what the lake has of a broker.
         kinds: kinds of the values to compare.
         problems: receives sentences on files that cannot be read.
     """
 
     def read_changes(store: Store) -> tuple[list[tuple[Key, str | None]], list[str]]:
         of_store: list[str] = []
-        return list(_changes_of_store(read_known(store.broker), store, of_store, kinds)), of_store
+        return list(_changes_of_store(read_known_config(store.broker), store, of_store, kinds)), of_store
 
     rows = []
     # Lists by store rather than one shared list, because stores are read by several threads.
@@ -170,7 +170,7 @@ def _changes_in_folder(
 def _load_config_entries(root: Path, name: str, table: str, problems: list[str]) -> dict[str, Any] | None:
     """Return the entries of a configuration file; None if it is missing or cannot be read."""
     try:
-        read = load_table(root, name, table)
+        read = load_config_file(root, name, table)
     except UnsafeFileError as error:
         problems.append(f"{error}; the configuration in it is not archived")
         return None

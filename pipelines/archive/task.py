@@ -26,13 +26,18 @@ from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.store_progress import QueueReport
 from commitlake.connectors.reading.batches import LastDecoder
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.partition_sizes import MIN_PART_BYTES, choose_part_size, group_by_size, read_costs
+from commitlake.connectors.reading.partition_sizes import (
+    MIN_PART_BYTES,
+    choose_part_size,
+    compute_read_costs,
+    group_by_size,
+)
 from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.snapshots import divide_segment
 from commitlake.connectors.reading.splits import Split
@@ -133,7 +138,7 @@ class ArchiveTasks:
             )
             for stretch in self._divide_by_pack(parts):
                 with ExitStack() as open_packs:
-                    store = open_store(self.lake.packs)
+                    store = open_pack_store(self.lake.packs)
                     packs = open_packs.enter_context(BodyPacks(stretch, store, self.erased, self.copies))
                     rows, refused = _read_parts(stretch, packs, refusals, masking, last_decoder)
                     yield from refused
@@ -160,7 +165,7 @@ class ArchiveTasks:
 
     def _group_parts(self, cores: int) -> list[Sequence[Part]]:
         """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""
-        costs = read_costs(self.parts)
+        costs = compute_read_costs(self.parts)
         groups = group_by_size(self.parts, costs, choose_part_size(sum(costs), cores, min_size=1))
         if cores > _MAX_CORES_WITH_SMALL_ENDS:
             return [*groups]
@@ -319,7 +324,7 @@ def check_files_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
                 path = Path(lake.uri(row.table)) / row.path
                 _check_written_size(str(path), row.size, _file_size(path))
     if lake.packs.s3 is None:
-        store = open_store(lake.packs)
+        store = open_pack_store(lake.packs)
         for row in manifest:
             for name, size in row.pack_sizes.items():
                 found = None

@@ -209,7 +209,7 @@ def _has_data_after(store: Store, end_offset: int | None) -> bool:
     if end_offset >= newest.base_offset + newest.file_size:
         return False
     # The end of the last record is known. If a record was written after it, its head is not all zeros.
-    head = np.zeros(store.format.records.head_bytes, np.uint8)
+    head = np.zeros(store.format.record_rules.head_bytes, np.uint8)
     with suppress(FileNotFoundError), OpenSegment(newest.path) as file:
         file.read_into(head, end_offset - newest.base_offset)
     return bool(head.any())

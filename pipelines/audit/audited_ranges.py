@@ -36,7 +36,7 @@ class AuditSpan:
             last=None if last is None or last > _LAST_WINDOW else last + (EPOCH - last) % _WINDOW,
         )
 
-    def limit_start(self, date: datetime.date | None) -> Self:
+    def limit_to_dates_from(self, date: datetime.date | None) -> Self:
         """Return the part of the range from a date on."""
         if date is None:
             return self

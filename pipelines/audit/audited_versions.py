@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after, newest_commit
-from commitlake.connectors.lake.erasures import FORM, erased_form_number, newest_erasure_number
+from commitlake.connectors.lake.erasures import FORM, newest_erasure_number, read_erased_form_number
 from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -84,7 +84,7 @@ def read_moment(lake: Lake) -> Moment:
         read_expiries(table),
         newest_erasure_number(table),
         newest_erasure_number(table if profiles is None else profiles),
-        erased_form_number(table),
+        read_erased_form_number(table),
     )
 
 

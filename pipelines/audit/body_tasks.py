@@ -16,7 +16,7 @@ from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, g
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.merged_packs import pack_size
-from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import rows_to_dicts
@@ -118,12 +118,12 @@ def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Ta
     messages = messages.take(pc.sort_indices(messages, order)).combine_chunks()
     windows: list[pa.Table] = []
     errors: BodyErrors = []
-    store, cache = open_store(location), FrameCache()
+    store, cache = open_pack_store(location), FrameCache()
     for start in range(0, messages.num_rows, _BATCH_ROWS):
         batch = _nest_body_refs(messages.slice(start, _BATCH_ROWS))
         found = pa.Table.from_batches(list(_check_bodies(batch, store, cache))).combine_chunks()
         windows.append(count_messages_by_window(found))
-        errors = _first_errors([*errors, *_read_first_errors(found)])
+        errors = _select_first_errors([*errors, *_read_first_errors(found)])
     return merge_windows(windows), errors
 
 
@@ -146,10 +146,12 @@ def _check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> 
     """
     names = rows.column("body_ref").field("pack")
     for first, last in group_rows_by_pack(names, 0, rows.num_rows):
-        yield from _check_pack(rows.slice(first, last - first), names[first].as_py(), store, cache)
+        yield from _check_bodies_of_pack(rows.slice(first, last - first), names[first].as_py(), store, cache)
 
 
-def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
+def _check_bodies_of_pack(
+    rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache
+) -> list[pa.RecordBatch]:
     """Check the rows of one pack together; if the pack is missing, report all of them without further reads."""
     if pack is None:
         return [_to_error_rows(rows, "the message has no body_ref")]
@@ -157,10 +159,10 @@ def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache:
         pack_size(store, pack)
     except PackError as error:
         return [_to_error_rows(rows, str(error))]
-    return _check_rows(rows, store, cache)
+    return _check_bodies_or_halve(rows, store, cache)
 
 
-def _check_rows(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
+def _check_bodies_or_halve(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
     """Check rows together; if that fails, check the halves separately, down to the faulty rows."""
     try:
         # The reader has compared each body with its CRC, so its size and CRC are those of the row.
@@ -174,7 +176,10 @@ def _check_rows(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> li
         if rows.num_rows == 1:
             return [_to_error_rows(rows, str(error))]
         half = rows.num_rows // 2
-        return [*_check_rows(rows.slice(0, half), store, cache), *_check_rows(rows.slice(half), store, cache)]
+        return [
+            *_check_bodies_or_halve(rows.slice(0, half), store, cache),
+            *_check_bodies_or_halve(rows.slice(half), store, cache),
+        ]
 
 
 def _to_error_rows(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
@@ -195,11 +200,11 @@ def _read_first_errors(rows: pa.Table) -> Iterator[tuple[str, int, str]]:
             yield row["broker"], row["physical_offset"], row[_ERROR]
 
 
-def _first_errors(errors: BodyErrors) -> BodyErrors:
+def _select_first_errors(errors: BodyErrors) -> BodyErrors:
     """Return the first errors, by broker and offset. Errors without an offset come first."""
     return sorted(errors, key=lambda error: [(value is not None, value) for value in error])[:SHOWN]
 
 
 def body_error_sentences(errors: BodyErrors) -> list[str]:
     """Return sentences on the first errors of all parts."""
-    return [f"{broker} {physical_offset}: {error}" for broker, physical_offset, error in _first_errors(errors)]
+    return [f"{broker} {physical_offset}: {error}" for broker, physical_offset, error in _select_first_errors(errors)]

@@ -74,30 +74,30 @@ def plan_store_splits(
 
 
 def count_split_by_window(
-    criteria: RowCriteria, masks: ArchiveMasks | None, erased: ErasedMessages, split: Split
+    criteria: RowCriteria, masks: ArchiveMasks | None, erased_messages: ErasedMessages, split: Split
 ) -> pa.Table:
     """Count the wanted messages in a part of a store's log, by window. Returns a table of `AUDIT`.
 
     Args:
         criteria: criteria for the messages.
         masks: rules by which the lake's messages are masked; None for none.
-        erased: messages to count as the lake has them after their erasure.
+        erased_messages: messages to count as the lake has them after their erasure.
         split: part of a store's log.
     """
     return merge_windows(
         [
-            count_messages_by_window(criteria.select_rows_of(_erase_as_in_lake(rows, erased)))
+            count_messages_by_window(criteria.select_rows_of(_erase_as_in_lake(rows, erased_messages)))
             for rows in _read_split_rows(split, masks)
         ]
     )
 
 
-def _erase_as_in_lake(rows: pa.Table, erased: ErasedMessages) -> pa.Table:
+def _erase_as_in_lake(rows: pa.Table, erased_messages: ErasedMessages) -> pa.Table:
     """Return rows of a store as `messages` has them after erasures."""
-    if not erased:
+    if not erased_messages:
         return rows
     place = pa.nulls(rows.num_rows, arrow_schema(MESSAGES).field(BODY_REF.name).type)
-    return erase_rows(rows.append_column(BODY_REF.name, place), erased)[0].drop_columns([BODY_REF.name])
+    return erase_rows(rows.append_column(BODY_REF.name, place), erased_messages)[0].drop_columns([BODY_REF.name])
 
 
 def _read_split_rows(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
@@ -154,9 +154,9 @@ class Sides:
     runner: Runner
     scratch: Path
 
-    def limit_start(self, date: datetime.date) -> Self:
+    def limit_to_dates_from(self, date: datetime.date) -> Self:
         """Return a copy that only counts messages stored on a date or later."""
-        return replace(self, span=self.span.limit_start(date))
+        return replace(self, span=self.span.limit_to_dates_from(date))
 
     @property
     def erased_in_stores(self) -> ErasedMessages:
@@ -194,13 +194,13 @@ class Sides:
 
     def profile_run_counts(self) -> Profile:
         """Return a profile of the counts that archive runs recorded."""
-        profiles, files = self._run_profiles(run_counts.COLUMNS)
+        profiles, files = self._open_run_profiles(run_counts.COLUMNS)
         return self._profile_files(partial(profiles.read_windows, self.span), files)
 
     def read_counted_part(self) -> CountedLogPart | None:
         """Return the part of the logs for which runs recorded counts; None if there is none."""
         runs = _read_all_rows(*self._open_table_rows("archive_runs", run_counts.RUN_COLUMNS))
-        profiles, files = self._run_profiles(run_counts.TAKEN)
+        profiles, files = self._open_run_profiles(run_counts.TAKEN)
         taken = [table for _, table in self.runner.run(profiles.read_run_extents, self._group_files(files))]
         has_expired = bool({"profiles", "archive_runs"} & self.moment.expired.keys())
         return run_counts.find_counted_part(runs, taken, self.moment.commit.sequence, has_expired=has_expired)
@@ -243,13 +243,16 @@ class Sides:
         salts = [[salt] for salt in hbase_tasks.read_salts(options)]
         return self._profile_groups(partial(hbase_tasks.count_messages_of_salt, options, wanted), salts)
 
-    def find_different_keys(self, version: int) -> tuple[int, Sequence[str]]:
+    def compare_message_keys(self, keys_version: int) -> tuple[int, Sequence[str]]:
         """Compare a version of `message_keys` with the keys of all messages.
 
         Returns:
             The number of rows that only one of them has, and sentences on the first ones.
         """
-        expected, found = open_keys_of_messages(self.lake, self.moment.version), open_keys_of_table(self.lake, version)
+        expected, found = (
+            open_keys_of_messages(self.lake, self.moment.version),
+            open_keys_of_table(self.lake, keys_version),
+        )
         return count_different_keys(expected, found, self.runner)
 
     def _profile_files(self, count_file: Callable[[AddedFile], pa.Table], files: Sequence[AddedFile]) -> Profile:
@@ -278,7 +281,7 @@ class Sides:
         table, files = self._open_table_rows("messages", columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_have_rows(file)]
 
-    def _run_profiles(self, columns: pa.Schema) -> tuple[run_counts.RunProfiles, Sequence[AddedFile]]:
+    def _open_run_profiles(self, columns: pa.Schema) -> tuple[run_counts.RunProfiles, Sequence[AddedFile]]:
         version = self.moment.profiles
         if version is None:
             return run_counts.RunProfiles(TableRows(self.lake.uri("profiles"), self.lake.s3, columns), ()), ()

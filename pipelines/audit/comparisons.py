@@ -88,8 +88,8 @@ def compare_packed_bodies(sides: Sides, retention: datetime.timedelta | None = N
     since = _first_unexpired_date(sides.moment.expired, retention)
     while True:
         notes = [] if since is None else [f"bodies of messages stored before {since} may have expired: left out"]
-        if sides.erased.count:
-            notes.append(f"bodies of {sides.erased.count:,} erased messages are left out")
+        if sides.erased.message_count:
+            notes.append(f"bodies of {sides.erased.message_count:,} erased messages are left out")
         with sides.profile_bodies(since) as bodies:
             notes += bodies.errors
             verdict = compare_profiles(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
@@ -147,7 +147,7 @@ def compare_hbase(
             return compare_profiles(names, messages, found)
     since = (datetime.datetime.now(datetime.UTC) - retention).date()
     notes = [f"messages stored before {since} may have expired in HBase: left out"]
-    recent = sides.limit_start(since)
+    recent = sides.limit_to_dates_from(since)
     with recent.profile_messages() as expected, recent.profile_hbase(options) as found:
         return compare_profiles(names, expected, found, notes=notes)
 

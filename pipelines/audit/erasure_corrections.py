@@ -54,7 +54,7 @@ class AuditedErasures:
     counted: int = 0
 
     @property
-    def count(self) -> int:
+    def message_count(self) -> int:
         """Number of erased messages."""
         return 0 if self.rows is None else int(self.rows.num_rows)
 
@@ -80,10 +80,10 @@ class AuditedErasures:
     def notes(self) -> list[str]:
         """Return notes for a report."""
         notes = []
-        if self.count:
+        if self.message_count:
             erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
             notes.append(
-                f"{self.count:,} of the messages are erased, by {format_count(erasures, 'erasure')}: they are "
+                f"{self.message_count:,} of the messages are erased, by {format_count(erasures, 'erasure')}: they are "
                 "counted as before, and compared without their contents"
             )
         if unknown := self.unknown_checksum_count:

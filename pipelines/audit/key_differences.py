@@ -15,7 +15,7 @@ from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.window_counts import SHOWN
-from commitlake.pipelines.message_keys.check import KeyFiles, key_row_hashes, sum_keys
+from commitlake.pipelines.message_keys.check import KeyFiles, key_row_hashes, sum_key_hashes
 from commitlake.pipelines.message_keys.key_files import SCHEMA
 from commitlake.pipelines.quality.checksums import part_numbers
 
@@ -48,7 +48,7 @@ class _DifferingParts:
     differing: tuple[int, ...]
     split: int
 
-    def divide(self, task: _SignedFile) -> Iterator[tuple[pa.Table, Array]]:
+    def divide_keys(self, task: _SignedFile) -> Iterator[tuple[pa.Table, Array]]:
         """Yield a file's keys that are in differing parts, with the file's sign, and the number of each key's part."""
         place = np.full(self.parts, -1)
         place[list(self.differing)] = np.arange(len(self.differing))
@@ -62,29 +62,29 @@ class _DifferingParts:
             yield chosen.append_column(_COUNT, signs), places[is_chosen] * self.split + within
 
 
-def count_different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple[int, Sequence[str]]:
+def count_different_keys(expected_keys: KeyFiles, found_keys: KeyFiles, runner: Runner) -> tuple[int, Sequence[str]]:
     """Count the rows in which two tables of keys differ, and describe the first ones.
 
     Args:
-        found: the other keys.
+        found_keys: the other keys.
 
     Returns:
         The number of rows that differ, and sentences on the first ones.
     """
-    needed = partition_count(expected.row_count + found.row_count)
+    needed = partition_count(expected_keys.row_count + found_keys.row_count)
     parts = min(needed, _MAX_SUMS)
-    sums = [sum_keys(keys, runner, parts) for keys in (expected, found)]
+    sums = [sum_key_hashes(keys, runner, parts) for keys in (expected_keys, found_keys)]
     differing = tuple(np.flatnonzero((sums[0] != sums[1]).any(axis=0)).tolist())
     if not differing:
         return 0, []
     chosen = _DifferingParts(parts, differing, -(-needed // parts))
     tasks = [
         _SignedFile(keys.reader_without_files, sign, file)
-        for keys, sign in ((expected, 1), (found, -1))
+        for keys, sign in ((expected_keys, 1), (found_keys, -1))
         for file in keys.files
     ]
     count, first = 0, _COUNTED.empty_table()
-    for rows, shown in runner.shuffle(chosen.divide, tasks, _count_differing_keys, len(differing) * chosen.split):
+    for rows, shown in runner.shuffle(chosen.divide_keys, tasks, _count_differing_keys, len(differing) * chosen.split):
         count += rows
         first = _first_differing_rows(pa.concat_tables([first, shown]))
     return count, [

@@ -88,21 +88,21 @@ def _merge_run_extents(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def find_counted_part(
-    runs: pa.Table, run_extents: Sequence[pa.Table], sequence: int, *, has_expired: bool
+    runs: pa.Table, run_extents: Sequence[pa.Table], last_sequence: int, *, has_expired: bool
 ) -> CountedLogPart | None:
     """Return the part of the brokers' logs for which archive runs recorded counts.
 
     Args:
         runs: rows of `archive_runs`, with `RUN_COLUMNS`.
         run_extents: results of `RunProfiles.read_run_extents`.
-        sequence: sequence of the newest run that counts.
+        last_sequence: sequence of the newest run that counts.
         has_expired: True if rows of `profiles` or `archive_runs` may have expired.
 
     Returns:
         None if no run with messages has counts.
     """
     ranges = _merge_run_extents(run_extents)
-    took = pc.and_(pc.less_equal(runs.column("sequence"), sequence), pc.greater(runs.column("messages"), 0))
+    took = pc.and_(pc.less_equal(runs.column("sequence"), last_sequence), pc.greater(runs.column("messages"), 0))
     runs = runs.filter(took)
     profiled = pc.unique(ranges.column("run_id"))
     uncounted = runs.filter(pc.invert(pc.is_in(runs.column("run_id"), value_set=profiled)))
@@ -113,7 +113,7 @@ def find_counted_part(
     return CountedLogPart(uncounted.num_rows, _counted_ranges(runs, uncounted, ranges))
 
 
-def _counted_ranges(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
+def _counted_ranges(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) -> list[Stretch]:
     """Return the ranges of the brokers' logs that runs with a profile have archived, joined to few ranges.
 
     Between two runs without a profile, all of each log is counted, so that there are few ranges however many runs there
@@ -121,7 +121,7 @@ def _counted_ranges(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> li
     """
     place = pc.index_in(ranges.column("run_id"), value_set=runs.column("run_id").combine_chunks())
     sequences = runs.column("sequence").take(place).fill_null(0).to_numpy()
-    number = np.searchsorted(np.sort(uncounted.column("sequence").to_numpy()), sequences, side="right")
+    number = np.searchsorted(np.sort(uncounted_runs.column("sequence").to_numpy()), sequences, side="right")
     grouped = (
         ranges.append_column("stretch", pa.array(number.astype(np.int64)))
         .group_by(["broker", "stretch"], use_threads=False)

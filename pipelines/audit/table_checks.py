@@ -34,7 +34,7 @@ from commitlake.pipelines.audit.audited_versions import Moment
 from commitlake.pipelines.audit.compared_sides import Sides
 from commitlake.pipelines.audit.window_counts import SHOWN
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
-from commitlake.pipelines.edges.progress import count_kinds
+from commitlake.pipelines.edges.progress import count_records_by_kind
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.pipelines.repair.commits import count_lost_rows
 from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, sum_table_contents
@@ -83,7 +83,7 @@ def find_damaged_table_files(lake: Lake, *, is_deep: bool, runner: Runner = HERE
     for table in LAKE_TABLES:
         if lake.find(table) is None:
             continue
-        damages = sorted(map(str, find_damaged_files(lake, table, deep=is_deep, runner=runner)))
+        damages = sorted(map(str, find_damaged_files(lake, table, is_deep=is_deep, runner=runner)))
         if damages:
             found.append(TableFinding(table, len(damages), "data files", damages[:SHOWN]))
         folder = lake.open_log(table)
@@ -241,7 +241,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
         return [], f"message_keys is not compared: it follows messages only to version {followed}"
     if followed > sides.moment.version:
         return [], "message_keys is not compared: a run has added messages meanwhile"
-    count, shown = sides.find_different_keys(table.version())
+    count, shown = sides.compare_message_keys(table.version())
     return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
 
 
@@ -260,7 +260,7 @@ def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
         return [], f"edges is not compared: it follows messages only to version {followed}"
     if followed > moment.version:
         return [], "edges is not compared: a run has added messages meanwhile"
-    counts = count_kinds(lake.table_at("messages", moment.version), table)
+    counts = count_records_by_kind(lake.table_at("messages", moment.version), table)
     wrong = [count for count in counts if count.expected != count.found]
     lines = [
         f"kind {one.kind}: expected steps of {format_count(one.expected, 'record')}, found {one.found:,}"

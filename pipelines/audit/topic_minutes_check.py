@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.erasures import newest_erasure_number
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.reader import run_sql_over
+from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import microseconds_literal, window_start_expression
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.audited_versions import Moment
@@ -94,7 +94,7 @@ def _find_different_windows(
     of_no_run = f"(starts_with(run_id, '{BACKFILLED}') OR starts_with(run_id, '{JOINED}'))"
     for day in _day_starts(tables):
         minutes = f"SELECT broker, topic, queue_id, {window} AS window_start, {found} FROM topic_minutes"
-        answer = run_sql_over(
+        answer = run_sql_over_tables(
             tables,
             f"SELECT {key}, {sums} FROM ("
             f"SELECT {key}, {expected} FROM profiles "
@@ -110,7 +110,7 @@ def _day_starts(tables: Mapping[str, DeltaTable]) -> list[int | None]:
     """Return the starts of the days with rows in `profiles` or `topic_minutes`, in microseconds; None for no time."""
     days: set[int | None] = set()
     for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
-        answer = run_sql_over(
+        answer = run_sql_over_tables(
             tables, f"SELECT DISTINCT {window_start_expression(column, _DAY_SECONDS)} FROM {table}"
         ).read_all()
         days.update(answer.column(0).cast(pa.int64()).to_pylist())

@@ -87,7 +87,7 @@ def compare_profiles(
         kinds[kind] += count
     ordered = sort_by_key(differences.rows)
     first = [row for kind in sorted(kinds) for row in [row for row in ordered if row["difference"] == kind][:SHOWN]]
-    return AuditVerdict(*side_names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
+    return AuditVerdict(*side_names, *totals, differences.window_count, dict(sorted(kinds.items())), first, notes)
 
 
 def collect_audit_evidence(result: AuditResult) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Differences:
     rows: Sequence[Mapping[str, Any]]
 
     @property
-    def count(self) -> int:
+    def window_count(self) -> int:
         """Number of windows that differ."""
         return sum(self.counts.values())
 
@@ -116,7 +116,7 @@ class Profile:
         """Delete the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def parts(self, *, is_divided: bool) -> Iterator[pa.Table]:
+    def iterate_windows(self, *, is_divided: bool) -> Iterator[pa.Table]:
         """Yield all windows, each merged into one row, as one table or in partitions.
 
         Args:
@@ -136,12 +136,12 @@ class Profile:
     def count_totals(self) -> Totals:
         """Count windows and messages."""
         windows = messages = 0
-        for part in self.parts(is_divided=self.is_on_disk):
+        for part in self.iterate_windows(is_divided=self.is_on_disk):
             windows += part.num_rows
             messages += count_messages(part)
         return Totals(windows, messages)
 
-    def compare_with(self, found: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
+    def compare_with(self, found_profile: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
         """Compare this profile, as the expected one, with another of the same lake.
 
         Args:
@@ -150,9 +150,9 @@ class Profile:
         """
         counts: Counter[tuple[str, str]] = Counter()
         rows: list[Mapping[str, Any]] = []
-        divided = self.is_on_disk or found.is_on_disk
+        divided = self.is_on_disk or found_profile.is_on_disk
         for expected_part, found_part in zip(
-            self.parts(is_divided=divided), found.parts(is_divided=divided), strict=True
+            self.iterate_windows(is_divided=divided), found_profile.iterate_windows(is_divided=divided), strict=True
         ):
             differing = differing_windows(expected_part, found_part, columns)
             if differing.num_rows:

@@ -89,7 +89,7 @@ def merge_windows(parts: Iterable[pa.Table]) -> pa.Table:
         codes, texts[name] = _dictionary_codes(table.column(name))
         table = table.set_column(table.schema.get_field_index(name), name, codes)
     grouped = table.group_by(_KEYS, use_threads=False).aggregate(
-        [_aggregation(name) for name in SCHEMA.names[len(_KEYS) :]]
+        [_column_aggregation(name) for name in SCHEMA.names[len(_KEYS) :]]
     )
     columns = {name: texts[name].take(grouped.column(name).combine_chunks()) for name in _NAMES}
     columns |= {name: grouped.column(name) for name in _KEYS if name not in _NAMES}
@@ -103,11 +103,11 @@ def _aggregate_function(name: str) -> str:
     return "max" if name.startswith(("last_", "max_")) else "sum"
 
 
-def _aggregation(name: str) -> tuple[str, str] | tuple[str, str, pc.ScalarAggregateOptions]:
-    function = _aggregate_function(name)
+def _column_aggregation(column_name: str) -> tuple[str, str] | tuple[str, str, pc.ScalarAggregateOptions]:
+    function = _aggregate_function(column_name)
     if function != "sum":
-        return name, function
-    return name, function, _KNOWN_SUM if name in OPTIONAL_CHECKSUMS else _SUM
+        return column_name, function
+    return column_name, function, _KNOWN_SUM if column_name in OPTIONAL_CHECKSUMS else _SUM
 
 
 def _dictionary_codes(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
@@ -154,8 +154,8 @@ def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str
     return joined.append_column(DIFFERENCE, kinds).filter(wanted)
 
 
-def _add_window_numbers(windows: pa.Table, name: str) -> pa.Table:
-    return windows.select(_KEYS).append_column(name, pa.array(np.arange(windows.num_rows, dtype=np.int64)))
+def _add_window_numbers(windows: pa.Table, column_name: str) -> pa.Table:
+    return windows.select(_KEYS).append_column(column_name, pa.array(np.arange(windows.num_rows, dtype=np.int64)))
 
 
 def _figures_differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.pack_stores import PackStore
-from commitlake.connectors.lake.reader import run_sql_over
+from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import join_with_or, text_literal
 from commitlake.pipelines.dead_letters.causes import Cause, cause_digest, cause_texts
 from commitlake.pipelines.dead_letters.dead_letter_rows import failure_reason_sql, read_letters
@@ -31,26 +31,28 @@ MIN_NAME_LENGTH = 4
 """Minimum length of the beginning of a cause's id: a shorter one may be meant as a number."""
 
 
-def select_cause(causes: Sequence[Cause], name: str) -> Cause:
+def select_cause(causes: Sequence[Cause], cause_name: str) -> Cause:
     """Return the cause that a user specified.
 
     Args:
         causes: the largest first.
-        name: number of the cause, from 1, or at least the first four characters of its digest.
+        cause_name: number of the cause, from 1, or at least the first four characters of its digest.
 
     Raises:
         UsageError: if no cause or more than one matches.
     """
     if not causes:
-        raise UsageError(f"--cause {name}: no dead letter matches, so there are no causes")
-    number = parse_int(name, 1, len(causes))
+        raise UsageError(f"--cause {cause_name}: no dead letter matches, so there are no causes")
+    number = parse_int(cause_name, 1, len(causes))
     if number is not None:
         return causes[number - 1]
-    found = [cause for cause in causes if cause.digest.startswith(name)] if len(name) >= MIN_NAME_LENGTH else []
+    found = (
+        [cause for cause in causes if cause.digest.startswith(cause_name)] if len(cause_name) >= MIN_NAME_LENGTH else []
+    )
     if len(found) != 1:
         raise UsageError(
-            f"--cause {name}: expected a number from 1 to {len(causes)}, or {MIN_NAME_LENGTH} characters or more of a "
-            f"cause's name, found {len(found) or 'none'}: 'commitlake dlq' shows them"
+            f"--cause {cause_name}: expected a number from 1 to {len(causes)}, or {MIN_NAME_LENGTH} characters or more "
+            f"of a cause's name, found {len(found) or 'none'}: 'commitlake dlq' shows them"
         )
     return found[0]
 
@@ -108,7 +110,7 @@ def find_replayed_offsets(lake: Lake, table: DeltaTable, where: str) -> dict[str
         f"SELECT replay_id, broker, physical_offset FROM replay_messages WHERE starts_with(topic, '{DLQ_PREFIX}') "
         f"AND outcome IN ('{SendOutcome.SENT}', '{SendOutcome.FOUND}')"
     )
-    answer = run_sql_over(
+    answer = run_sql_over_tables(
         {"messages": table, "replay_messages": ledger},
         # A replay that was repeated after a crash may list a message twice.
         f"SELECT DISTINCT sent.replay_id, sent.broker, sent.physical_offset FROM ({sql}) AS sent JOIN "

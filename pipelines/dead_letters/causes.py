@@ -40,8 +40,8 @@ from commitlake.pipelines.dead_letters.dead_letter_rows import (
     Letters,
     dead_letter_condition,
     failure_reason_sql,
+    is_replayed_sql,
     read_letters,
-    replayed_sql,
 )
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
@@ -190,7 +190,7 @@ def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, 
     columns = [
         "topic", f"{original_topic_sql(table)} AS origin", "tags", "reconsume_times",
         f"{failure_reason_sql()} AS reason",
-        f"{replayed_sql()} AS replayed", "store_timestamp", "physical_offset", "msg_id", "keys",
+        f"{is_replayed_sql()} AS replayed", "store_timestamp", "physical_offset", "msg_id", "keys",
     ]  # fmt: skip
     counter = _Counter(max(1, max_samples))
     for letters in read_letters(table, where, columns, packs):
@@ -256,7 +256,7 @@ class _Counter:
         codes = np.asarray(coded.indices).astype(np.int64)
         _, rows_of_codes = np.unique(codes, return_index=True)
         counts = [
-            self._count_of_cause(name, letters, row) for name, row in zip(names, rows_of_codes.tolist(), strict=True)
+            self._find_or_add_count(name, letters, row) for name, row in zip(names, rows_of_codes.tolist(), strict=True)
         ]
         times: Array = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy()
         replayed: Array = pc.fill_null(rows.column("replayed"), False).to_numpy(zero_copy_only=False)
@@ -273,13 +273,13 @@ class _Counter:
                 count.replayed += replays
                 count.first_us = min(count.first_us, first_us)
                 count.last_us = max(count.last_us, last_us)
-        self._add_hours(counts, codes, times // _HOUR_US)
+        self._add_hourly_counts(counts, codes, times // _HOUR_US)
         for row in _newest_rows_by_code(codes, times, self._samples).tolist():
             found = counts[codes[row]]
             if found is not None:
                 self._add_sample(found, int(times[row]), letters, row)
 
-    def _count_of_cause(self, name: str, letters: Letters, row: int) -> _Count | None:
+    def _find_or_add_count(self, name: str, letters: Letters, row: int) -> _Count | None:
         if name not in self._counts:
             if len(self._counts) >= MAX_COUNTED_CAUSES:
                 return None
@@ -288,7 +288,7 @@ class _Counter:
             self._counts[name] = _Count(values | {"shape": shape})
         return self._counts[name]
 
-    def _add_hours(self, counts: Sequence[_Count | None], codes: Array, hours: Array) -> None:
+    def _add_hourly_counts(self, counts: Sequence[_Count | None], codes: Array, hours: Array) -> None:
         pairs, sizes = np.unique(np.stack([codes, hours]), axis=1, return_counts=True)
         for code, hour, size in zip(*pairs.tolist(), sizes.tolist(), strict=True):
             count = counts[code]

@@ -58,7 +58,7 @@ def failure_reason_sql() -> str:
     return f"left(coalesce({texts}), {MAX_REASON_LENGTH})"
 
 
-def replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
+def is_replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
     """Return SQL that is true if a replay has sent the message, so that it has failed again."""
     return f"array_contains(map_keys({quote_column_name('properties', engine)}), {text_literal(REPLAY_ID)})"
 
@@ -74,7 +74,7 @@ def computed_columns_sql(table: DeltaTable | None, engine: Engine = Engine.DELTA
         "group": f"substr(topic, {len(DLQ_PREFIX) + 1})",
         "origin_topic": original_topic_sql(table),
         "reason": failure_reason_sql(),
-        "replayed": f"coalesce({replayed_sql(engine)}, false)",
+        "replayed": f"coalesce({is_replayed_sql(engine)}, false)",
     }
 
 
@@ -148,7 +148,7 @@ def read_letters(
     order = " ORDER BY broker, physical_offset" if is_ordered else ""
     places = BODY_PLACE_COLUMNS if packs is not None else ()
     sql = f"SELECT {', '.join([*columns, *places])} FROM messages WHERE {where}{order}"
-    for batch in run_sql(table, "messages", sql, sorts_all=is_ordered):
+    for batch in run_sql(table, "messages", sql, sorts_large_result=is_ordered):
         rows = pa.table({name: _cast_to_message_type(name, batch.column(name)) for name in batch.schema.names})
         if packs is None:
             if rows.num_rows:

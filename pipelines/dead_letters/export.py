@@ -29,7 +29,12 @@ from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_unprintable
 from commitlake.pipelines.dead_letters.causes import cause_digest, cause_texts
-from commitlake.pipelines.dead_letters.dead_letter_rows import Letters, failure_reason_sql, read_letters, replayed_sql
+from commitlake.pipelines.dead_letters.dead_letter_rows import (
+    Letters,
+    failure_reason_sql,
+    is_replayed_sql,
+    read_letters,
+)
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
@@ -77,7 +82,7 @@ def export_letters(
     """Write dead letters to a file, and return their number.
 
     Args:
-        where: the condition, from `letters.dead_letter_condition` or narrower.
+        where: the condition, from `dead_letter_rows.dead_letter_condition` or narrower.
         packs: the lake's bodies; None if neither shapes nor bodies are needed.
         path: the file; an existing one is replaced.
         with_bodies: true to include bodies: as text or base64, in Parquet as bytes.
@@ -90,7 +95,7 @@ def export_letters(
         *_STORED,
         f"{original_topic_sql(table)} AS origin",
         f"{failure_reason_sql()} AS reason",
-        f"{replayed_sql()} AS replayed",
+        f"{is_replayed_sql()} AS replayed",
     ]
     count = 0
     try:

@@ -109,11 +109,11 @@ class ParsedTraces:
     passed_over: int = 0
 
 
-def parse_traces(parents: pa.Table, bodies: pa.Array) -> ParsedTraces:
+def parse_traces(trace_messages: pa.Table, bodies: pa.Array) -> ParsedTraces:
     """Parse trace bodies.
 
     Args:
-        parents: the trace messages, with `PARENTS`.
+        trace_messages: the trace messages, with `PARENTS`.
         bodies: binary, decompressed, one for each trace message; null if it cannot be read.
     """
     sizes = to_numpy_numbers(pc.binary_length(bodies).cast(pa.int64()), null_value=0)
@@ -137,7 +137,7 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> ParsedTraces:
         places = np.flatnonzero(chosen)
         if len(places):
             texts = _TextColumns(columns.take(pa.array(places)), widths[places])
-            entries, refused = _parse_entries(action, texts, parents, rows[parent[places]], numbers[places])
+            entries, refused = _parse_entries(action, texts, trace_messages, rows[parent[places]], numbers[places])
             found.append(entries)
             taken += len(places) - refused
     return ParsedTraces(pa.concat_tables(found).combine_chunks(), passed_over + len(records) - taken)
@@ -191,11 +191,11 @@ class _TextColumns:
 
 
 def _parse_entries(
-    action: Action, texts: _TextColumns, parents: pa.Table, rows: Array, entry_numbers: Array
+    action: Action, texts: _TextColumns, trace_messages: pa.Table, rows: Array, entry_numbers: Array
 ) -> tuple[pa.Table, int]:
     """Return the entries of trace records of one kind, and the number of records left out for their unknown format."""
     told = _COLUMNS[action](texts)
-    of_trace = parents.select(PARENTS).take(pa.array(rows))
+    of_trace = trace_messages.select(PARENTS).take(pa.array(rows))
     known: dict[str, pa.Array] = {name: of_trace.column(name).combine_chunks() for name in PARENTS}
     known |= {"entry": pa.array(entry_numbers, pa.int64()).cast(pa.int32()), **told}
     known["action"] = pa.array([str(action)], pa.string()).take(pa.array(np.zeros(len(texts), np.int64)))
@@ -274,7 +274,7 @@ def _parse_published_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
         "unique_key": _replace_placeholders(texts.texts(5)),
         "cost_ms": texts.integers(10),
         "offset_id": _replace_placeholders(pc.if_else(is_long, texts.texts(12), None)),
-        "outcome": _success_outcomes(succeeded),
+        "outcome": _parse_success_outcomes(succeeded),
     }
 
 
@@ -296,7 +296,7 @@ def _parse_consume_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
         "request_id": _replace_placeholders(texts.texts(1)),
         "unique_key": _replace_placeholders(texts.texts(2)),
         "cost_ms": texts.integers(3),
-        "outcome": pc.coalesce(by_code.take(pa.array(known)), _success_outcomes(texts.texts(4))),
+        "outcome": pc.coalesce(by_code.take(pa.array(known)), _parse_success_outcomes(texts.texts(4))),
         "event_timestamp": texts.times(7),
         "group": _replace_placeholders(texts.texts(8)),
     }
@@ -322,7 +322,7 @@ def _parse_recall_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
         "group": _replace_placeholders(texts.texts(3)),
         "topic": _replace_placeholders(texts.texts(4)),
         "unique_key": _replace_placeholders(texts.texts(5)),
-        "outcome": _success_outcomes(texts.texts(6)),
+        "outcome": _parse_success_outcomes(texts.texts(6)),
     }
 
 
@@ -335,7 +335,7 @@ _COLUMNS = {
 }
 
 
-def _success_outcomes(texts: pa.Array) -> pa.Array:
+def _parse_success_outcomes(texts: pa.Array) -> pa.Array:
     failed = pc.if_else(pc.equal(texts, "false"), str(StepOutcome.FAILED), None)
     return pc.if_else(pc.fill_null(pc.equal(texts, "true"), False), str(StepOutcome.SUCCESS), failed)
 

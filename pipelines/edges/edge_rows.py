@@ -39,7 +39,7 @@ _ACTIONS = {EdgeKind.PRODUCED: Action.PUB, EdgeKind.ENDED: Action.END, EdgeKind.
 _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
-def link_records(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) -> pa.Table:
+def link_records(members: pa.Table, entries: pa.Table, op_records: pa.Table, spans: Spans) -> pa.Table:
     """Return all steps that follow from the given records, entries of clients' actions and op records.
 
     Args:
@@ -52,7 +52,7 @@ def link_records(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spa
     parts = [
         *link_deliveries(f, spans),
         *link_retries(f, spans),
-        *link_transactions(f, ops, spans),
+        *link_transactions(f, op_records, spans),
         *link_replays(f, spans),
         link_produced_records(f, _entries_of_action(entries, Action.PUB), spans),
         link_consumptions(
@@ -122,7 +122,7 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
     known |= {
         "from_key": pc.if_else(of_replays, pa.scalar(None, pa.string()), keys),
         "to_key": keys,
-        "may_change": _may_change_end(rows),
+        "may_change": _may_get_another_end(rows),
     }
     for name, told, column in zip(("broker", "offset"), evidence, ("broker", "physical_offset"), strict=True):
         of_record = pc.if_else(lacks_to, rows.column(f"from_{column}"), rows.column(f"to_{column}"))
@@ -130,22 +130,22 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
     return pa.table([known[f.name].cast(f.type) for f in STEPS], schema=STEPS)
 
 
-def _may_change_end(rows: pa.Table) -> Column:
-    """Return a mask of the open steps that do not lack an end: actions of clients, which may have another one."""
+def _may_get_another_end(rows: pa.Table) -> Column:
+    """Return a mask of the open steps that have both ends, but whose client action may belong to another record."""
     kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
     one = pc.and_(pc.equal(kinds, str(EdgeKind.CONSUMED)), pc.or_(pc.is_null(rows.column("attempt")), no_end))
-    return pc.or_(one, _is_resolved(rows))
+    return pc.or_(one, _are_resolved_actions(rows))
 
 
-def _is_resolved(rows: pa.Table) -> Column:
+def _are_resolved_actions(rows: pa.Table) -> Column:
     """Return a mask of the clients' actions whose record is known, or was refused."""
     reasons = rows.column("absent_reason")
     is_refused = pc.fill_null(pc.equal(reasons, str(AbsentReason.REFUSED)), False)
-    return pc.and_(_is_client_action(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
+    return pc.and_(_are_client_actions(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
 
 
-def _is_client_action(kinds: Column) -> Column:
+def _are_client_actions(kinds: Column) -> Column:
     return pc.is_in(kinds, pa.array([str(kind) for kind in OF_CLIENTS]))
 
 
@@ -245,7 +245,7 @@ def _action_steps_to_entries(
 
 def positions_to_read(steps: pa.Table) -> pa.Table:
     """Return the places of records in open steps that must be read to link these steps again."""
-    of_clients = _is_client_action(steps.column("kind"))
+    of_clients = _are_client_actions(steps.column("kind"))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
     found = [PLACES.empty_table()]
     for end, chosen in ((FROM, of_clients), (TO, pc.and_(lacks_from, pc.invert(of_clients)))):
@@ -254,7 +254,9 @@ def positions_to_read(steps: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancelled_keys: pa.Array, spans: Spans) -> Array:
+def need_relinking(
+    steps: pa.Table, keys: pa.Array, op_records: pa.Table, cancelled_keys: pa.Array, spans: Spans
+) -> Array:
     """Return a mask of the open steps that must be linked again, because new rows may complete them.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
@@ -264,13 +266,13 @@ def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancelled_key
     Args:
         steps: open steps.
         keys: unique keys of new rows.
-        ops: new op records, which name half messages by queue offsets.
+        op_records: new op records, which name half messages by queue offsets.
         cancelled_keys: unique keys that new marks in the topic of timers cancel.
         spans: extent of the lake, with the increment.
     """
     key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
     kinds = steps.column("kind")
-    of_clients = _is_client_action(kinds)
+    of_clients = _are_client_actions(kinds)
     lacks_from = pc.and_(pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False), pc.invert(of_clients))
     found: Array = pc.or_(pc.is_in(key, keys), lacks_from).to_numpy()
     times = to_numpy_numbers(steps.column("event_timestamp"))
@@ -278,12 +280,14 @@ def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancelled_key
     # after the event; otherwise, or if a broker gets no more messages, the step stays open until it is overdue.
     is_produced = pc.equal(kinds, str(EdgeKind.PRODUCED)).to_numpy()
     until = times + np.where(is_produced, LATE_US, 1)
-    found = found | (_is_resolved(steps).to_numpy() & spans.are_newly_complete(until))
+    found = found | (_are_resolved_actions(steps).to_numpy() & spans.are_newly_complete(until))
     is_later = pc.equal(kinds, str(EdgeKind.CONSUMED)).to_numpy() & (to_numpy_numbers(steps.column("attempt")) > 0)
     found = found | (is_later & spans.are_newly_complete(times + LATE_US))
-    if ops.num_rows:
+    if op_records.num_rows:
         ends = [steps.column(f"from_{name}") for name in ("broker", "queue_id", "queue_offset")]
-        left, right = encode_key_columns(ends, [ops.column(name) for name in ("broker", "queue_id", "half_offset")])
+        left, right = encode_key_columns(
+            ends, [op_records.column(name) for name in ("broker", "queue_id", "half_offset")]
+        )
         found = found | ((left >= 0) & np.isin(left, right))
     if len(cancelled_keys):
         named = pc.binary_join_element_wise(steps.column("to_topic"), key, "_")

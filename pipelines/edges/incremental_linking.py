@@ -73,7 +73,7 @@ class Increments:
         self._erased = erased_places
 
     def link_increment(
-        self, new_rows: RowContents, open_steps: pa.Table, spans: Spans, *, has_earlier: bool
+        self, new_rows: RowContents, open_steps: pa.Table, spans: Spans, *, has_linked_messages: bool
     ) -> LinkedSteps:
         """Find the steps of new rows, and link open steps again.
 
@@ -81,7 +81,7 @@ class Increments:
             new_rows: contents of rows of `messages` that were not linked before.
             open_steps: steps that were open before.
             spans: extent of the lake, with the increments, and what is linked of it.
-            has_earlier: True if rows of `messages` were linked before, which may be ends of new steps.
+            has_linked_messages: True if rows of `messages` were linked before, which may be ends of new steps.
         """
         if not any(rows.num_rows for rows in (open_steps, new_rows.members, new_rows.entries, new_rows.ops)):
             return LinkedSteps()  # as in most increments: ordinary messages belong to no step
@@ -97,13 +97,13 @@ class Increments:
         whole = [
             new_rows.members,
             self._read_members_at(positions_to_read(again)),
-            self._needed_plain_members(new_rows, again),
+            self._plain_members_to_link(new_rows, again),
         ]
         members = [*whole, waiting_members(again)]
         steps = self._link_members(members, entries, new_rows.ops, definers, again)
         # The new rows were linked among themselves first. Only what they lack is read from the lake, and then all is
         # linked again.
-        if has_earlier:
+        if has_linked_messages:
             actions = _entries_linked_by_key(entries)
             more_keys = [*_keys_of_client_copies(new_rows), *actions.column("unique_key").chunks]
             since = _earliest_link_time(actions, ("event_timestamp", "store_timestamp"))
@@ -117,16 +117,21 @@ class Increments:
         return LinkedSteps(select_rows(steps, ~chosen), select_rows(steps, chosen).combine_chunks())
 
     def _link_members(
-        self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, relinked_steps: pa.Table
+        self,
+        members: list[pa.Table],
+        entries: pa.Table,
+        op_records: pa.Table,
+        definer_positions: pa.Table,
+        relinked_steps: pa.Table,
     ) -> pa.Table:
         """Return the steps that a new record defines or that were open before; `edges` has all others already."""
-        steps = link_records(_distinct_members(pa.concat_tables(members)), entries, ops, self._spans)
-        is_new = refer_to_positions(steps, ("definer_broker", "definer_offset"), definers).to_numpy(
+        steps = link_records(_distinct_members(pa.concat_tables(members)), entries, op_records, self._spans)
+        is_new = refer_to_positions(steps, ("definer_broker", "definer_offset"), definer_positions).to_numpy(
             zero_copy_only=False
         )
         return steps.filter(to_boolean_array(is_new | _were_open(steps, relinked_steps)))
 
-    def _needed_plain_members(self, new_rows: RowContents, relinked_steps: pa.Table) -> pa.Table:
+    def _plain_members_to_link(self, new_rows: RowContents, relinked_steps: pa.Table) -> pa.Table:
         """Return, as members, the new rows without a role to which a step may lead, by unique key or place."""
         keys = pa.chunked_array([
             new_rows.members.column("unique_key").combine_chunks(),

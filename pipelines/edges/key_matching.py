@@ -78,7 +78,7 @@ def match_latest_before(left: Array, left_positions: Array, right: Array, right_
     """
     order, composite, wanted = _rank_keys(left, left_positions, right, right_positions)
     at = np.searchsorted(composite, wanted, side="left") - 1
-    return _keep_same_key(left, right, order, at)
+    return _drop_other_keys_matches(left, right, order, at)
 
 
 def match_first_after(left: Array, left_positions: Array, right: Array, right_positions: Array) -> Array:
@@ -89,7 +89,7 @@ def match_first_after(left: Array, left_positions: Array, right: Array, right_po
     order, composite, wanted = _rank_keys(left, left_positions, right, right_positions)
     at = np.searchsorted(composite, wanted, side="left")
     at[at == len(order)] = NONE
-    return _keep_same_key(left, right, order, at)
+    return _drop_other_keys_matches(left, right, order, at)
 
 
 def count_same_key(left: Array, right: Array) -> Array:
@@ -135,7 +135,7 @@ def _rank_keys(left: Array, left_positions: Array, right: Array, right_positions
     return order, composite, wanted
 
 
-def _keep_same_key(left: Array, right: Array, order: Array, order_indexes: Array) -> Array:
+def _drop_other_keys_matches(left: Array, right: Array, order: Array, order_indexes: Array) -> Array:
     found = np.full(len(left), NONE, np.int64)
     is_there = (order_indexes >= 0) & (left >= 0)
     found[is_there] = order[order_indexes[is_there]]
@@ -178,9 +178,9 @@ class LinkableRecords:
         """Store time of each member, microseconds since 1970."""
         return self.numbers("store_timestamp")
 
-    def numbers(self, name: str, null: int = 0) -> Array:
+    def numbers(self, name: str, null_value: int = 0) -> Array:
         """Return a column of integers, times or booleans as an array."""
-        return to_numpy_numbers(self.table.column(name), null_value=null)
+        return to_numpy_numbers(self.table.column(name), null_value=null_value)
 
     def column(self, name: str, rows: Array | None = None) -> pa.Array:
         """Return a column's values for the given member numbers, or for all members."""
@@ -207,7 +207,7 @@ class LinkableRecords:
         earlier_members: Array,
         equal_columns: Sequence[str | tuple[str, str]],
         *,
-        by_time: bool = False,
+        orders_by_time: bool = False,
         shifted_columns: Collection[str] = (),
     ) -> Array:
         """Find, for each of `later_members`, the last of `earlier_members` that precedes it and has equal columns.
@@ -216,7 +216,7 @@ class LinkableRecords:
             later_members: member numbers.
             earlier_members: member numbers to search.
             equal_columns: columns that must be equal; a pair if their names differ.
-            by_time: True to order by store time, as for different brokers; otherwise by physical offset.
+            orders_by_time: True to order by store time, as for different brokers; otherwise by physical offset.
             shifted_columns: integer columns in which the earlier member must be one less.
 
         Returns:
@@ -226,7 +226,7 @@ class LinkableRecords:
         left = [self._shifted_column(name, later_members, name in shifted_columns) for name, _ in pairs]
         right = self.columns([name for _, name in pairs], earlier_members)
         left_codes, right_codes = encode_key_columns(left, right)
-        places = self.times if by_time else self.offsets
+        places = self.times if orders_by_time else self.offsets
         found = match_latest_before(left_codes, places[later_members], right_codes, places[earlier_members])
         return np.where(found >= 0, earlier_members[found], NONE) if len(earlier_members) else found
 

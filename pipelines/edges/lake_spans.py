@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_commits import newest_commit
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_numpy_numbers
@@ -163,7 +163,7 @@ class LinkedExtents:
         whole: dict[str, LakeSpan] = {}
         self._linked: dict[str, int] = {}
         self._left: dict[str, tuple[frozenset[str], int]] = {}
-        for action in file_actions(messages).to_pylist():
+        for action in read_file_actions(messages).to_pylist():
             least, greatest = action.get("min") or {}, action.get("max") or {}
             span = _to_span(least, greatest)
             brokers = frozenset(each for each in (least.get("broker"), greatest.get("broker")) if each is not None)

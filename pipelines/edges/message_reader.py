@@ -29,7 +29,7 @@ from commitlake.pipelines.edges.step_records import (
     MEMBERS,
     REPEATING,
     DelayLevels,
-    has_role,
+    have_roles,
     plain_members,
     role_members,
 )
@@ -105,12 +105,12 @@ class RowReader:
         """Yield the members, entries and op records of each table of rows; tables have `COLUMNS`."""
         for table in tables:
             rows = self.erased.drop_erased_rows(table).combine_chunks()
-            chosen = has_role(rows)
+            chosen = have_roles(rows)
             special = rows.filter(to_boolean_array(chosen)).combine_chunks()
             plain = rows.select(_PLAIN).filter(to_boolean_array(~chosen))
-            yield self._contents_with_roles(special, plain)
+            yield self._make_row_contents(special, plain)
 
-    def _contents_with_roles(self, rows: pa.Table, plain_rows: pa.Table) -> RowContents:
+    def _make_row_contents(self, rows: pa.Table, plain_rows: pa.Table) -> RowContents:
         kinds = rows.column("kind")
         traces = rows.filter(pc.equal(kinds, str(Kind.TRACE)))
         ops = rows.filter(pc.equal(kinds, str(Kind.OP)))
@@ -184,7 +184,7 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
 def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     """Convert rows of `messages` to members, whether they have a role or not; the rows have `COLUMNS`."""
     rows = rows.combine_chunks()
-    chosen = has_role(rows)
+    chosen = have_roles(rows)
     special = rows.filter(to_boolean_array(chosen)).combine_chunks()
     plain = rows.filter(to_boolean_array(~chosen)).combine_chunks()
     return pa.concat_tables([role_members(special, delay_levels), plain_members(plain)])

@@ -54,7 +54,7 @@ def is_ahead_of_messages(lake: Lake) -> bool:
     return followed_messages_version(lake) > lake.table("messages").version()
 
 
-def is_open_file(path: str) -> bool:
+def is_open_steps_file(path: str) -> bool:
     """Return whether a data file has open steps, which the next run replaces."""
     return path.rpartition("/")[2].startswith(OPEN_PREFIX)
 
@@ -74,7 +74,7 @@ class KindCount:
     found: int
 
 
-def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
+def count_records_by_kind(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
     """Count the records of the given kinds in both tables.
 
     Args:

@@ -53,7 +53,7 @@ class RetryStates:
         order = [(name, "ascending") for name in _STATE]
         return not known.sort_by(order).combine_chunks().equals(state.sort_by(order).combine_chunks())
 
-    def other_steps(self, steps: pa.Table) -> pa.Table:
+    def exclude_retry_steps(self, steps: pa.Table) -> pa.Table:
         """Return the steps that do not lead to an entry in one of these retry stores."""
         return steps.filter(to_boolean_array(~_are_retry_entries_of(steps, self.brokers)))
 
@@ -63,7 +63,7 @@ _STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_g
 _KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
 
 
-def link_retry_entries(f: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.Table:
+def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.Table:
     """Return a step from each message in a retry store to its entry there.
 
     Below, the second message is a dead letter whose record the lake never had:
@@ -87,13 +87,13 @@ def link_retry_entries(f: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.T
     keys = pc.cast(build_unique_keys(rows), pa.string())
     left, right = encode_key_columns(
         [rows.column("broker"), rows.column("physical_offset"), keys],
-        f.columns(["broker", "physical_offset", "unique_key"], np.arange(len(f))),
+        members.columns(["broker", "physical_offset", "unique_key"], np.arange(len(members))),
     )
     found, _ = match_same_key(left, right)
     is_there = to_boolean_array(found >= 0)
     brokers, places = (rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
     kinds = pc.if_else(rows.column("is_dead"), str(EdgeKind.DEAD), str(EdgeKind.RETRIED))
-    return make_steps(kinds, f.table, found, None, {
+    return make_steps(kinds, members.table, found, None, {
         "from_key": keys,
         "to_key": keys,
         "from_broker": brokers,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
@@ -56,7 +56,7 @@ def find_positions_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table
     # Sorted and distinct, so that a row group's bounds can be compared by two searches.
     hashes = np.unique(key_hashes(keys))
     folder = lake.open_folder("message_keys")
-    for action in file_actions(table).to_pylist():
+    for action in read_file_actions(table).to_pylist():
         last = (action.get("max") or {}).get("store_timestamp")
         if last is not None and epoch_us(last) < since_us:
             continue
@@ -72,7 +72,7 @@ def find_positions_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table
 
 def _find_keys_in_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -> Iterator[pa.Table]:
     for group in range(parquet.num_row_groups):
-        if not _group_may_contain(parquet, group, "key_hash", hashes):
+        if not _group_may_have_numbers(parquet, group, "key_hash", hashes):
             continue
         column = parquet.read_row_group(group, ["key_hash"], use_threads=False).column(0)
         places = np.flatnonzero(np.isin(to_numpy_numbers(column), hashes))
@@ -108,7 +108,7 @@ def _read_file_rows_at(
     parquet: pq.ParquetFile, offsets_by_broker: Mapping[str, Array], sorted_offsets: Array
 ) -> Iterator[pa.Table]:
     for group in range(parquet.num_row_groups):
-        if not _group_may_contain(parquet, group, "physical_offset", sorted_offsets):
+        if not _group_may_have_numbers(parquet, group, "physical_offset", sorted_offsets):
             continue
         rows = parquet.read_row_group(group, PLACES.names, use_threads=False).combine_chunks()
         chosen = np.zeros(rows.num_rows, bool)
@@ -154,7 +154,7 @@ def find_half_positions(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table
 
 def _message_files(lake: Lake) -> Iterator[tuple[dict[str, Any], pafs.FileSystem]]:
     folder = lake.open_folder("messages")
-    for action in file_actions(lake.table("messages")).to_pylist():
+    for action in read_file_actions(lake.table("messages")).to_pylist():
         yield action, folder
 
 
@@ -179,11 +179,11 @@ def _offsets_possibly_in_file(action: Mapping[str, Any], offsets_by_broker: Mapp
     return np.unique(np.concatenate(found))
 
 
-def _group_may_contain(parquet: pq.ParquetFile, group: int, name: str, sorted_numbers: Array) -> bool:
+def _group_may_have_numbers(parquet: pq.ParquetFile, group: int, column_name: str, sorted_numbers: Array) -> bool:
     """Return whether a row group may have any of the given sorted numbers."""
     for place in range(parquet.metadata.num_columns):
         column = parquet.metadata.row_group(group).column(place)
-        if column.path_in_schema == name:
+        if column.path_in_schema == column_name:
             statistics = column.statistics
             if statistics is None or not statistics.has_min_max:
                 return True
@@ -271,7 +271,7 @@ class WantedRows:
 
 
 def rows_may_have_roles(rows: pa.Table) -> bool:
-    """Return whether rows of `messages` in memory may include one that `members.has_role` selects.
+    """Return whether rows of `messages` in memory may include one that `step_records.have_roles` selects.
 
     Args:
         rows: as a task has them; repeated texts may be dictionaries.
@@ -284,7 +284,7 @@ def rows_may_have_roles(rows: pa.Table) -> bool:
 
 
 def file_may_have_roles(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
-    """Return whether a data file of `messages` may have a row that `members.has_role` selects.
+    """Return whether a data file of `messages` may have a row that `step_records.have_roles` selects.
 
     Args:
         file: the data file.

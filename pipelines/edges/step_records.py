@@ -170,8 +170,8 @@ class Properties:
         return found
 
 
-def has_role(rows: pa.Table) -> Array:
-    """Return a mask of the rows of `messages` that are more than a message that a producer sent to its own topic."""
+def have_roles(rows: pa.Table) -> Array:
+    """Return a mask of the rows of `messages` with a role, such as retries, delayed messages and half messages."""
     kinds = _text_column(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
     is_commit = _number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
@@ -180,14 +180,14 @@ def has_role(rows: pa.Table) -> Array:
 
 
 def plain_members(rows: pa.Table) -> pa.Table:
-    """Convert rows of `messages` that `has_role` does not select to members."""
+    """Convert rows of `messages` that `have_roles` does not select to members."""
     known = _columns_of_rows(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
     return _to_members(known, rows.num_rows)
 
 
 def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Convert rows of `messages` that `has_role` selects to members, without those that cannot be ends of steps.
+    """Convert rows of `messages` that `have_roles` selects to members, without those that cannot be ends of steps.
 
     Args:
         delay_levels: delay of each level, by broker.

@@ -111,7 +111,7 @@ def are_open_steps(steps: pa.Table) -> Array:
 
 
 def close_overdue_steps(steps: pa.Table, spans: Spans) -> pa.Table:
-    """Set the final reason of steps that have been open for more than `LINK_DAYS`.
+    """Set the final reason of an absent end in steps that have been open for more than `LINK_DAYS`.
 
     Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,
     or may have been; the other, ten days later, is of a message that only another cluster can have:

@@ -23,16 +23,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_commits import newest_commit
-from commitlake.connectors.lake.backoff import repeat_until_version
+from commitlake.connectors.lake.backoff import update_until_version
 from commitlake.connectors.lake.committer import commit_with_transaction
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import NewFiles, group_files, readable_files
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
@@ -59,7 +59,7 @@ from commitlake.pipelines.edges.progress import (
     followed_consumptions_version,
     followed_erasure_number,
     followed_messages_version,
-    is_open_file,
+    is_open_steps_file,
 )
 from commitlake.pipelines.edges.retry_states import RetryStates, are_retry_entries, link_retry_entries
 from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_roles, read_rows_at_positions
@@ -132,11 +132,11 @@ def catch_up_edges(
     is_done = (version := followed_messages_version(lake_view)) >= wanted and followed_consumptions_version(
         lake_view
     ) >= consumed
-    if is_done and not _has_changes(lake_view, states):
+    if is_done and not _have_retry_states_changed(lake_view, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
     views = chain([lake_view], repeat(None))  # what other runs have committed is read before each further attempt
     tries = list(
-        repeat_until_version(wanted, lambda: follow_edges(lake, runner, states, files_without_roles, next(views)), wait)
+        update_until_version(wanted, lambda: follow_edges(lake, runner, states, files_without_roles, next(views)), wait)
     )
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
@@ -170,7 +170,7 @@ def follow_edges(
     erased = read_erased_messages(lake_view)
     new, consumed = _find_new_files(lake_view, progress, consumptions)
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
-    if is_done and not _has_changes(lake_view, states):
+    if is_done and not _have_retry_states_changed(lake_view, states):
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
     # Earlier messages are found by their keys, so the keys must be as new as the rows that are linked.
     if followed_keys(lake_view) < new.version:
@@ -181,7 +181,7 @@ def follow_edges(
     work = _EdgesWriter(lake_view, erased, secrets.token_hex(8), files_without_roles)
     states = states.drop_positions(_to_positions_table(erased))
     files = work.link_files(
-        list(new.files), consumed.files, _read_open_steps(lake, removed), states, has_earlier=not begins
+        list(new.files), consumed.files, _read_open_steps(lake, removed), states, has_linked_messages=not begins
     )
     step = (None if progress < 0 else progress, new.version)
     # An erasure that reaches this table meanwhile must not miss rows that are added here.
@@ -195,7 +195,7 @@ def follow_edges(
         files,
         APPLICATION_ID,
         step,
-        from_scratch=new.from_scratch,
+        replaces_all_files=new.from_scratch,
         other_transactions=beside,
         removed_files=gone,
     ):
@@ -204,7 +204,7 @@ def follow_edges(
     return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
 
 
-def _has_changes(lake: Lake, states: RetryStates) -> bool:
+def _have_retry_states_changed(lake: Lake, states: RetryStates) -> bool:
     """Return whether `edges` is out of date with the given content of retry stores."""
     if not states.brokers:
         return False
@@ -244,7 +244,7 @@ class _EdgesWriter:
         self._lake = lake
         self._run_id = run_id
         self._without_roles = frozenset(without_roles)
-        self._reader = RowReader(open_store(_find_packs(lake)), erased, levels)
+        self._reader = RowReader(open_pack_store(_find_packs(lake)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
         self._increments = Increments(lake, _to_positions_table(erased), levels)
@@ -258,7 +258,7 @@ class _EdgesWriter:
         open_steps: pa.Table,
         states: RetryStates,
         *,
-        has_earlier: bool,
+        has_linked_messages: bool,
     ) -> list[DataFile]:
         """Link the rows of data files.
 
@@ -266,7 +266,7 @@ class _EdgesWriter:
             files: new files of `messages`.
             consumption_files: new files of `consumptions`.
             open_steps: steps that were open before.
-            has_earlier: True if the lake has messages that were linked before.
+            has_linked_messages: True if the lake has messages that were linked before.
 
         Returns:
             Files that no version refers to yet.
@@ -274,20 +274,23 @@ class _EdgesWriter:
         written: list[DataFile] = []
         oldest_first = sorted(files, key=lambda file: file.store_date or "")
         # Even without new files, the open steps are written to a new file.
-        parts = list(group_files(oldest_first, _CHUNK_ROWS, assumed_rows=_CHUNK_ROWS)) or [[]]
-        logs = list(group_files(consumption_files, _CHUNK_ROWS, assumed_rows=_CHUNK_ROWS))
+        parts = list(group_files(oldest_first, _CHUNK_ROWS, default_rows_per_file=_CHUNK_ROWS)) or [[]]
+        logs = list(group_files(consumption_files, _CHUNK_ROWS, default_rows_per_file=_CHUNK_ROWS))
         count = max(len(parts), len(logs))
         # A consumption may name a message of any part.
-        has_others = has_earlier or (count > 1 and bool(logs))
+        has_others = has_linked_messages or (count > 1 and bool(logs))
         nothing: list[AddedFile] = []
         extents = LinkedExtents(self._lake, self._messages, {file.name for file in files})
         is_stored = are_retry_entries(open_steps)
-        waiting, stored = select_rows(open_steps, ~is_stored), states.other_steps(select_rows(open_steps, is_stored))
+        waiting, stored = (
+            select_rows(open_steps, ~is_stored),
+            states.exclude_retry_steps(select_rows(open_steps, is_stored)),
+        )
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
             new = self._read_contents(part, log, waiting)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
             spans = extents.spans_after(file.name for file in part)
-            linked = self._increments.link_increment(new, waiting, spans, has_earlier=has_others or number > 0)
+            linked = self._increments.link_increment(new, waiting, spans, has_linked_messages=has_others or number > 0)
             waiting = linked.open
             written += self._write_steps(linked.closed, f"part-{number:05d}")
         stored = pa.concat_tables([stored, self._link_retry_states(states, spans)])
@@ -321,13 +324,13 @@ class _EdgesWriter:
             [new, *(part for file in others for part in self._reader.read_contents(table.read_file(file)))]
         )
 
-    def _add_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
+    def _add_consumptions(self, new_rows: RowContents, consumption_files: Sequence[AddedFile]) -> RowContents:
         """Add the entries of data files of `consumptions` to the contents of rows of `messages`."""
-        if not files:
-            return new
+        if not consumption_files:
+            return new_rows
         table = open_consumptions(self._lake)
-        entries = [consumptions_to_entries(rows) for file in files for rows in table.read_file(file)]
-        return replace(new, entries=pa.concat_tables([new.entries, *entries]))
+        entries = [consumptions_to_entries(rows) for file in consumption_files for rows in table.read_file(file)]
+        return replace(new_rows, entries=pa.concat_tables([new_rows.entries, *entries]))
 
     def _write_steps(self, steps: pa.Table, name: str) -> list[DataFile]:
         if not steps.num_rows:
@@ -344,8 +347,10 @@ class _OpenStepsFile:
 
 def _list_open_step_files(lake: Lake) -> list[_OpenStepsFile]:
     table = lake.find("edges")
-    actions = [] if table is None else file_actions(table).to_pylist()
-    return [_OpenStepsFile(one["path"], one["size_bytes"]) for one in actions if is_open_file(unquote(one["path"]))]
+    actions = [] if table is None else read_file_actions(table).to_pylist()
+    return [
+        _OpenStepsFile(one["path"], one["size_bytes"]) for one in actions if is_open_steps_file(unquote(one["path"]))
+    ]
 
 
 def _read_open_steps(lake: Lake, files: Sequence[_OpenStepsFile]) -> pa.Table:
@@ -368,9 +373,9 @@ def _find_packs(lake: Lake) -> PackLocation:
     return lake.packs if bodies in {None, _IN_LAKE} else pack_location(str(bodies), lake.s3)
 
 
-def _to_positions_table(erased: ErasedMessages) -> pa.Table:
+def _to_positions_table(erased_messages: ErasedMessages) -> pa.Table:
     tables = [PLACES.empty_table()]
-    for broker, found in erased.brokers.items():
+    for broker, found in erased_messages.brokers.items():
         names = pa.array([broker] * len(found.offsets), pa.string())
         tables.append(pa.table([names, pa.array(found.offsets)], schema=PLACES))
     return pa.concat_tables(tables)

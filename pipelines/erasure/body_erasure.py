@@ -21,8 +21,8 @@ from commitlake.connectors.lake.packs.body_erasure import WipeResult, wipe_bodie
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs, join_refs
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.merged_packs import PackCopies, find_copies, pack_size
-from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
+from commitlake.connectors.lake.packs.merged_packs import PackCopies, find_pack_copies, pack_size
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.ledger import read_erasure_rows
@@ -63,14 +63,14 @@ class PackWork:
     rewritten_bytes: int = 0
     gone: int = 0
 
-    def add_wiped(self, wiped: WipeResult) -> PackWork:
+    def add_wipe_result(self, wipe_result: WipeResult) -> PackWork:
         """Add the work on another pack."""
         return replace(
             self,
-            packs=self.packs + bool(wiped.rewritten_bytes),
-            bodies=self.bodies + wiped.bodies,
-            body_bytes=self.body_bytes + wiped.bytes,
-            rewritten_bytes=self.rewritten_bytes + wiped.rewritten_bytes,
+            packs=self.packs + bool(wipe_result.rewritten_bytes),
+            bodies=self.bodies + wipe_result.bodies,
+            body_bytes=self.body_bytes + wipe_result.bytes,
+            rewritten_bytes=self.rewritten_bytes + wipe_result.rewritten_bytes,
         )
 
 
@@ -108,7 +108,7 @@ class _FileBodies:
 
 def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, PackCopies]]:
     """Group bodies by the files that hold them, in all copies of their packs; also return each pack's copies."""
-    copies = find_copies(store, [one.pack for one in bodies])
+    copies = find_pack_copies(store, [one.pack for one in bodies])
     parts: dict[str, list[tuple[str, PackRefs]]] = defaultdict(list)
     for one in bodies:
         for place in copies[one.pack].places:
@@ -125,7 +125,7 @@ def measure_pack_work(bodies: Sequence[PackBodies], location: PackLocation) -> P
     Raises:
         PackError: if a pack does not exist.
     """
-    store = open_store(location)
+    store = open_pack_store(location)
     with_bytes = [one for one in bodies if one.refs.lengths.any()]
     files, copies = _group_by_file(store, with_bytes)
     for pack, found in copies.items():
@@ -134,7 +134,7 @@ def measure_pack_work(bodies: Sequence[PackBodies], location: PackLocation) -> P
     work = PackWork()
     for one in files:
         wiped = WipeResult(int((one.refs.lengths > 0).sum()), int(one.refs.lengths.sum()), store.size(one.file))
-        work = work.add_wiped(wiped)
+        work = work.add_wipe_result(wiped)
     return work
 
 
@@ -153,7 +153,7 @@ def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[Pa
     """
     work = PackWork()
     errors: dict[str, PackError] = {}
-    store = open_store(lake.packs)
+    store = open_pack_store(lake.packs)
     for attempt in range(_MAX_TRIES):
         bodies = [one for one in bodies_by_pack(read_erasure_rows(lake)) if one.pack in packs]
         files, copies = _group_by_file(store, bodies)
@@ -162,11 +162,11 @@ def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[Pa
             gone = sum(not found.places and found.error is None for found in copies.values())
             work = replace(work, gone=gone)
         packs = set()
-        for number, wiped in runner.run(partial(_wipe_file, lake.packs), files):
+        for number, wiped in runner.run(partial(_wipe_bodies_in_file, lake.packs), files):
             if isinstance(wiped, PackError):
                 errors |= dict.fromkeys(files[number].packs, wiped)
                 continue
-            work = work.add_wiped(wiped)
+            work = work.add_wipe_result(wiped)
             if wiped.rewritten_bytes or wiped.is_gone:  # look again: it may have been merged meanwhile
                 packs.update(files[number].packs)
         if not packs:
@@ -176,9 +176,9 @@ def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[Pa
     )
 
 
-def _wipe_file(location: PackLocation, bodies: _FileBodies) -> WipeResult | PackError:
+def _wipe_bodies_in_file(location: PackLocation, bodies: _FileBodies) -> WipeResult | PackError:
     try:
-        return wipe_bodies(open_store(location), bodies.file, bodies.refs)
+        return wipe_bodies(open_pack_store(location), bodies.file, bodies.refs)
     except PackStoreError:
         raise
     except PackError as error:

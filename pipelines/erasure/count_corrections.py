@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
-from commitlake.connectors.lake.erasures import FORM, erased_form_number, newest_erasure_number, open_erasures
+from commitlake.connectors.lake.erasures import FORM, newest_erasure_number, open_erasures, read_erased_form_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.erasure.data_file_rewriting import TableWork, commit_rewritten_files
@@ -78,7 +78,7 @@ def recount_minutes(lake: Lake, erasure_number: int) -> TableWork | None:
         if done >= erasure_number:
             return None
         keys = _keys_to_recount(lake, done)
-        runs, files = _runs_of_keys(lake, table, keys)
+        runs, files = _find_runs_of_keys(lake, table, keys)
         counted = _count_messages(lake, runs)
         # A minute of which messages are missing would be counted too low, so it stays as it is.
         whole = {key for key, parts in runs.items() if all(part["left"] == 0 for part in parts)}
@@ -113,7 +113,7 @@ def _minute_keys(rows: pa.Table, time_column: str) -> Iterator[Key]:
     yield from zip(*columns, rows.column("queue_id").to_pylist(), minutes, strict=True)
 
 
-def _runs_of_keys(
+def _find_runs_of_keys(
     lake: Lake, table: DeltaTable, keys: set[Key]
 ) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
     """Return, for each given key of `topic_minutes`, the offset range and count of each run; also the keys by file."""
@@ -339,7 +339,7 @@ def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
 def _newest_erasure_in_profiles(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `messages` and in `profiles`."""
     messages = lake.table("messages")
-    if erased_form_number(messages) < FORM:
+    if read_erased_form_number(messages) < FORM:
         return 0
     done = newest_erasure_number(messages)
     profiles = lake.find("profiles")

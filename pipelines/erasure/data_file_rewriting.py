@@ -24,8 +24,8 @@ from commitlake.connectors.lake.erasures import (
     FORM,
     FORM_ID,
     ErasedMessages,
-    erased_form_number,
     newest_erasure_number,
+    read_erased_form_number,
 )
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
@@ -75,33 +75,33 @@ class TableWork:
     bytes_after: int = 0
 
 
-def erase_messages(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def erase_messages(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Erase data in rows of `messages`."""
     for batch in batches:
-        yield erase_rows(batch, erased)[0].cast(batch.schema)
+        yield erase_rows(batch, erased_messages)[0].cast(batch.schema)
 
 
-def drop_erased_rows(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def drop_erased_rows(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of erased messages."""
     for batch in batches:
-        ids = _erasure_codes(erased, batch)
+        ids = _erasure_codes(erased_messages, batch)
         kept = batch.filter(pa.array(ids < 0)) if (ids >= 0).any() else batch
         if kept.num_rows:
             yield kept
 
 
-def drop_erased_edges(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def drop_erased_edges(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of `edges` that refer to an erased message as an end or as evidence."""
     for batch in batches:
-        kept = batch.filter(pa.array(~rows_refer_to_messages(batch, erased, _PREFIXES["edges"])))
+        kept = batch.filter(pa.array(~rows_refer_to_messages(batch, erased_messages, _PREFIXES["edges"])))
         if kept.num_rows:
             yield kept
 
 
-def clear_erased_rows(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def clear_erased_rows(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Remove the data of erased messages from rows of `replay_rows`; a resumed replay skips them."""
     for batch in batches:
-        is_erased = _erasure_codes(erased, batch) >= 0
+        is_erased = _erasure_codes(erased_messages, batch) >= 0
         if not is_erased.any():
             yield batch
             continue
@@ -117,9 +117,9 @@ def clear_erased_rows(erased: ErasedMessages, batches: Iterator[pa.Table]) -> It
         yield rows.take(pa.array(np.argsort(np.concatenate([stays, hits]))))
 
 
-def _erasure_codes(erased: ErasedMessages, batch: pa.Table) -> Array:
+def _erasure_codes(erased_messages: ErasedMessages, batch: pa.Table) -> Array:
     columns = batch.select(["broker", "physical_offset"]).combine_chunks()
-    return erased.find_row_erasure_indexes(columns.column(0).chunk(0), columns.column(1).chunk(0))
+    return erased_messages.find_row_erasure_indexes(columns.column(0).chunk(0), columns.column(1).chunk(0))
 
 
 CHANGES: Mapping[str, Change] = {
@@ -131,12 +131,12 @@ CHANGES: Mapping[str, Change] = {
 """Tables whose rows refer to messages and have data of them, in the order of the commits."""
 
 
-def find_table_work(lake: Lake, table: str, erased: ErasedMessages) -> TableWork | None:
+def find_table_work(lake: Lake, table: str, erased_messages: ErasedMessages) -> TableWork | None:
     """Return the work that would be done on a table; None if the lake does not have it."""
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_find_unerased_rows(lake, table, opened, erased))
+    hits = list(_find_unerased_rows(lake, table, opened, erased_messages))
     return TableWork(table, sum(one.row_count for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
@@ -146,11 +146,11 @@ def is_erasure_done(lake: Lake, table: str, erasure_number: int) -> bool:
     if opened is None:
         return True
     return newest_erasure_number(opened) >= erasure_number and (
-        table != "messages" or not erasure_number or erased_form_number(opened) >= FORM
+        table != "messages" or not erasure_number or read_erased_form_number(opened) >= FORM
     )
 
 
-def add_missing_erasure_rows(lake: Lake, erased: ErasedMessages, parser_version: str) -> None:
+def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser_version: str) -> None:
     """Add rows to `erasures` for erased messages whose tags, sizes and CRCs an older version of CommitLake kept.
 
     Args:
@@ -158,7 +158,7 @@ def add_missing_erasure_rows(lake: Lake, erased: ErasedMessages, parser_version:
     """
     opened = lake.table("messages")
     # All rows have the form of this version already.
-    if erased_form_number(opened) >= FORM:
+    if read_erased_form_number(opened) >= FORM:
         return
     recorded = newest_erasure_rows(read_ledger(lake))
     known = {
@@ -166,17 +166,17 @@ def add_missing_erasure_rows(lake: Lake, erased: ErasedMessages, parser_version:
         for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
     }
     folder = lake.open_folder("messages")
-    for hits in find_files_with_messages(opened, folder, erased):
+    for hits in find_files_with_messages(opened, folder, erased_messages):
         left = drop_erased_hits(folder, hits)
         rows = read_hit_rows(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
         old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
         if not old.num_rows:
             continue
-        after, _ = erase_rows(old, erased)
-        codes = erased.find_row_erasure_indexes(
+        after, _ = erase_rows(old, erased_messages)
+        codes = erased_messages.find_row_erasure_indexes(
             *(old.column(name).chunk(0) for name in ("broker", "physical_offset"))
         ).tolist()
-        ids, numbers = [erased.ids[code] for code in codes], [erased.numbers[code] for code in codes]
+        ids, numbers = [erased_messages.ids[code] for code in codes], [erased_messages.numbers[code] for code in codes]
         made = make_erasure_rows(old, after, ids, numbers, ErasureEvent.AGAIN, ledger_writer(parser_version))
         keys = zip(old.column("broker").to_pylist(), old.column("physical_offset").to_pylist(), strict=True)
         before = [known.get(key, {}) for key in keys]
@@ -186,7 +186,9 @@ def add_missing_erasure_rows(lake: Lake, erased: ErasedMessages, parser_version:
         append_rows(lake, "erasures", made)
 
 
-def erase_from_table(lake: Lake, table: str, erased: ErasedMessages, runner: Runner = HERE) -> TableWork | None:
+def erase_from_table(
+    lake: Lake, table: str, erased_messages: ErasedMessages, runner: Runner = HERE
+) -> TableWork | None:
     """Erase data from a table.
 
     Args:
@@ -199,20 +201,20 @@ def erase_from_table(lake: Lake, table: str, erased: ErasedMessages, runner: Run
     uri = lake.uri(table)
     written: dict[str, TableFile] = {}
     for _ in range(_MAX_TRIES):
-        if is_erasure_done(lake, table, erased.number):
+        if is_erasure_done(lake, table, erased_messages.number):
             return None
         opened = lake.table(table)
         try:
-            hits = list(_find_unerased_rows(lake, table, opened, erased))
+            hits = list(_find_unerased_rows(lake, table, opened, erased_messages))
             # Files that an earlier attempt has rewritten are used again.
             new = [one.file for one in hits if one.file.path not in written]
-            for number, file in runner.run(partial(_rewrite_data_file, lake, table, erased), new):
+            for number, file in runner.run(partial(_rewrite_data_file, lake, table, erased_messages), new):
                 written[new[number].path] = file
             removed = [one.file for one in hits]
             added = [written[file.path] for file in removed]
             commit_rewritten_files(
-                lake, table, removed, [file for file in added if file.rows], erased.number, opened.version(),
-                records_form=table == "messages",
+                lake, table, removed, [file for file in added if file.rows], erased_messages.number, opened.version(),
+                records_row_form=table == "messages",
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
             # A merge may have deleted a file, or committed first: the table is examined again.
@@ -225,43 +227,45 @@ def erase_from_table(lake: Lake, table: str, erased: ErasedMessages, runner: Run
     )
 
 
-def _find_unerased_rows(lake: Lake, table: str, delta_table: DeltaTable, erased: ErasedMessages) -> Iterator[FileHits]:
+def _find_unerased_rows(
+    lake: Lake, table: str, delta_table: DeltaTable, erased_messages: ErasedMessages
+) -> Iterator[FileHits]:
     folder = lake.open_folder(table)
-    for hits in find_files_with_messages(delta_table, folder, erased, _PREFIXES.get(table, ("",))):
+    for hits in find_files_with_messages(delta_table, folder, erased_messages, _PREFIXES.get(table, ("",))):
         left = drop_erased_hits(folder, hits) if table == "messages" else hits
         if left.groups:
             yield left
 
 
-def _rewrite_data_file(lake: Lake, table: str, erased: ErasedMessages, file: TableFile) -> TableFile:
-    return rewrite_file(lake, table, file, partial(CHANGES[table], erased))
+def _rewrite_data_file(lake: Lake, table: str, erased_messages: ErasedMessages, file: TableFile) -> TableFile:
+    return rewrite_file(lake, table, file, partial(CHANGES[table], erased_messages))
 
 
 def commit_rewritten_files(
     lake: Lake,
     table: str,
-    removed: Sequence[TableFile],
-    added: Sequence[TableFile],
+    removed_files: Sequence[TableFile],
+    added_files: Sequence[TableFile],
     erasure_number: int,
-    at_version: int,
+    expected_version: int,
     *,
-    records_form: bool = False,
+    records_row_form: bool = False,
 ) -> None:
     """Replace data files of a table in one commit, which records that all erasures up to a number are done in it.
 
     Raises:
         ConcurrentMaintenanceError: if another writer has committed first.
     """
-    form = [Transaction(FORM_ID, FORM)] if records_form else []
+    form = [Transaction(FORM_ID, FORM)] if records_row_form else []
     replace_table_files(
         lake,
         table,
-        removed,
-        added,
+        removed_files,
+        added_files,
         changes_data=True,
         note={"number": erasure_number},
         note_key=ERASURE_KEY,
         transactions=[Transaction(APPLICATION_ID, erasure_number), *form],
         # A commit in between may have added rows of the messages, which must be examined, too.
-        expected_version=at_version,
+        expected_version=expected_version,
     )

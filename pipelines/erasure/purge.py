@@ -31,7 +31,7 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.delta_log.seals import expected_row_sum, read_newest_seal, write_seal
 from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure_files
 from commitlake.pipelines.maintenance.log_cleanup import find_garbage, vacuum
@@ -74,14 +74,14 @@ def purge_old_versions(
     retention: datetime.timedelta,
     now: datetime.datetime,
     *,
-    is_alone: bool = False,
+    is_only_user: bool = False,
 ) -> Purged:
     """Delete files of older table versions, which may still have erased data, and return what was deleted.
 
     Args:
         retention: files that left the table, or were written, more recently than this are kept.
         now: current time.
-        is_alone: True if no other process is running; the retention may then be less than a day.
+        is_only_user: True if no other process is running; the retention may then be less than a day.
 
     Raises:
         UsageError: if an archive run is unfinished: its commit refers to files that no table has yet.
@@ -101,7 +101,7 @@ def purge_old_versions(
             continue
         garbage = find_garbage(lake, table, retention)
         if garbage.count:
-            vacuum(lake, table, retention, is_only_user=is_alone)
+            vacuum(lake, table, retention, is_only_user=is_only_user)
         entries, checkpoints = strip_log_statistics(lake, table, now - retention)
         purged = replace(
             purged,
@@ -119,16 +119,16 @@ def _purge_packs(
     last_commit: ArchiveCommit,
     min_age: datetime.timedelta,
     now: datetime.datetime,
-    purged: Purged,
+    purged_so_far: Purged,
 ) -> Purged:
-    store = open_store(lake.packs)
+    store = open_pack_store(lake.packs)
     orphans = find_orphan_packs(
         store, lake, store.list_packs(), last_commit.stores, now, min_age, age_range=datetime.timedelta.max
     )
     delete_packs(store, orphans)
-    store.delete_unfinished(now - min_age)
+    store.delete_unfinished_packs(now - min_age)
     found = measure_files(orphans)
-    return replace(purged, packs=found.count, pack_bytes=found.bytes)
+    return replace(purged_so_far, packs=found.count, pack_bytes=found.bytes)
 
 
 def strip_log_statistics(lake: Lake, table_name: str, cutoff: datetime.datetime) -> tuple[int, int]:

@@ -198,7 +198,7 @@ def run_erasure(
         target.lake, plan.selection.rows, reason, retention, target.parser_version, plan.selection.copies,
         keeps_later_copies=plan.kept_copies,
     )  # fmt: skip
-    (outcome,) = finish_erasures(target, on_step, only_state=state)
+    (outcome,) = finish_erasures(target, on_step, state_to_finish=state)
     if outcome.error is not None:
         raise outcome.error
     found = [work for work in works if work is not None and work.rows]
@@ -217,12 +217,12 @@ def unfinished_erasures(lake: Lake) -> list[ErasureState]:
 
 
 def finish_erasures(
-    target: ErasureTarget, on_step: OnStep, only_state: ErasureState | None = None
+    target: ErasureTarget, on_step: OnStep, state_to_finish: ErasureState | None = None
 ) -> list[ErasureResult]:
     """Complete erasures that were begun.
 
     Args:
-        only_state: the erasure that has just begun; by default all unfinished ones.
+        state_to_finish: the erasure that has just begun; by default all unfinished ones.
 
     Returns:
         A result for each erasure that was unfinished, also for those that still are, because of a pack.
@@ -230,7 +230,7 @@ def finish_erasures(
     Raises:
         UsageError, ConcurrentRunError: in the cases of `run_erasure`.
     """
-    states = [only_state] if only_state else unfinished_erasures(target.lake)
+    states = [state_to_finish] if state_to_finish else unfinished_erasures(target.lake)
     if not states:
         return []
     target.lake.check_links()
@@ -283,11 +283,11 @@ def _delete_run_page(lake: Lake) -> None:
         ) from None
 
 
-def _erase_from_tables(target: ErasureTarget, erased: ErasedMessages, on_step: OnStep) -> list[TableWork]:
+def _erase_from_tables(target: ErasureTarget, erased_messages: ErasedMessages, on_step: OnStep) -> list[TableWork]:
     works = []
     for table in CHANGES:
         on_step(table)
-        work = erase_from_table(target.lake, table, erased, target.runner)
+        work = erase_from_table(target.lake, table, erased_messages, target.runner)
         if work is not None:
             works.append(work)
     return works
@@ -314,25 +314,25 @@ def update_hbase(target: ErasureTarget) -> int:
     return done.rows
 
 
-def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_alone: bool) -> list[ErasureState]:
+def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_only_user: bool) -> list[ErasureState]:
     """Return the erasures that can be purged.
 
     Args:
         states: states of all erasures.
         now: current time.
-        is_alone: True if no other process uses the lake; no retention has to pass then.
+        is_only_user: True if no other process uses the lake; no retention has to pass then.
     """
-    return [state for state in states if state.purge_due_at is not None and (is_alone or state.purge_due_at <= now)]
+    return [state for state in states if state.purge_due_at is not None and (is_only_user or state.purge_due_at <= now)]
 
 
 def purge_erasures(
-    target: ErasureTarget, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
+    target: ErasureTarget, now: datetime.datetime, on_step: OnStep, *, is_only_user: bool = False
 ) -> tuple[list[ErasureState], Purged, PackError | None]:
     """Delete the data of all erasures that are due from packs and from older versions of tables.
 
     Args:
         now: current time.
-        is_alone: as for `due_erasures`.
+        is_only_user: as for `due_erasures`.
 
     Returns:
         The erasures that were purged, the deleted files, and why another erasure that is due still has bodies.
@@ -341,7 +341,7 @@ def purge_erasures(
         UsageError: if an archive run is unfinished.
         PackError: if the location of the packs cannot be used.
     """
-    due = due_erasures(read_erasure_states(target.lake), now, is_alone=is_alone)
+    due = due_erasures(read_erasure_states(target.lake), now, is_only_user=is_only_user)
     if not due:
         return [], Purged(), None
     on_step("packs")
@@ -353,8 +353,8 @@ def purge_erasures(
         return [], Purged(), error
     delete_content_hashes(target.lake, max(state.number for state in due))
     on_step("older versions")
-    retention = datetime.timedelta() if is_alone else max(MIN_RETENTION, min(state.retention for state in due))
-    purged = purge_old_versions(target.lake, retention, now, is_alone=is_alone)
+    retention = datetime.timedelta() if is_only_user else max(MIN_RETENTION, min(state.retention for state in due))
+    purged = purge_old_versions(target.lake, retention, now, is_only_user=is_only_user)
     for state in due:
         add_erasure_event(target.lake, state, ErasureEvent.PURGED, asdict(purged), target.parser_version)
     return due, purged, error

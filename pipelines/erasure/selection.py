@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.delta_log.file_actions import TableFile, file_actions, read_table_files
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_file_actions, read_table_files
 from commitlake.connectors.lake.erasures import ErasedMessages, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
@@ -220,7 +220,7 @@ def find_files_with_messages(
     Raises:
         UsageError: if a file has a deletion vector.
     """
-    actions = file_actions(table).to_pylist()
+    actions = read_file_actions(table).to_pylist()
     for action, file in zip(actions, read_table_files(table), strict=True):
         if not any(_file_may_refer_to_messages(action, messages, prefix) for prefix in column_prefixes):
             continue

@@ -72,7 +72,7 @@ def read_documents(lake: Lake) -> Iterator[tuple[EvidenceColumns, str]]:
     table = lake.find("evidence")
     if table is not None:
         sql = f"SELECT number, at, kind, key_id, {_TEXT} FROM evidence ORDER BY number"
-        for batch in run_sql(table, "evidence", sql, sorts_all=True):
+        for batch in run_sql(table, "evidence", sql, sorts_large_result=True):
             times = [
                 None if at is None else format_iso_time(at, "milliseconds") for at in to_utc_times(batch.column("at"))
             ]
@@ -166,14 +166,14 @@ def _read_newest_in_table(table: DeltaTable | None, kind: str | None = None) -> 
 
 
 def append_evidence(
-    lake: Lake, private_key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program: str
+    lake: Lake, private_key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program_version: str
 ) -> Document:
     """Sign the next document and add it to the lake.
 
     Args:
         kind: archive, audit, erasure or purge.
         facts: facts about the run.
-        program: version of CommitLake.
+        program_version: version of CommitLake.
 
     Raises:
         EvidenceError: if the newest document cannot be read, or other writers were first too many times.
@@ -184,20 +184,29 @@ def append_evidence(
         before = _read_newest_in_table(table)
         number = None if table is None else table.transaction_version(APPLICATION_ID)
         # The log's number survives if rows are lost or deleted; a document in their place would hide the loss.
-        if (before.number if before else 0) != (number or 0):
+        if (before.chain_number if before else 0) != (number or 0):
             raise EvidenceError(
                 f"{lake.uri('evidence')}: expected document {number or 0} as the newest, found "
-                f"{before.number if before else 'none'}: some are missing. 'commitlake evidence verify' lists them"
+                f"{before.chain_number if before else 'none'}: some are missing. 'commitlake evidence verify' lists "
+                "them"
             )
         at = datetime.datetime.now(datetime.UTC)
         # A repair that creates the table messages again gives it another id; the chain keeps its first one.
         lake_id = str(before.payload["lake"] if before else lake.table("messages").metadata().id)
-        document = sign_document(private_key, before, kind, facts, lake_id=lake_id, program=program, signed_at=at)
-        row = {"number": document.number, "at": at, "kind": kind, "key_id": document.key_id, "document": document.text}
+        document = sign_document(
+            private_key, before, kind, facts, lake_id=lake_id, program_version=program_version, signed_at=at
+        )
+        row = {
+            "number": document.chain_number,
+            "at": at,
+            "kind": kind,
+            "key_id": document.key_id,
+            "document": document.text,
+        }
         rows = pa.Table.from_pylist([row], schema=_SCHEMA)
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         file = write_plain_file(rows, lake, "evidence", name, statistics=_STATISTICS)
-        if commit_with_transaction(lake, "evidence", [file], APPLICATION_ID, (number, document.number)):
+        if commit_with_transaction(lake, "evidence", [file], APPLICATION_ID, (number, document.chain_number)):
             return document
     raise EvidenceError(
         f"{lake.uri('evidence')}: another process added a document first at each of {_MAX_TRIES} attempts. "

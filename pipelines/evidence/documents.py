@@ -2,7 +2,8 @@
 
     {"key": KEY_ID, "payload": {…}, "signature": BASE64}
 
-    payload    the content: `format`, `version`, `number` from 1, `previous` (SHA-256 of the text of the previous
+    payload    the content: `format`, `version`, `chain_number` from 1, `previous_hash` (SHA-256 of the text of the
+    previous
                document, null for the first), `kind`, `at` (UTC), `lake` (id of the table messages), `program`, `facts`
     key        the first 16 bytes of the SHA-256 of the public key, as 32 hexadecimal digits
     signature  Ed25519 signature of `_PREFIX` and the text of the payload
@@ -81,12 +82,12 @@ class Document:
     signature: bytes
 
     @property
-    def number(self) -> int:
+    def chain_number(self) -> int:
         """Position in the chain, from 1."""
         return int(self.payload["number"])
 
     @property
-    def subject(self) -> int | None:
+    def subject_number(self) -> int | None:
         """Number of the archive run, erasure or purge that it is about; None for an audit."""
         facts = self.payload["facts"]
         found = facts.get("sequence", facts.get("number")) if isinstance(facts, dict) else None
@@ -101,14 +102,14 @@ class Document:
         return found if isinstance(found, str) else None
 
     @property
-    def previous(self) -> str | None:
+    def previous_hash(self) -> str | None:
         """Hash of the previous document."""
         return None if self.payload["previous"] is None else str(self.payload["previous"])
 
     @property
     def evidence_columns(self) -> EvidenceColumns:
         """Columns of the table `evidence` for this document."""
-        return EvidenceColumns(self.number, str(self.payload["at"]), str(self.payload["kind"]), self.key_id)
+        return EvidenceColumns(self.chain_number, str(self.payload["at"]), str(self.payload["kind"]), self.key_id)
 
     @property
     def hash(self) -> str:
@@ -126,7 +127,8 @@ class Document:
             public_key.verify(self.signature, _PREFIX + _canonical_json(self.payload).encode())
         except InvalidSignature:
             raise SignatureError(
-                f"document {self.number}: expected a signature by the key {self.key_id}, found another: it was changed"
+                f"document {self.chain_number}: expected a signature by the key {self.key_id}, found another: it "
+                "was changed"
             ) from None
 
 
@@ -142,7 +144,7 @@ def sign_document(
     facts: dict[str, Any],
     *,
     lake_id: str,
-    program: str,
+    program_version: str,
     signed_at: datetime.datetime,
 ) -> Document:
     """Create and sign the next document.
@@ -152,18 +154,18 @@ def sign_document(
         kind: its subject: archive, audit, erasure or purge.
         facts: JSON values; numbers are integers.
         lake_id: id of the table `messages`.
-        program: version of CommitLake.
+        program_version: version of CommitLake.
         signed_at: the time, UTC.
     """
     payload = {
         "format": FORMAT,
         "version": VERSION,
-        "number": 1 if previous_document is None else previous_document.number + 1,
+        "number": 1 if previous_document is None else previous_document.chain_number + 1,
         "previous": None if previous_document is None else previous_document.hash,
         "kind": kind,
         "at": format_iso_time(signed_at, "milliseconds"),
         "lake": lake_id,
-        "program": program,
+        "program": program_version,
         "facts": facts,
     }
     signature = private_key.sign(_PREFIX + _canonical_json(payload).encode())

@@ -109,18 +109,18 @@ def verify_chain(
         kind = str(document.payload["kind"])
         found.kinds[kind] = found.kinds.get(kind, 0) + 1
         # Equal numbers, too: a document that was signed twice for the same work is no older one.
-        if (subject := document.subject) is not None and subject >= found.newest.get(kind, 0):
+        if (subject := document.subject_number) is not None and subject >= found.newest.get(kind, 0):
             found.newest[kind], found.newest_ids[kind] = subject, document.subject_id
         _check_signature(found, document, keys)
         if kept_as is not None:
             _check_stored_columns(found, document, kept_as)
         _check_number(found, document, before, first_number)
         # A document out of place is not the reference for the next one, so that it causes one finding, not many.
-        if before is None or document.number > before.number:
+        if before is None or document.chain_number > before.chain_number:
             before = document
     found.head = before.hash if before else None
     found.at = before.evidence_columns.at or "" if before else ""
-    newest = before.number if before else 0
+    newest = before.chain_number if before else 0
     if least_newest_number > newest:
         found.add_problem(
             "missing",
@@ -128,7 +128,7 @@ def verify_chain(
             f"mentions document {least_newest_number}",
         )
     if newest_hash is not None and found.head != newest_hash:
-        shown = f"{found.head}, of document {before.number}" if before else "none"
+        shown = f"{found.head}, of document {before.chain_number}" if before else "none"
         found.add_problem("head", f"expected the newest document to have the SHA-256 {newest_hash}, found {shown}")
     return found
 
@@ -138,7 +138,8 @@ def _check_signature(verification: Verification, document: Document, keys: Mappi
     if key is None:
         known = ", ".join(sorted(keys)) or "none"
         verification.add_problem(
-            "unknown key", f"document {document.number} is signed by the key {document.key_id}; known are: {known}"
+            "unknown key",
+            f"document {document.chain_number} is signed by the key {document.key_id}; known are: {known}",
         )
         return
     try:
@@ -148,50 +149,52 @@ def _check_signature(verification: Verification, document: Document, keys: Mappi
 
 
 def _check_stored_columns(verification: Verification, document: Document, stored_columns: EvidenceColumns) -> None:
-    if stored_columns.number != document.number:
-        verification.add_problem("place", f"document {document.number} is stored as document {stored_columns.number}")
+    if stored_columns.number != document.chain_number:
+        verification.add_problem(
+            "place", f"document {document.chain_number} is stored as document {stored_columns.number}"
+        )
     for name, stored, signed in zip(EvidenceColumns._fields, stored_columns, document.evidence_columns, strict=True):
         if name != "number" and stored != signed:
             verification.add_problem(
-                "column", f"document {document.number}: expected {signed} in the column {name}, found {stored}"
+                "column", f"document {document.chain_number}: expected {signed} in the column {name}, found {stored}"
             )
 
 
 def _check_number(
     verification: Verification, document: Document, previous_document: Document | None, first_number: int | None
 ) -> None:
-    number = document.number
+    number = document.chain_number
     if previous_document is None:
         if first_number is not None and number > first_number:
             verification.add_problem(
                 "missing", f"{_document_range_text(first_number, number - 1)} missing: the first one is {number}"
             )
-        if number == 1 and document.previous is not None:
+        if number == 1 and document.previous_hash is not None:
             verification.add_problem("chain", "document 1 refers to a previous document, expected none")
         return
     if document.payload["lake"] != previous_document.payload["lake"]:
         verification.add_problem(
-            "lake", f"document {number} belongs to another lake than document {previous_document.number}"
+            "lake", f"document {number} belongs to another lake than document {previous_document.chain_number}"
         )
-    if number == previous_document.number:
+    if number == previous_document.chain_number:
         same = "the same" if document.hash == previous_document.hash else "another one"
         verification.add_problem("twice", f"document {number} appears twice: the second one is {same}")
-    elif number < previous_document.number:
+    elif number < previous_document.chain_number:
         verification.add_problem(
-            "order", f"document {number} is stored after document {previous_document.number}: expected it before"
+            "order", f"document {number} is stored after document {previous_document.chain_number}: expected it before"
         )
-    elif number > previous_document.number + 1:
+    elif number > previous_document.chain_number + 1:
         verification.add_problem(
             "missing",
-            f"{_document_range_text(previous_document.number + 1, number - 1)} missing, between "
-            f"{previous_document.number} and {number}",
+            f"{_document_range_text(previous_document.chain_number + 1, number - 1)} missing, between "
+            f"{previous_document.chain_number} and {number}",
         )
-    elif document.previous != previous_document.hash:
+    elif document.previous_hash != previous_document.hash:
         verification.add_problem(
             "chain",
-            f"document {number} refers to {document.previous} as the previous document, expected "
+            f"document {number} refers to {document.previous_hash} as the previous document, expected "
             f"{previous_document.hash}, "
-            f"the SHA-256 of document {previous_document.number}",
+            f"the SHA-256 of document {previous_document.chain_number}",
         )
 
 

@@ -103,7 +103,7 @@ def _group_into_tasks(parts: Sequence[PackPart]) -> Iterator[Sequence[PackPart]]
 
 
 def pack_conditions_sql(parts: Sequence[PackPart]) -> list[str]:
-    """Return SQL conditions for the rows of `message_count` whose bodies are in the packs of the given parts.
+    """Return SQL conditions for the rows of `messages` whose bodies are in the packs of the given parts.
 
     The conditions include offsets, so that the engine skips most data files.
     """

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, g
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import parse_pack_name
-from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import quote_column_name
@@ -118,7 +118,7 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
     sql = f"SELECT {selected} FROM messages WHERE {where} ORDER BY {_SQL_ORDER}"
     counts = _Counts()
     matches: list[pa.Table] = []
-    for batch in _read_bodies(search, run_sql(table, "messages", sql, sorts_all=True), counts):
+    for batch in _read_bodies(search, run_sql(table, "messages", sql, sorts_large_result=True), counts):
         is_match = search.pattern.match_bodies(batch.column("body"))
         if is_match.any():
             matches.append(_append_excerpt_columns(search, batch.filter(pa.array(is_match))))
@@ -154,7 +154,7 @@ def _read_bodies(
     search: SearchParameters, query_batches: Iterator[pa.RecordBatch], counts: _Counts
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows with their bodies as sent by the producers, in batches of limited size."""
-    store, cache = open_store(search.bodies), FrameCache()
+    store, cache = open_pack_store(search.bodies), FrameCache()
     for views in query_batches:
         batch = views.cast(pa.schema([field.with_type(_replace_view_types(field.type)) for field in views.schema]))
         packs = batch.column("body_ref").field("pack")

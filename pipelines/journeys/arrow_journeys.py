@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array
+from commitlake.connectors.plain_arrays import join_chunks, to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeySlice
 from commitlake.pipelines.journeys.sql_statements import (
@@ -71,7 +71,7 @@ class KeyRows:
         """Index of the first row of each key."""
         return _run_starts(self["key"])
 
-    def with_columns(self, new_columns: Mapping[str, Array]) -> KeyRows:
+    def add_columns(self, new_columns: Mapping[str, Array]) -> KeyRows:
         """Return the same rows with further columns."""
         return KeyRows({**self.numbers, **new_columns}, self.texts)
 
@@ -127,7 +127,7 @@ def sorted_key_rows(key_slice: KeySlice, question: JourneysQuestion) -> KeyRows:
     """Return the records of the keys that have a record in the window, sorted by key and store time."""
     texts, numbers = {}, {}
     for name in ("key", "node"):
-        encoded = to_single_array(key_slice.rows.column(name)).dictionary_encode()
+        encoded = join_chunks(key_slice.rows.column(name)).dictionary_encode()
         texts[name], numbers[name] = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
     for name, values in key_slice.texts.items():
         texts[name] = pa.array(values, pa.string())
@@ -187,7 +187,7 @@ def _run_starts(codes: Array) -> Array:
 
 
 def _merge_into_steps(messages: KeyRows) -> KeyRows:
-    """Return one row for each step: messages whose first record is not there come to the step before of their topic.
+    """Merge messages into one row for each step; messages without their first record join the last step of their topic.
 
     Those before any such step are one step.
     """
@@ -235,7 +235,7 @@ def _add_step_columns(steps: KeyRows) -> KeyRows:
     openness = np.zeros(len(_STATES), np.int64)
     for rank, each in enumerate(reversed(OPEN_STATES), 1):
         openness[_STATES.index(each)] = rank
-    return steps.with_columns({
+    return steps.add_columns({
         "number": number,
         "sent_us": sent,
         "hop_ms": hop_ms,
@@ -291,7 +291,7 @@ def _step_structs(steps: KeyRows) -> pa.StructArray:
         "state": _state_texts(steps["state"]),
     }
     table = _to_declared_table({**columns, **texts}, STEP)
-    return pa.StructArray.from_arrays([to_single_array(column) for column in table.columns], fields=list(table.schema))
+    return pa.StructArray.from_arrays([join_chunks(column) for column in table.columns], fields=list(table.schema))
 
 
 def _state_texts(codes: Array) -> pa.Array:
@@ -325,7 +325,7 @@ HOP_COUNTS = Columns(
 _HOP_KEYS = HOP_COUNTS.names[:-1]
 
 
-def hop_counts(records: KeyRows, question: JourneysQuestion, window_us: int | None) -> pa.Table:
+def count_hops(records: KeyRows, question: JourneysQuestion, window_us: int | None) -> pa.Table:
     """Count the hops between topics by time window and rounded delay.
 
     Args:
@@ -366,13 +366,13 @@ def round_up_to_two_digits(numbers: Array) -> Array:
 
 
 def sum_hop_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the sum of results of `hop_counts`."""
+    """Return the sum of results of `count_hops`."""
     added = pa.concat_tables(count_tables).group_by(_HOP_KEYS).aggregate([("hops", "sum")])
     return added.rename_columns([*_HOP_KEYS, "hops"])
 
 
 def hops_table(hop_count_table: pa.Table) -> pa.Table:
-    """Return the hops between topics for each window, from the sum of `hop_counts`.
+    """Return the hops between topics for each window, from the sum of `count_hops`.
 
     Returns:
         A table with the columns `HOPS`, sorted by the first three.
@@ -393,7 +393,7 @@ def hops_table(hop_count_table: pa.Table) -> pa.Table:
         for percent in PERCENTS
     }
     lists = pa.array(offsets.astype(np.int32))
-    columns["delays"] = pa.MapArray.from_arrays(lists, *(to_single_array(rows.column(n)) for n in ("bound_ms", "hops")))
+    columns["delays"] = pa.MapArray.from_arrays(lists, *(join_chunks(rows.column(n)) for n in ("bound_ms", "hops")))
     firsts = rows.take(pa.array(starts))
     for name, column in {"source": "source", "target": "target", "hour": "hour_us"}.items():
         columns[name] = firsts.column(column)

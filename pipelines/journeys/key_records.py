@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions
-from commitlake.connectors.lake.reader import run_sql_over
+from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, read_file_actions
+from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_numpy_numbers, to_single_array
+from commitlake.connectors.plain_arrays import join_chunks, to_numpy_numbers
 from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.sql_statements import RECORD_TEXTS, Sources, Statements
@@ -126,7 +126,7 @@ class KeyRecords:
     ) -> None:
         self._closing.close()
 
-    def slices(self) -> Iterator[KeySlice]:
+    def iterate_slices(self) -> Iterator[KeySlice]:
         """Yield the slices in the order of their keys; there is at least one, which may be empty."""
         texts = {name: list(codes) for name, codes in self._codes.items()}
         if self._ends is None:
@@ -146,15 +146,17 @@ class KeyRecords:
             folder = tempfile.TemporaryDirectory(prefix="commitlake-journeys-")
             self._folder = Path(self._closing.enter_context(folder))
         for each in self._kept:
-            numbers = slice_numbers(to_single_array(each.column("key")), self._ends)
+            numbers = slice_numbers(join_chunks(each.column("key")), self._ends)
             self._files.append(write_partitions(each, numbers, len(self._ends) + 1, self._folder))
         self._kept.clear()
 
     def _sample_slice_boundaries(self) -> pa.Array:
         """Return the first key of each slice except the first, computed from a sample of the keys."""
         sampled = self._limits.sample_fraction
-        rows = run_sql_over(self._tables, self._statements.keys_sql(self._end_us, f"random() < {sampled}")).read_all()
-        keys = to_single_array(rows.column("key").cast(pa.string()))
+        rows = run_sql_over_tables(
+            self._tables, self._statements.keys_sql(self._end_us, f"random() < {sampled}")
+        ).read_all()
+        keys = join_chunks(rows.column("key").cast(pa.string()))
         count = math.ceil(len(keys) / sampled / self._limits.slice_rows)
         places = np.arange(1, count) * len(keys) // max(count, 1)
         return pc.unique(keys.take(pc.sort_indices(keys)).take(pa.array(places, pa.int64())))
@@ -165,7 +167,9 @@ class KeyRecords:
         waiting: list[pa.RecordBatch] = []
         schema = None
         for first_us, end_us in self._time_ranges():
-            batches = run_sql_over(self._tables, self._statements.records_sql(first_us, end_us, only_window_keys=near))
+            batches = run_sql_over_tables(
+                self._tables, self._statements.records_sql(first_us, end_us, only_window_keys=near)
+            )
             schema = batches.schema
             for batch in batches:
                 waiting.append(batch)
@@ -177,12 +181,12 @@ class KeyRecords:
     def _time_ranges(self) -> Sequence[tuple[int, int]]:
         """Return the time ranges that are read one by one, so that none has too many rows of `edges`."""
         asked, limits = self._question, self._limits
-        rows = file_actions(self._tables["edges"]).column("num_records")
+        rows = read_file_actions(self._tables["edges"]).column("num_records")
         times = [asked.begin_us, self._end_us]
         if rows.null_count or (pc.sum(rows).as_py() or 0) > limits.part_steps:
             sampled = min(1.0, 2_000 / limits.part_steps)
             sql = self._statements.step_times_sql(self._end_us, f"from_us IS NOT NULL AND random() < {sampled}")
-            sample = np.sort(to_numpy_numbers(run_sql_over(self._tables, sql).read_all().column("from_us")))
+            sample = np.sort(to_numpy_numbers(run_sql_over_tables(self._tables, sql).read_all().column("from_us")))
             count = math.ceil(len(sample) / sampled / limits.part_steps)
             inner = np.unique(sample[np.arange(1, count) * len(sample) // max(count, 1)])
             times[1:1] = [time for time in inner.tolist() if asked.begin_us < time < self._end_us]
@@ -190,7 +194,7 @@ class KeyRecords:
 
     def _count_rows_in_window(self) -> float:
         """Return the number of rows in the files that may have records of the window."""
-        asked, actions = self._question, file_actions(self._tables["messages"])
+        asked, actions = self._question, read_file_actions(self._tables["messages"])
         first, last = column_bounds_per_file(actions, "store_timestamp", pa.timestamp("us", "UTC"))
         rows = actions.column("num_records")
         if rows.null_count:
@@ -236,7 +240,7 @@ def _encode_texts(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> pa.Tab
     """
     columns = {}
     for name in rows.column_names:
-        column = to_single_array(rows.column(name))
+        column = join_chunks(rows.column(name))
         if name in RECORD_TEXTS:
             column = column.cast(pa.string())
         columns[name] = _encode_column(column, codes[name]) if name in _CODED else column

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_single_array
+from commitlake.connectors.plain_arrays import join_chunks
 
 RARE_PERCENT = 1
 """Share of keys below which their path is unexpected."""
@@ -54,17 +54,17 @@ class Misfits:
         return bool(self.missing or self.stuck or self.is_unexpected)
 
 
-def missing_reason(topic: str) -> str:
+def missing_topic_reason(topic: str) -> str:
     """Return the text that says why keys without a topic do not fit."""
     return f"missing {topic}"
 
 
-def stuck_reason(topic: str) -> str:
+def stuck_topic_reason(topic: str) -> str:
     """Return the text that says why keys whose last topic is `topic` do not fit."""
     return f"stuck after {topic}"
 
 
-def path_counts(journeys: pa.Table) -> pa.Table:
+def count_keys_by_path(journeys: pa.Table) -> pa.Table:
     """Return the numbers of keys of each path: `path` (its topics as one text), `keys`, `dead` and `open`."""
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
     outcomes = began_here.column("outcome")
@@ -78,7 +78,7 @@ def path_counts(journeys: pa.Table) -> pa.Table:
 
 
 def sum_path_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the sum of results of `path_counts`, the most frequent path first."""
+    """Return the sum of results of `count_keys_by_path`, the most frequent path first."""
     return _sum_by_path(pa.concat_tables(count_tables)).sort_by([("keys", "descending"), ("path", "ascending")])
 
 
@@ -108,7 +108,7 @@ def first_keys_by_path(
 def rare_paths(counts: pa.Table) -> pa.Array:
     """Return the paths that less than `RARE_PERCENT` of all keys have."""
     keys = counts.column("keys").to_numpy()
-    return to_single_array(counts.column("path")).take(pa.array(np.flatnonzero(keys * 100 < keys.sum() * RARE_PERCENT)))
+    return join_chunks(counts.column("path")).take(pa.array(np.flatnonzero(keys * 100 < keys.sum() * RARE_PERCENT)))
 
 
 def misfits_of_table(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None = None) -> pa.Table:
@@ -133,11 +133,11 @@ def misfits_of_table(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.
 
 def _reason_masks(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None) -> dict[str, Array]:
     is_cut = journeys.column("is_cut").to_numpy()
-    found = {missing_reason(topic): ~_has_topic(journeys, topic) & ~is_cut for topic in criteria.missing}
+    found = {missing_topic_reason(topic): ~_has_topic(journeys, topic) & ~is_cut for topic in criteria.missing}
     for topic, length in criteria.stuck:
         is_last = pc.equal(journeys.column("last_topic"), topic)
         is_old = pc.less_equal(journeys.column("last_sent_at"), pa.scalar(criteria.known_until - length))
-        found[stuck_reason(topic)] = pc.and_(is_last, is_old).to_numpy()
+        found[stuck_topic_reason(topic)] = pc.and_(is_last, is_old).to_numpy()
     if rare_path_texts is not None:
         found[UNEXPECTED] = pc.is_in(_path_texts(journeys), rare_path_texts).to_numpy()
     return found
@@ -148,7 +148,7 @@ def _path_texts(journeys: pa.Table) -> pa.ChunkedArray:
 
 
 def _has_topic(journeys: pa.Table, topic: str) -> Array:
-    paths = to_single_array(journeys.column("path"))
+    paths = join_chunks(journeys.column("path"))
     is_topic = pc.equal(paths.flatten(), topic)
     found = np.zeros(journeys.num_rows, bool)
     found[pc.list_parent_indices(paths).filter(is_topic).to_numpy()] = True

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.pipelines.journeys.arrow_journeys import (
     HOP_COUNTS,
-    hop_counts,
+    count_hops,
     hops_table,
     journeys_table,
     sorted_key_rows,
@@ -31,8 +31,8 @@ from commitlake.pipelines.journeys.misfits import (
     RARE_PERCENT,
     UNEXPECTED,
     Misfits,
-    missing_reason,
-    stuck_reason,
+    missing_topic_reason,
+    stuck_topic_reason,
 )
 from commitlake.pipelines.journeys.sql_statements import Sources, Statements
 from commitlake.pipelines.transforms.columns import to_columns
@@ -167,12 +167,12 @@ def _journey_tables(key_slice: KeySlice, question: JourneysQuestion) -> Iterator
 
 
 def _hop_count_tables(key_slice: KeySlice, question: JourneysQuestion, window_us: int | None) -> Iterator[pa.Table]:
-    yield hop_counts(sorted_key_rows(key_slice, question), question, window_us)
+    yield count_hops(sorted_key_rows(key_slice, question), question, window_us)
 
 
 def _answer_tables(key_slice: KeySlice, question: JourneysQuestion) -> Iterator[pa.Table]:
     rows = sorted_key_rows(key_slice, question)
-    for table in (journeys_table(rows, question, _WITHOUT_STEPS), hop_counts(rows, question, None)):
+    for table in (journeys_table(rows, question, _WITHOUT_STEPS), count_hops(rows, question, None)):
         nulls = pa.Table.from_pylist([], arrow_schema(JOURNEYS_AND_HOP_COUNTS))
         yield pa.concat_tables([nulls, table], promote_options="default")
 
@@ -208,15 +208,15 @@ def first_keys_of(journeys: DataFrame, paths: Sequence[Sequence[str]], limit: in
 
 
 def misfits_of(journeys: DataFrame, criteria: Misfits) -> DataFrame:
-    """Return the rows of `misfits_of_table`, in the order of their keys."""
+    """Return the journeys of the keys that do not fit, as `misfits_of_table` does, in the order of keys."""
     found = journeys.where("NOT began_before")
     reasons = [
-        F.when(~F.array_contains("path", topic) & ~F.col("is_cut"), F.lit(missing_reason(topic)))
+        F.when(~F.array_contains("path", topic) & ~F.col("is_cut"), F.lit(missing_topic_reason(topic)))
         for topic in criteria.missing
     ]
     for topic, length in criteria.stuck:
         is_old = F.col("last_sent_at") <= F.lit(criteria.known_until - length)
-        reasons.append(F.when((F.col("last_topic") == F.lit(topic)) & is_old, F.lit(stuck_reason(topic))))
+        reasons.append(F.when((F.col("last_topic") == F.lit(topic)) & is_old, F.lit(stuck_topic_reason(topic))))
     if criteria.is_unexpected:
         counts = found.groupBy("path").agg(F.count("*").alias("of_path"))
         total = found.agg(F.count("*").alias("of_all"))

@@ -136,7 +136,7 @@ class _PrecedingMessages:
         self.physical = np.full(len(self.offsets), -1, np.int64)
 
     def add_messages(self, offsets: Array, physical_offsets: Array, times: Array | None) -> None:
-        """Add messages, given as for `_Cursors.add`; of several with the same queue offset, the newest counts."""
+        """Add messages as `_CursorCounts.count_messages` does; of those with one queue offset, the newest counts."""
         places = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
         found = np.flatnonzero((self.offsets[places] == offsets) & (physical_offsets > self.physical[places]))
         found = found[np.argsort(physical_offsets[found], kind="stable")]  # the last of repeated assignments remains
@@ -238,7 +238,7 @@ class BacklogCounter:
         for queue in self._last:
             self._last[queue] = _PrecedingMessages(_all_cursors(self._places[queue]))
 
-    def add(self, broker: str, batch: pa.RecordBatch) -> None:
+    def add_batch(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
         times = milliseconds_column(batch)
         is_counted = np.ones(batch.num_rows, bool) if self.until_ms is None else times <= self.until_ms
@@ -383,7 +383,7 @@ class OffsetRangeCounter:
         self.since_ms: int | None = None
         self.log_start: int | None = None
 
-    def add(self, broker: str, batch: pa.RecordBatch) -> None:
+    def add_batch(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
         offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
         chosen: dict[SubscriptionFilter, Array] = {}

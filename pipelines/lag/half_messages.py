@@ -104,7 +104,7 @@ class _HalfMessages:
         self._queue, self._start = queue, start
         self._batches: list[pa.RecordBatch] = []
 
-    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
+    def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the half messages of a batch."""
         if (kept := _filter_queue_rows(batch, self._queue, self._start, self.until_ms)).num_rows:
             properties = kept.column("properties")
@@ -180,7 +180,7 @@ class _OpRecords:
         self.unreadable = 0
         self._queue, self._start = queue, start
 
-    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
+    def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the finished half messages from the op records of a batch."""
         for body in _filter_queue_rows(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
             if body is None:
@@ -202,7 +202,7 @@ class _GivenUpKeys:
         self._queue = queue
         self._keys: list[pa.Array] = []
 
-    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
+    def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the keys of a batch."""
         here = _filter_queue_rows(batch, self._queue, 0, self.until_ms)
         self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())

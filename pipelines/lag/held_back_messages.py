@@ -211,7 +211,7 @@ class _PendingTimers:
         self._dues: list[Array] = []
         self._deleted: list[pa.Array] = []
 
-    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
+    def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the timers of a batch."""
         is_here = pc.equal(batch.column("topic").cast(pa.string()), self._topic)
         timers = batch.filter(pc.and_(is_here, pa.array(milliseconds_column(batch) <= self._now_ms)))

@@ -40,7 +40,7 @@ class StoreLag:
         self._progress = (commit and commit.stores.get(broker)) or StoreProgress(0)
         self._messages = LakeMessages(lake.table("messages"), broker, lake.packs, last=last)
 
-    def rows_at(self, time: datetime.datetime) -> list[Lag]:
+    def lag_rows_at(self, time: datetime.datetime) -> list[Lag]:
         """Return the lag of the groups at a time; none before the first snapshot. Each call needs a later time."""
         moment = moment_at(self._snapshots, OffsetKind.GROUP, time)
         if moment is None:

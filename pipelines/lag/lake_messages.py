@@ -24,7 +24,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, in_condition, text_literal, timestamp_literal
@@ -101,7 +101,7 @@ class LakeMessages:
                 # Before the first batch: messages from before a restart of the offsets must not count.
                 count.reset_counts(floors)
             for batch in self._read_batches(count, spans):
-                count.add(self._broker, batch)
+                count.add_batch(self._broker, batch)
         return spans
 
     def read_queue_ends(self, times: Times, excluded_topics: Collection[str] = ()) -> dict[Queue, QueueSpan]:
@@ -356,7 +356,7 @@ class LakeMessages:
         names = [name for name in counter.columns if name != BODY]
         if BODY in counter.columns:
             names += _BODY_COLUMNS
-        schema = arrow_schema(MESSAGES.only(names))
+        schema = arrow_schema(MESSAGES.select_columns(names))
         conditions = list(self._counter_conditions(counter))
         for places in _start_offset_conditions(starts):
             sql = f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
@@ -383,7 +383,7 @@ class LakeMessages:
     def _add_body_column(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add the bodies to a batch. If one cannot be read, all bodies are null, and the count reports that."""
         try:
-            yield from list(batches_with_bodies(batch, open_store(self._packs), FrameCache()))
+            yield from list(batches_with_bodies(batch, open_pack_store(self._packs), FrameCache()))
         except PackError:
             yield batch.append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))
 

@@ -155,7 +155,7 @@ def moment_at(
         as_of: The time; None for the last snapshot.
         watch_duration: Time over which the movement of groups is watched.
     """
-    around = _SnapshotsAround.find(snapshots.headers(kind), as_of, watch_duration)
+    around = _SnapshotsAround.find_around_time(snapshots.headers(kind), as_of, watch_duration)
     return None if around is None else _read_offsets_at(snapshots, kind, around, as_of)
 
 
@@ -174,7 +174,7 @@ class _SnapshotsAround:
     compared_at: datetime.datetime
 
     @classmethod
-    def find(
+    def find_around_time(
         cls, headers: pa.Table, as_of: datetime.datetime | None, watch_duration: datetime.timedelta
     ) -> _SnapshotsAround | None:
         """Find the snapshots before and after a time in `headers`, oldest first; None if there is none before it."""

@@ -201,7 +201,7 @@ class Count(Protocol):
     @property
     def log_start(self) -> int | None: ...  # noqa: D102
 
-    def add(self, broker: str, batch: pa.RecordBatch) -> None:
+    def add_batch(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages. Messages of other queues are ignored."""
 
 

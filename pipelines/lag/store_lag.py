@@ -147,7 +147,7 @@ def lag_of_lake(
             continue
         when = moments[OffsetKind.GROUP].at
         positions |= _all_group_owners(moments[OffsetKind.GROUP])
-        times[broker] = _measuring_times(moments[OffsetKind.GROUP])
+        times[broker] = _times_of_moment(moments[OffsetKind.GROUP])
         subscriptions = (
             Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, as_of).at_later_time(when)
         )
@@ -222,21 +222,21 @@ def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[Lag]) -> Iterator[Lo
             yield lost
 
 
-def read_other_queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
+def read_other_queue_ends(lake: Lake, lag_answer: LagAnswer) -> dict[Queue, QueueSpan]:
     """Return the end offsets of queues whose topics have no row in a lag answer, at the times of the answer.
 
     Args:
-        answer: The lag of this lake.
+        lag_answer: The lag of this lake.
     """
     table = lake.table("messages")
     found: dict[Queue, QueueSpan] = {}
-    for broker, times in answer.times.items():
-        known = {row.topic for row in answer.rows if row.broker == broker}
+    for broker, times in lag_answer.times.items():
+        known = {row.topic for row in lag_answer.rows if row.broker == broker}
         found |= LakeMessages(table, broker, lake.packs).read_queue_ends(times, known)
     return found
 
 
-def _measuring_times(moment: Moment) -> Times:
+def _times_of_moment(moment: Moment) -> Times:
     return Times(moment.at, moment.compared_at, moment.log_start)
 
 
@@ -376,7 +376,7 @@ def _measure_lags(moment: Moment, messages: Messages, group_lag: GroupLag, measu
         measured_lags: What is measured.
     """
     spans = messages.measure_queues(
-        _measuring_times(moment), group_lag.topics, [count for part in measured_lags for count in part.counts]
+        _times_of_moment(moment), group_lag.topics, [count for part in measured_lags for count in part.counts]
     )
     # A second pass, only if a group may have lost messages: it reads rows of the lake that the broker no longer has.
     if messages.has_deleted and (lost := group_lag.deleted_message_counter(spans)) is not None:

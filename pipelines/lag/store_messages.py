@@ -99,7 +99,7 @@ class StoreMessages:
         # Entries have no time, so messages after one of these times must not be counted by their entries.
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counters)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counters for name in count.columns if name != BODY)])
-        schema = arrow_schema(SOURCE.only([*names, CORRUPT_RECORD]))
+        schema = arrow_schema(SOURCE.select_columns([*names, CORRUPT_RECORD]))
         request = replace(Request.of(options, filters, schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, filters, by_entry, min(limits, default=None)):
             for part in merge_in_log_order(plan):
@@ -117,7 +117,7 @@ class StoreMessages:
                         for backlog in backlogs:
                             backlog.add_queue(queue)
                     for count in counters:
-                        count.add(self._store.broker, self._add_bodies_if_needed(batch, count))
+                        count.add_batch(self._store.broker, self._add_bodies_if_needed(batch, count))
         self.damaged = max(self.damaged, damaged)  # the same ranges may be read again
         return spans
 
@@ -156,7 +156,7 @@ class StoreMessages:
     def _store_time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
         """Return the store time of a message that an entry points to."""
         record = self._records.get_record(physical_offset)
-        row: dict[str, Any] = {} if record is None else self._store.format.records.row_of(record, queue.broker)
+        row: dict[str, Any] = {} if record is None else self._store.format.record_rules.row_of(record, queue.broker)
         if (row.get("topic"), row.get("queue_id"), row.get("queue_offset")) != (*queue[1:], queue_offset):
             found = f"message {row['queue_offset']} of {row['topic']}/{row['queue_id']}" if row else "none"
             raise IndexMismatchError(

@@ -148,7 +148,7 @@ class SubscriptionTimeline:
             self._known.add_row(self._rows[self._place])
             self._place += 1
         if self._last is None or self._place > before:
-            self._last = Subscriptions(self._known_subscriptions(), self._known.asked_at)
+            self._last = Subscriptions(self._known_subscriptions(), self._known.broker_asked_at)
         return self._last
 
     def _known_subscriptions(self) -> dict[GroupTopic, SubscribedAt]:
@@ -255,7 +255,7 @@ class _SubscriptionHistory:
             self.wanted[key] = now
 
     @property
-    def asked_at(self) -> datetime.datetime | None:
+    def broker_asked_at(self) -> datetime.datetime | None:
         """Time at which a live broker was last asked; None if none was."""
         return max(self._taken.get(SnapshotSource.BROKER, ()), default=None)
 
@@ -276,7 +276,7 @@ class _SubscriptionHistory:
         return {
             key: replace(
                 _make_subscription(
-                    choice, self._newest.get(key), self._changes[key], is_asked=self.asked_at is not None
+                    choice, self._newest.get(key), self._changes[key], is_asked=self.broker_asked_at is not None
                 ),
                 as_of=self._last_seen_time(key),
             )

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_commit
 from commitlake.connectors.lake.committer import commit_with_transaction
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
@@ -56,7 +56,7 @@ _HOURS_OF_COMMIT = 24
 
 @dataclass(frozen=True, slots=True)
 class AddedMinutes:
-    """Counts of a run.
+    """Numbers of minutes and rows that a run has added.
 
     Attributes:
         minutes: number of minutes that were computed, of all stores.
@@ -129,7 +129,7 @@ def _count_minutes(hour: MinuteRange) -> int:
 
 
 def _run_task(task: MinutesTask, minutes: MinuteRange) -> DataFile | None:
-    return task.run(minutes)
+    return task.write_minutes_file(minutes)
 
 
 def _progress_after_hours(progress: MinutesProgress, hours: Iterable[MinuteRange]) -> MinutesProgress:
@@ -211,7 +211,7 @@ def _files_with_rows(lake: Lake, first_minutes: Mapping[str, int]) -> Iterator[t
     """
     folder = lake.open_folder(TABLE)
     earliest = minute_time(min(first_minutes.values()))
-    for action in file_actions(lake.table(TABLE)).to_pylist():
+    for action in read_file_actions(lake.table(TABLE)).to_pylist():
         greatest = (action.get("max") or {}).get("minute")
         # Without statistics, the file is read.
         if greatest is not None and greatest < earliest:

@@ -86,7 +86,7 @@ class MinutesTask:
 
     lake: Lake
 
-    def run(self, minutes: MinuteRange) -> DataFile | None:
+    def write_minutes_file(self, minutes: MinuteRange) -> DataFile | None:
         """Return the file, which no version refers to yet; None if there are no rows."""
         rows = pa.Table.from_pylist(list(compute_minute_rows(self.lake.pin_versions(), minutes)), SCHEMA)
         if not rows.num_rows:
@@ -110,18 +110,18 @@ def compute_minute_rows(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]
     before = minute_time(minutes.first - 1)
     lag = StoreLag(lake, minutes.broker, before, minute_time(minutes.last))
     changing = _find_changing_minutes(lake, minutes)
-    known = _rows_by_key(lag.rows_at(before))
+    known = _rows_by_key(lag.lag_rows_at(before))
     for minute in range(minutes.first, minutes.last + 1):
         time = minute_time(minute)
         is_quiet = minute not in changing and not any(map(_has_waiting_messages, known.values()))
-        now = known if is_quiet else _rows_by_key(lag.rows_at(time))
+        now = known if is_quiet else _rows_by_key(lag.lag_rows_at(time))
         # A reader then needs the rows of one hour only, whenever the last change was.
         is_repeated = minute % REPEATED_MINUTES == 0
         of_minute = {"minute": time, "within_hour": not is_repeated}
         for key, row in now.items():
             earlier = known.get(key)
             if is_repeated or earlier is None or _has_row_changed(earlier, row, time):
-                yield {**row, **of_minute, "consumed": _count_consumed(earlier, row)}
+                yield {**row, **of_minute, "consumed": _count_consumed_messages(earlier, row)}
         # A row without figures ends a queue; otherwise its last row would hold until the end of the hour.
         for key in known.keys() - now.keys():
             yield {**dict(zip(KEY, key, strict=True)), **of_minute}
@@ -157,14 +157,14 @@ def _add_seconds(lag_seconds: float, seconds: float) -> float:
     return round((lag_seconds + seconds) * 1000) / 1000
 
 
-def _has_row_changed(earlier: Row, row: Row, time: datetime.datetime) -> bool:
-    carried = row_at_later_minute(earlier, time)
+def _has_row_changed(earlier_row: Row, row: Row, time: datetime.datetime) -> bool:
+    carried = row_at_later_minute(earlier_row, time)
     return any(carried[name] != value for name, value in row.items() if name not in {"minute", "as_of"})
 
 
-def _count_consumed(earlier: Row | None, row: Row) -> int | None:
+def _count_consumed_messages(earlier_row: Row | None, row: Row) -> int | None:
     # Offsets that were set back consume nothing.
-    return None if earlier is None else max(0, row["offset_min"] - earlier["offset_min"])
+    return None if earlier_row is None else max(0, row["offset_min"] - earlier_row["offset_min"])
 
 
 def _find_changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:

@@ -216,7 +216,7 @@ def _add_new_rows(lake: PinnedLake, table: str, file: AddedFile, new_rows: _NewR
 def _add_earliest_times(
     rows: pa.Table, keys: Sequence[str], time_column: str, earliest_times: dict[Any, datetime.datetime]
 ) -> None:
-    """Add the earliest time of each key; a single column of keys is its own key."""
+    """Add the earliest time of each key; a key of one column is its value, otherwise a tuple of values."""
     for row in rows.group_by(list(keys)).aggregate([(time_column, "min")]).to_pylist():
         key = row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
         earliest_times[key] = min(row[f"{time_column}_min"], earliest_times.get(key, row[f"{time_column}_min"]))

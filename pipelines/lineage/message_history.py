@@ -36,7 +36,7 @@ _MAX_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about the messages of a key, a message id or a place, with options.
+    """A question about the messages of a key, a message id or an offset, with options.
 
     It has no `Selection`, which may have several keys and many other conditions, because a story is of one of them.
 

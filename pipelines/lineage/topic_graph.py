@@ -116,7 +116,7 @@ def build_topic_graph(
         "messages",
         f"SELECT topic, count(*) AS records, approx_distinct(k) AS keys FROM ({keyed}) GROUP BY topic "
         f"ORDER BY records DESC, topic LIMIT {limit}",
-        sorts_all=True,
+        sorts_large_result=True,
     ).read_all()
     longest = max_delay // _MICROSECOND
     following = (
@@ -133,7 +133,7 @@ def build_topic_graph(
             "count(*) OVER () AS links "
             f"FROM ({following}) WHERE target IS NOT NULL AND target <> source AND delay <= {longest} "
             f"GROUP BY source, target ORDER BY passes DESC, source, target LIMIT {limit}",
-            sorts_all=True,
+            sorts_large_result=True,
         )
         .read_all()
         .to_pylist()

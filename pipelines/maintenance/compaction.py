@@ -31,7 +31,7 @@ from commitlake.connectors.lake.rows.row_sums import SummedWriter
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file
+from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_steps_file
 from commitlake.pipelines.maintenance.file_replacement import ConcurrentMaintenanceError, replace_table_files
 from commitlake.pipelines.maintenance.sorted_file_merge import Merge, UnsortedFileError, open_merge
 
@@ -121,7 +121,7 @@ class Compaction:
 def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[Bin]:
     """Return the bins that `compact_table` would merge. Files that the next run replaces are not merged."""
     files = read_table_files(lake.table(table))
-    return plan_bins([file for file in files if not is_open_file(file.path)], target_bytes)
+    return plan_bins([file for file in files if not is_open_steps_file(file.path)], target_bytes)
 
 
 def compact_table(
@@ -207,7 +207,7 @@ def _merge_files(
 ) -> TableFile:
     """Write one file with the rows of all files; no version refers to it yet."""
     partition = files[0].partition
-    prefix = OPEN_PREFIX if is_open_file(files[0].path) else ""
+    prefix = OPEN_PREFIX if is_open_steps_file(files[0].path) else ""
     name = f"{prefix}{uuid.uuid4()}.parquet"
     path = "/".join([*(f"{column}={value or NO_DATE}" for column, value in partition.items()), name])
     try:

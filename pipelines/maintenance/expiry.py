@@ -59,12 +59,12 @@ def expire_files(lake: Lake, table: str, files: list[TableFile], first_kept_date
         replace_table_files(lake, table, files, [], changes_data=True, note=note)
 
 
-def record_expiry(lake: Lake, what: str, first_kept_date: datetime.date) -> None:
+def record_expiry(lake: Lake, table_or_bodies: str, first_kept_date: datetime.date) -> None:
     """Record in `messages` the first date that a table or the bodies keep, before older data is dropped.
 
     Args:
         lake: the lake, whose table `messages` holds the record.
-        what: name of a table, or `bodies`.
+        table_or_bodies: name of a table, or `bodies`.
         first_kept_date: the first date that is kept. If a later or equal date is recorded already, nothing changes.
 
     Raises:
@@ -73,22 +73,22 @@ def record_expiry(lake: Lake, what: str, first_kept_date: datetime.date) -> None
     for attempt in range(_MAX_TRIES):
         table = lake.table("messages")
         # A shorter retention has applied before: what it dropped stays dropped.
-        if first_kept_date <= read_expiries(table).get(what, datetime.date.min):
+        if first_kept_date <= read_expiries(table).get(table_or_bodies, datetime.date.min):
             return
         try:
             table.alter.set_table_properties(
-                {f"{_PROPERTY}{what}": first_kept_date.isoformat()},
+                {f"{_PROPERTY}{table_or_bodies}": first_kept_date.isoformat()},
                 raise_if_not_exists=False,
                 post_commithook_properties=NO_HOOKS,
             )
         except CommitFailedError:  # an archive run or another maintain committed a version first; retry
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
-            lake.seal("messages")
+            lake.seal_log("messages")
             return
     raise ConcurrentMaintenanceError(
         f"{lake.uri('messages')}: other writers committed first at each of {_MAX_TRIES} attempts; nothing of "
-        f"{what} was dropped. Run the command again"
+        f"{table_or_bodies} was dropped. Run the command again"
     )
 
 

@@ -135,7 +135,7 @@ def replace_table_files(
         except CommitFailedError:  # another writer committed a version first; retry
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
-            lake.seal(table)
+            lake.seal_log(table)
             return int(opened.version()) + 1
     raise ConcurrentMaintenanceError(
         f"{lake.uri(table)}: other writers committed first {_MAX_TRIES} times; nothing of this step was kept. Run it "

@@ -79,7 +79,7 @@ def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_only_use
         full=True,
         post_commithook_properties=NO_HOOKS,
     )
-    lake.seal(table)
+    lake.seal_log(table)
 
 
 def _to_whole_hours(duration: datetime.timedelta) -> int:
@@ -93,7 +93,7 @@ def write_checkpoint(lake: Lake, table: str) -> bool:
     if opened.version() - _last_checkpoint_version(lake, table) < _VERSIONS_A_CHECKPOINT:
         return False
     opened.create_checkpoint()
-    lake.seal(table)
+    lake.seal_log(table)
     return True
 
 

@@ -30,7 +30,12 @@ from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
-from commitlake.connectors.lake.packs.merged_packs import MAX_MEMBERS, contains_range, read_merged_index, write_merged
+from commitlake.connectors.lake.packs.merged_packs import (
+    MAX_MEMBERS,
+    contains_range,
+    read_merged_index,
+    write_merged_pack,
+)
 from commitlake.connectors.lake.packs.names import PackFile, PackPlace, new_token, pack_name, parse_pack_name
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.runtime.local_runner import HERE
@@ -203,7 +208,7 @@ def _merge_bin(store: PackStore, pack_bin: PackBin) -> str:
     places = sorted(pack_bin.members.items(), key=lambda item: (item[1].file, item[1].offset))
     name = pack_name(names[0].store_date, names[0].broker, start, end, new_token(), is_merged=True)
     try:
-        write_merged(store, name, places)
+        write_merged_pack(store, name, places)
     except PackStoreError:
         raise
     except PackError as error:

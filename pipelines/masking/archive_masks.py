@@ -181,11 +181,11 @@ class ArchiveMasks:
     def _mask_inner_batch(self, body: bytes) -> bytes:
         """Return the body of an inner batch with each of its messages masked."""
         try:
-            return serialize_batch([self._mask_item(item) for item in parse_batch(body)])
+            return serialize_batch([self._mask_batch_item(item) for item in parse_batch(body)])
         except (LayoutError, UnserializableError) as error:
             raise MaskError(f"body: {error}") from None
 
-    def _mask_item(self, item: BatchItem) -> BatchItem:
+    def _mask_batch_item(self, item: BatchItem) -> BatchItem:
         others = dict(parse_properties(item.properties))
         keys, tags = split_keys(others.pop(KEYS_PROPERTY, "")), others.pop(TAGS_PROPERTY, None)
         message = Message(item.body, keys, tags, others)

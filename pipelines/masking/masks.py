@@ -151,7 +151,7 @@ def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
         # A masked key that is null or empty is left out, because KEYS cannot have empty keys.
         keys = [changed for value in keys if (changed := mask.mask_value(value, key))]
         if any(" " in value for value in keys):
-            raise MaskError("keys: a masked key has a blank, but blanks separate keys: use a mask that makes none")
+            raise MaskError("keys: a masked key has a blank, but blanks separate keys: use another mask")
     elif mask.field == TAGS:
         tags = None if tags is None else mask.mask_value(tags, key)
     elif mask.field == PROPERTY:
@@ -239,14 +239,14 @@ def _skip_blanks(text: str, position: int) -> int:
 
 
 def _read_value(
-    text: str, position: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]
+    text: str, position: int, path: Sequence[str], replace_value: Replace, edits: list[tuple[int, int, str]]
 ) -> int:
     """Read a value, add its replacement to the edits, and return where the value ends."""
     first = text[position : position + 1]
     if first == "[":
-        return _read_list(text, position, path, replace, edits)
+        return _read_list(text, position, path, replace_value, edits)
     if first == "{" and path:
-        return _read_object(text, position, path, replace, edits)
+        return _read_object(text, position, path, replace_value, edits)
     end = _find_value_end(text, position)
     # `null` stays: there is nothing to hide.
     if not path and first != "n":
@@ -255,7 +255,7 @@ def _read_value(
             value = scanstring(text, position + 1)[0]
         elif first == "{":
             value = _compact_json(value)
-        edits.append((position, end, json.dumps(replace(value), ensure_ascii=False)))
+        edits.append((position, end, json.dumps(replace_value(value), ensure_ascii=False)))
     return end
 
 
@@ -267,20 +267,20 @@ def _find_value_end(text: str, position: int) -> int:
 
 
 def _read_list(
-    text: str, position: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]
+    text: str, position: int, path: Sequence[str], replace_value: Replace, edits: list[tuple[int, int, str]]
 ) -> int:
     position = _skip_blanks(text, position + 1)
     if text[position : position + 1] == "]":
         return position + 1
     while True:
-        position = _skip_blanks(text, _read_value(text, position, path, replace, edits))
+        position = _skip_blanks(text, _read_value(text, position, path, replace_value, edits))
         if text[position : position + 1] == "]":
             return position + 1
         position = _skip_blanks(text, _expect_character(text, position, ","))
 
 
 def _read_object(
-    text: str, position: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]
+    text: str, position: int, path: Sequence[str], replace_value: Replace, edits: list[tuple[int, int, str]]
 ) -> int:
     position = _skip_blanks(text, position + 1)
     if text[position : position + 1] == "}":
@@ -289,7 +289,7 @@ def _read_object(
         name, position = scanstring(text, _expect_character(text, position, '"'))
         position = _skip_blanks(text, _expect_character(text, _skip_blanks(text, position), ":"))
         position = (
-            _read_value(text, position, path[1:], replace, edits)
+            _read_value(text, position, path[1:], replace_value, edits)
             if name == path[0]
             else _find_value_end(text, position)
         )

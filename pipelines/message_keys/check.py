@@ -121,12 +121,12 @@ def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = 
     if followed > messages.version():
         note = f"message_keys follows messages to version {followed}, but messages ends with {messages.version()}"
         return KeysCheck(same=False, note=note)
-    expected = sum_keys(open_keys_of_messages(lake, since=since), runner)
-    found = sum_keys(open_keys_of_table(lake, since=since), runner)
+    expected = sum_key_hashes(open_keys_of_messages(lake, since=since), runner)
+    found = sum_key_hashes(open_keys_of_table(lake, since=since), runner)
     return KeysCheck(int(expected[0].sum()), int(found[0].sum()), bool((expected == found).all()))
 
 
-def sum_keys(keys: KeyFiles, runner: Runner, part_count: int = 1) -> Array:
+def sum_key_hashes(keys: KeyFiles, runner: Runner, part_count: int = 1) -> Array:
     """Count keys and sum their hashes.
 
     Args:
@@ -138,12 +138,12 @@ def sum_keys(keys: KeyFiles, runner: Runner, part_count: int = 1) -> Array:
     """
     total = np.zeros((2, part_count), np.int64)
     groups = group_small_tasks(keys.files, [file.size for file in keys.files], runner.cores)
-    for _, sums in runner.run(partial(_sum_files, keys.reader_without_files, part_count), groups):
+    for _, sums in runner.run(partial(_sum_key_hashes_of_files, keys.reader_without_files, part_count), groups):
         total += sums
     return total
 
 
-def _sum_files(keys: KeyFiles, part_count: int, files: Sequence[AddedFile]) -> Array:
+def _sum_key_hashes_of_files(keys: KeyFiles, part_count: int, files: Sequence[AddedFile]) -> Array:
     sums = np.zeros((2, part_count), np.int64)
     for rows in (rows for file in files for rows in keys.read_keys(file)):
         hashes = key_row_hashes(rows)

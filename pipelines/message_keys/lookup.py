@@ -18,12 +18,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions
+from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, read_file_actions
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.erasures import read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array, to_string_array
+from commitlake.connectors.plain_arrays import join_chunks, to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version_in
 
 PLACES = pa.schema([
@@ -78,12 +78,12 @@ def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], 
         return
     wanted = _KeyCriteria(keys, key_kind)
     folder = lake.open_folder("message_keys")
-    actions = file_actions(table)
+    actions = read_file_actions(table)
     bounds = zip(
         *(column.to_pylist() for column in column_bounds_per_file(actions, "key_hash", pa.int64())), strict=True
     )
     for path, (least, greatest) in zip(actions.column("path").to_pylist(), bounds, strict=True):
-        if wanted.may_be_between(least, greatest):
+        if wanted.may_have_hash_between(least, greatest):
             yield from wanted.read_matching_places(folder, unquote(path))
 
 
@@ -104,7 +104,7 @@ class _KeyCriteria:
             for group in range(source.num_row_groups):
                 statistics = source.metadata.row_group(group).column(number).statistics
                 known = statistics is not None and statistics.has_min_max
-                if not self.may_be_between(statistics.min if known else None, statistics.max if known else None):
+                if not self.may_have_hash_between(statistics.min if known else None, statistics.max if known else None):
                     continue
                 hashes = source.read_row_group(group, ["key_hash"], use_threads=False).column("key_hash")
                 has_hash = np.isin(to_numpy_numbers(hashes, null_value=-1), self._hashes)
@@ -117,7 +117,7 @@ class _KeyCriteria:
         is_wanted = pc.and_(pc.is_in(rows.column("key"), self._keys), pc.is_in(rows.column("kind"), self._kinds))
         return rows.filter(is_wanted)
 
-    def may_be_between(self, least_hash: int | None, greatest_hash: int | None) -> bool:
+    def may_have_hash_between(self, least_hash: int | None, greatest_hash: int | None) -> bool:
         """Return whether rows between two hashes may match; None for an unknown bound."""
         if least_hash is None or greatest_hash is None:
             return True
@@ -143,7 +143,7 @@ def _places_in_new_files(lake: Lake, followed_version: int, keys: Sequence[str],
             ) from None
         # Files that `message_keys` has not followed may still have messages that were erased since.
         rows = erased.drop_erased_rows(rows).combine_chunks()
-        values = to_single_array(rows.column(column))
+        values = join_chunks(rows.column(column))
         if key_kind == BUSINESS_KEY:
             wanted = pc.is_in(pc.list_flatten(values), to_string_array(list(keys)))
             # A message that has several of the keys is one place.

@@ -18,7 +18,7 @@ from itertools import chain, repeat
 
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.backoff import repeat_until_version
+from commitlake.connectors.lake.backoff import update_until_version
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
@@ -61,7 +61,7 @@ class _KeysFilesWriter:
     run_id: str
     erased: ErasedMessages
 
-    def write_part(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
+    def write_keys_of_part(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
         """Write the keys of a part, given by its number and its files, to a file, if there are any."""
         number, read = part
         files = self.lake.open_folder("messages")
@@ -101,7 +101,7 @@ def catch_up_keys(
     if (version := followed_version(reading)) >= wanted:
         return KeysUpdate(version, 0, time.monotonic() - started)
     views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
-    tries = list(repeat_until_version(wanted, lambda: follow_keys(lake, runner, prepared_keys, next(views)), wait))
+    tries = list(update_until_version(wanted, lambda: follow_keys(lake, runner, prepared_keys, next(views)), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
     return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
@@ -141,7 +141,7 @@ def follow_keys(
             written,
             APPLICATION_ID,
             step,
-            from_scratch=new.from_scratch,
+            replaces_all_files=new.from_scratch,
             other_transactions=erasure,
         ):
             return KeysUpdate(followed_version(lake), 0, time.monotonic() - started)
@@ -163,10 +163,10 @@ def _write_keys_of_files(
         runner = HERE
     rows = sum(MAX_ROWS if file.rows is None else file.rows for file in files)
     max_rows = min(MAX_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores)))  # smaller parts, so that all cores have work
-    parts = enumerate(group_files(files, max_rows, assumed_rows=MAX_ROWS))
+    parts = enumerate(group_files(files, max_rows, default_rows_per_file=MAX_ROWS))
     largest_first = sorted(parts, key=_count_part_rows, reverse=True)  # so that all cores have work until the end
     chunks = _KeysFilesWriter(lake, secrets.token_hex(8), erased)
-    return [row.data_file for _, row in runner.run(chunks.write_part, largest_first) if row is not None]
+    return [row.data_file for _, row in runner.run(chunks.write_keys_of_part, largest_first) if row is not None]
 
 
 def _count_part_rows(part: tuple[int, Sequence[AddedFile]]) -> int:

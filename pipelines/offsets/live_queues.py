@@ -90,9 +90,12 @@ class LiveQueues:
             queue: self._admin.offsets.committed(queue, self._group) for queue in queues if queue not in known_queues
         }
 
-    def compare_next_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
+    def compare_next_messages(self, planned_offsets: Sequence[PlannedOffset]) -> list[PlannedOffset]:
         """Return the offsets, with a problem set where the broker and the source have different messages."""
-        return [replace(one, asked=replace(one.asked, problem=self._planned_difference_text(one))) for one in planned]
+        return [
+            replace(one, asked=replace(one.asked, problem=self._planned_difference_text(one)))
+            for one in planned_offsets
+        ]
 
     def _planned_difference_text(self, planned_offset: PlannedOffset) -> str:
         if planned_offset.asked.problem or planned_offset.live is None or planned_offset.lag is None:

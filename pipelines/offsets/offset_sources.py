@@ -260,7 +260,7 @@ class StoreQueues:
         options = ReadOptions(path=self._store.root, mode=Mode.DROPMALFORMED)
         filters = Filters.of(Selection(topics=sorted(topics), start=since))
         plan = plan_snapshot([self._store], take_snapshot([self._store]), options, filters)
-        schema = arrow_schema(SOURCE.only(COLUMNS))
+        schema = arrow_schema(SOURCE.select_columns(COLUMNS))
         request = Request.of(options, filters, schema)
         found: dict[Queue, int] = {}
         for split in plan.splits:

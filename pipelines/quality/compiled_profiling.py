@@ -134,7 +134,7 @@ def profile_parts(
     min_size: int,
     max_size: int,
     tolerance_us: int,
-    out: Longs,
+    part_figures: Longs,
     runs: Longs,
     run_counts: Longs,
 ) -> int:
@@ -152,7 +152,7 @@ def profile_parts(
         min_size: smallest size of a record.
         max_size: largest size of a record.
         tolerance_us: tolerance for birth times after store times.
-        out: FIELDS x parts, initialized by row with 0, `GREATEST` and `LEAST`.
+        part_figures: FIELDS x parts, initialized by row with 0, `GREATEST` and `LEAST`.
         runs: output, 4 x rows: see `schemas.tables.profile.RUN`.
         run_counts: output, per part.
     """
@@ -209,13 +209,19 @@ def profile_parts(
                 offsets += taken_offset_counts[row]
                 runs[1, found - 1], runs[3, found - 1] = p, following - 1
         run_counts[part] = found - first_run
-        out[0, part], out[1, part], out[2, part] = end - begin, bytes_, body_bytes
-        out[3, part], out[4, part] = np.int64(checksum), offsets
-        out[5, part], out[6, part], out[7, part], out[8, part], out[9, part] = negative, sized, bodied, early, unborn
-        out[10, part], out[11, part], out[12, part] = q_least, p_least, s_least
-        out[13, part], out[14, part] = b_least, z_least
-        out[15, part], out[16, part], out[17, part] = q_most, p_most, s_most
-        out[18, part], out[19, part] = b_most, z_most
+        part_figures[0, part], part_figures[1, part], part_figures[2, part] = end - begin, bytes_, body_bytes
+        part_figures[3, part], part_figures[4, part] = np.int64(checksum), offsets
+        (
+            part_figures[5, part],
+            part_figures[6, part],
+            part_figures[7, part],
+            part_figures[8, part],
+            part_figures[9, part],
+        ) = negative, sized, bodied, early, unborn
+        part_figures[10, part], part_figures[11, part], part_figures[12, part] = q_least, p_least, s_least
+        part_figures[13, part], part_figures[14, part] = b_least, z_least
+        part_figures[15, part], part_figures[16, part], part_figures[17, part] = q_most, p_most, s_most
+        part_figures[18, part], part_figures[19, part] = b_most, z_most
     return found
 
 

@@ -66,7 +66,7 @@ def _to_judgement(
     if "unexpected_count" in found:
         unexpected, examples = int(found["unexpected_count"]), found.get("partial_unexpected_index_list") or []
     elif not success:
-        outside = _rows_outside(expectation, frame)
+        outside = _rows_outside_bounds(expectation, frame)
         unexpected = len(outside)
         if expectation.severity is Severity.DAMAGE:
             # One example for each queue, because what follows from damage is decided queue by queue.
@@ -91,7 +91,7 @@ def _check_evaluated(
         raise QualityError(f"{name} could not be judged: expected a result of great_expectations, found none")
 
 
-def _rows_outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
+def _rows_outside_bounds(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows whose value is outside of an expectation's `min_value` and `max_value`."""
     column = frame[str(expectation.kwargs["column"])]
     wrong = pd.Series(False, index=frame.index)

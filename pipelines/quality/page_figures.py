@@ -70,7 +70,7 @@ class PageFigures:
         self.queues += int(windows.group_by([*_TOPIC, "queue_id"]).aggregate([]).num_rows)
         self._add_window_times(windows)
         counts = _sum_by_window(windows)
-        self._windows = counts if self._windows is None else _add_counts([self._windows, counts])
+        self._windows = counts if self._windows is None else _sum_counts_by_window([self._windows, counts])
         self._keep_largest_topics(grouped, windows)
 
     def _add_window_times(self, windows: pa.Table) -> None:
@@ -104,7 +104,7 @@ class PageFigures:
     @property
     def counts_by_window(self) -> Counts:
         """Number of messages by window; messages without a time are left out."""
-        return _to_counts(self._windows)
+        return _counts_by_window_start(self._windows)
 
     @property
     def topic_rows(self) -> Sequence[Mapping[str, Any]]:
@@ -114,7 +114,7 @@ class PageFigures:
 
     def counts_of_topic(self, topic: Topic) -> Counts:
         """Return the number of messages by window, for one of the largest topics."""
-        return _to_counts(self._by_topic.get(topic))
+        return _counts_by_window_start(self._by_topic.get(topic))
 
 
 def _counts_by_topic(windows: pa.Table, topics: set[Topic]) -> dict[Topic, pa.Table]:
@@ -137,12 +137,12 @@ def _sum_by_window(profile: pa.Table) -> pa.Table:
     return timed.group_by("window_start").aggregate([("messages", "sum")])
 
 
-def _add_counts(counts: Sequence[pa.Table]) -> pa.Table:
+def _sum_counts_by_window(counts: Sequence[pa.Table]) -> pa.Table:
     both = pa.concat_tables(counts).rename_columns({"messages_sum": "messages"})
     return both.group_by("window_start").aggregate([("messages", "sum")])
 
 
-def _to_counts(counts: pa.Table | None) -> Counts:
+def _counts_by_window_start(counts: pa.Table | None) -> Counts:
     if counts is None:
         return {}
     return dict(zip(counts.column("window_start").to_pylist(), counts.column("messages_sum").to_pylist(), strict=True))

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_single_array
+from commitlake.connectors.plain_arrays import join_chunks
 from commitlake.pipelines.quality import compiled_profiling
 from commitlake.pipelines.quality.expectation_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.profile_columns import WindowParts
@@ -66,7 +66,7 @@ def build_window_frame(profile: pa.Table, run_facts: RunFacts) -> pd.DataFrame:
 
 def _map_to_values(names: pa.ChunkedArray, get_value: Callable[[str], object]) -> Array:
     """Return a value for each name as an array of objects; False or None for a null."""
-    encoded = to_single_array(names).dictionary_encode()
+    encoded = join_chunks(names).dictionary_encode()
     values = [get_value(name) for name in encoded.dictionary.to_pylist()]
     of_code = np.empty(len(values) + 1, object)
     of_code[:-1] = values
@@ -144,7 +144,7 @@ def build_topic_frame(windows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-def sum_by_broker(topics: pd.DataFrame) -> pd.DataFrame:
+def sum_topics_by_broker(topics: pd.DataFrame) -> pd.DataFrame:
     """Return the sums of topics by broker."""
     return topics.groupby("broker", dropna=False)[_SUMMED].sum().reset_index()
 
@@ -153,9 +153,9 @@ def build_broker_frame(topics: pd.DataFrame, run_facts: RunFacts) -> pd.DataFram
     """Return a row for each broker: sums and data on the run; messages missing in the profile count for the first.
 
     Args:
-        topics: a row for each topic; or several concatenated tables of `sum_by_broker`.
+        topics: a row for each topic; or several concatenated tables of `sum_topics_by_broker`.
     """
-    sums = sum_by_broker(topics)
+    sums = sum_topics_by_broker(topics)
     without = [name for name in run_facts.brokers if name not in set(sums["broker"])]
     absent = pd.DataFrame({"broker": pd.Series(without, dtype=_NAME), **dict.fromkeys(_SUMMED, 0)})
     sums = pd.concat([sums, absent], ignore_index=True)

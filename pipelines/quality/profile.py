@@ -107,7 +107,7 @@ def _profile_groups(rows: RowArrays) -> WindowParts:
     )
     zeros = np.zeros(len(starts), np.int64)
     values = dict.fromkeys((*SUMS, *QUEUE), zeros) | dict(zip(compiled_profiling.FIELDS, out, strict=True))
-    for name, marked in rows.counted_masks().items():
+    for name, marked in rows.masks_by_count_column().items():
         values[name] = np.add.reduceat(marked, starts, dtype=np.int64)
     for name, hashes in rows.row_hashes_by_column().items():
         values[name] = np.add.reduceat(hashes, starts) if len(starts) else hashes
@@ -153,9 +153,9 @@ class RowArrays:
         if (brokers[1:] != brokers[:-1]).any():
             # Rows of several brokers are mixed, and each row would become a part of its own.
             self._order = np.argsort(brokers, kind="stable")
-        self._put_queues_in_order()
+        self._sort_rows_of_queues()
 
-    def _put_queues_in_order(self) -> None:
+    def _sort_rows_of_queues(self) -> None:
         """Order the rows of each queue as in the log: by queue offset, except for damaged records."""
         names = self.string_codes("broker")[0], self.string_codes("topic")[0], self.queue_numbers()
         physical = self.number_column("physical_offset")
@@ -170,7 +170,7 @@ class RowArrays:
         column = self._table.column(name)
         return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
-    def _put_values_in_order(self, values: Array) -> Array:
+    def _reorder_values(self, values: Array) -> Array:
         if self._order is None:
             return values
         ordered: Array = values[self._order]
@@ -181,16 +181,16 @@ class RowArrays:
         column = self._single_chunk(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-        return self._put_values_in_order(_fill_nulls(column, 0))
+        return self._reorder_values(_fill_nulls(column, 0))
 
     def queue_numbers(self) -> Array:
         """Return queue numbers; rows without a queue have a number of their own."""
-        return self._put_values_in_order(_fill_nulls(self._single_chunk("queue_id").cast(pa.int64()), NO_QUEUE))
+        return self._reorder_values(_fill_nulls(self._single_chunk("queue_id").cast(pa.int64()), NO_QUEUE))
 
     def string_codes(self, name: str) -> tuple[Array, pa.Array]:
         """Return a column's strings as codes, -1 for null, and the distinct strings."""
         codes, values = self._encode_column(name)
-        return self._put_values_in_order(codes), values
+        return self._reorder_values(codes), values
 
     def _encode_column(self, name: str) -> tuple[Array, pa.Array]:
         column = self._single_chunk(name)
@@ -199,12 +199,12 @@ class RowArrays:
         return indices.cast(pa.int32()).to_numpy(), encoded.dictionary
 
     def null_bits(self) -> Array:
-        """Return bits for the nulls of each row, see `kernel`; 0 for missing columns."""
+        """Return bits for the nulls of each row, see `compiled_profiling`; 0 for missing columns."""
         bits = np.zeros(self.count, np.uint8)
         for name, bit in _NULL_BITS.items():
             if name in self._table.column_names and (column := self._single_chunk(name)).null_count:
                 bits[_is_null(column)] |= bit
-        return self._put_values_in_order(bits)
+        return self._reorder_values(bits)
 
     def inner_message_counts(self) -> tuple[Array, Array | None]:
         """Return how many queue offsets each row takes, and a mask of the inner batches.
@@ -218,19 +218,19 @@ class RowArrays:
         taken = np.ones(self.count, np.int32)
         flags = _fill_nulls(self._single_chunk("sys_flag"), 0)
         if (flags & (INNER_BATCH | TransactionType.PREPARED)).any():
-            flags = np.where(self._lack_transaction_flags(), 0, flags)
+            flags = np.where(self._mask_without_flags(), 0, flags)
         taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that rollbacks have, too, but commits do not
         batches = (flags & INNER_BATCH != 0) & (taken > 0)
         if not batches.any():
-            return self._put_values_in_order(taken), None
+            return self._reorder_values(taken), None
         (places,) = np.nonzero(batches)
         for place, properties in zip(places, self._single_chunk("properties").take(pa.array(places)), strict=True):
             taken[place] = _inner_message_count(properties.as_py() or ())
-        return self._put_values_in_order(taken), self._put_values_in_order(batches)
+        return self._reorder_values(taken), self._reorder_values(batches)
 
     def rows_without_transaction_flags(self) -> Array:
         """Return a mask, in the order of the log, of the rows whose format has no transaction bits in sysFlag."""
-        return self._put_values_in_order(self._lack_transaction_flags())
+        return self._reorder_values(self._mask_without_flags())
 
     def rows_with_property(self, property_names: Collection[str]) -> Array:
         """Return a mask of the rows that have a property of one of these names."""
@@ -245,9 +245,9 @@ class RowArrays:
         # A slice of a map still has the entries before and after it.
         places = places[(places >= offsets[0]) & (places < offsets[-1])]
         found[np.searchsorted(offsets, places, side="right") - 1] = True
-        return self._put_values_in_order(found)
+        return self._reorder_values(found)
 
-    def _lack_transaction_flags(self) -> Array:
+    def _mask_without_flags(self) -> Array:
         """Return a mask, in the order of the table, of the rows whose format has no transaction bits in sysFlag."""
         codes, names = self._encode_column("format")
         lacking = {each.name for each in all_formats() if not each.brokers.has_transaction_flags}
@@ -255,7 +255,7 @@ class RowArrays:
         found: Array = lacks[codes]
         return found
 
-    def counted_masks(self) -> dict[str, Array]:
+    def masks_by_count_column(self) -> dict[str, Array]:
         """Return, by column of the profile, a mask of the rows that it counts; columns that count none are left out."""
         found: dict[str, Array | None] = {
             f"null_{name}": self._rows_with_null([name])
@@ -271,19 +271,19 @@ class RowArrays:
     def row_hashes_by_column(self) -> dict[str, Array]:
         """Return hashes of the rows, by the profile's column that sums them."""
         return {
-            checksum.name: self._put_values_in_order(column_hashes(self._table, checksum.columns))
+            checksum.name: self._reorder_values(column_hashes(self._table, checksum.columns))
             for checksum in COLUMN_CHECKSUMS
         }
 
     def _rows_with_null(self, names: Iterable[str]) -> Array | None:
         columns = [column for column in map(self._single_chunk, names) if column.null_count]
-        return self._put_values_in_order(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
+        return self._reorder_values(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
 
     def _rows_without_host(self) -> Array | None:
         """Return a mask of the rows that lack a host, except erased rows without the producer's; None if none."""
         born, store, crc = (_is_null(self._single_chunk(name)) for name in ("born_host", "store_host", "body_crc"))
         lost = store | (born & ~crc)
-        return self._put_values_in_order(lost) if lost.any() else None
+        return self._reorder_values(lost) if lost.any() else None
 
     def _rows_with_bad_body_refs(self) -> tuple[Array | None, ...]:
         places, sizes = self._single_chunk("body_ref"), _fill_nulls(self._single_chunk("body_size"), 0)
@@ -292,7 +292,7 @@ class RowArrays:
         least = np.minimum(_fill_nulls(frame, -1), _fill_nulls(offset, -1))
         wrong = ((_fill_nulls(length, -1) != sizes) | (least < 0)) & ~absent
         lost = absent & (sizes > 0)
-        return tuple(self._put_values_in_order(rows) if rows.any() else None for rows in (lost, wrong))
+        return tuple(self._reorder_values(rows) if rows.any() else None for rows in (lost, wrong))
 
     def _rows_with_unknown_value(self, name: str, known_values: frozenset[str]) -> Array | None:
         codes, values = self.string_codes(name)

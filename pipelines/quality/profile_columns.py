@@ -47,7 +47,7 @@ class WindowParts:
 
     Attributes:
         keys: columns of the key, one array each.
-        values: the other columns except runs, as int64; for extremes without values see `kernel`.
+        values: the other columns except runs, as int64; for extremes without values see `compiled_profiling`.
         runs: 4 x runs, part by part, in the order of the log.
         run_counts: number of runs of each part.
         known: True if a part's runs are known; otherwise it has none, and its values of `QUEUE` are used.

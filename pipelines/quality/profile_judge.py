@@ -16,7 +16,7 @@ from commitlake.pipelines.quality.pandas_frames import (
     build_broker_frame,
     build_topic_frame,
     build_window_frame,
-    sum_by_broker,
+    sum_topics_by_broker,
 )
 from commitlake.pipelines.quality.report import Judgement, QualityReport
 from commitlake.schemas.quality.expectation import Grain, Suite
@@ -105,7 +105,7 @@ class ProfileJudging:
         topics = pd.concat(self._topics, ignore_index=True) if len(self._topics) > 1 else self._topics[0]
         self._topics = []
         self._judge_frame(Grain.TOPIC, topics)
-        self._brokers.append(sum_by_broker(topics))
+        self._brokers.append(sum_topics_by_broker(topics))
 
     def _judge_frame(self, grain: Grain, frame: pd.DataFrame) -> None:
         suites = [suite for suite in self._suites if suite.grain is grain]

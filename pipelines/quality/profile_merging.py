@@ -83,9 +83,9 @@ def _reduce_groups(function: np.ufunc, values: Array, order: Array, group_starts
     return reduced
 
 
-def _join_runs(parts: WindowParts, group_of: Array, group_count: int) -> tuple[Array, Array]:
+def _join_runs(parts: WindowParts, group_of_part: Array, group_count: int) -> tuple[Array, Array]:
     """Return the runs of each group in log order, adjacent ones joined, and the number of runs by group."""
-    of_run = np.repeat(group_of, parts.run_counts)
+    of_run = np.repeat(group_of_part, parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], of_run))
     runs, counts = np.ascontiguousarray(parts.runs[:, order]), np.zeros(group_count, np.int64)
     kept = compiled_profiling.join_runs(of_run[order], runs, counts)

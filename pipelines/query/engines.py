@@ -86,7 +86,7 @@ def query_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordB
     """Return the answer of deltalake's engine, batch by batch."""
     sorts_all = not query.limit and not query.count
     statements = query.statements(query.table, Engine.DELTALAKE)
-    return _first_nonempty_answer(run_sql(table, query.table, sql, sorts_all=sorts_all) for sql in statements)
+    return _first_nonempty_answer(run_sql(table, query.table, sql, sorts_large_result=sorts_all) for sql in statements)
 
 
 def query_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
@@ -167,7 +167,7 @@ def hbase_lag_sentence(lake: Lake, table: DeltaTable, address: str, table_name: 
         return "the table in HBase has followed another lake"
     if found is not None and version <= found <= table.version():
         return ""
-    if found is not None and found > lake.open_log("messages").read_entries().newest_version:
+    if found is not None and found > lake.open_log("messages").list_entry_files().newest_version:
         raise LogDamagedError(
             f"{table.table_uri}: expected version {found} in its _delta_log, to which HBase has followed it, found "
             f"version {table.version()} as the newest: the last entries are lost. {WAY_OUT}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.atomic_files import write_synced
-from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, load_table, needs_topic_config
+from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, load_config_file, needs_topic_config
 from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, RebuiltLog
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.pipelines.rebuild.part_files import Queue, Totals
@@ -57,22 +57,24 @@ def build_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> byte
         queued_time=totals.queued_time,
         index_time=index_time,
         has_index_tags=settings.index_tags,
-        entries=_count_entries(plan.out, settings) if settings.format.small_files.counts_entries else 0,
+        entries=_count_queue_entries(plan.out, settings) if settings.format.small_files.counts_entries else 0,
     )
     return settings.format.small_files.new_checkpoint(plan.root, log)
 
 
-def update_entry_count(out: Path, settings: Settings) -> None:
+def update_checkpoint_entry_count(output_folder: Path, settings: Settings) -> None:
     """Update the checkpoint's count of entries to that of all queues in the folder."""
-    path = out / CHECKPOINT
-    updated = settings.format.small_files.replace_entry_count(read_file(path), _count_entries(out, settings))
+    path = output_folder / CHECKPOINT
+    updated = settings.format.small_files.replace_entry_count(
+        read_file(path), _count_queue_entries(output_folder, settings)
+    )
     if updated is not None:
         write_synced(path, updated)
 
 
-def _count_entries(out: Path, settings: Settings) -> int:
+def _count_queue_entries(output_folder: Path, settings: Settings) -> int:
     """Return the sum of the next queue offsets of all queues in a folder."""
-    files, layout = open_store_files(str(out)), settings.queue_layout
+    files, layout = open_store_files(str(output_folder)), settings.queue_layout
     return sum(
         QueueFiles(files, topic, queue_id, settings.queue_file_size, layout).find_written_end()
         for topic, queue_id in list_queues(files, layout)
@@ -101,7 +103,7 @@ def build_topics_file(root: Path, queues: Iterable[Queue], timestamp: int, diale
         timestamp: store time of the newest record, ms; becomes the file's version.
         dialect: dialect of the broker that reads the file.
     """
-    known = load_table(root, TOPICS, TABLE)
+    known = load_config_file(root, TOPICS, TABLE)
     document = known.content or {}
     if known.problem:
         instead = f"{root / known.name} is used" if document else "the topics are taken from the log alone"

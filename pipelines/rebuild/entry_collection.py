@@ -108,13 +108,13 @@ class _RangeCollector:
     def add_chunk(self, index_data: IndexData) -> None:
         """Collect the queue entries and keys of a chunk of the log."""
         totals = Totals(bad_ranges=len(index_data.bad), bad_bytes=sum(bad.end - bad.start for bad in index_data.bad))
-        if index_data.rows:
+        if index_data.record_count:
             refused = self._add_queue_entries(index_data)
-            queued = np.flatnonzero(index_data.is_queued)
+            queued = np.flatnonzero(index_data.queued_mask)
             keyed = self._add_keys(index_data) if self._wanted is None else None
             totals = replace(
                 totals,
-                records=index_data.rows,
+                records=index_data.record_count,
                 refused=refused,
                 last_offset=int(index_data.physical_offset[-1]),
                 last_time=int(index_data.store_timestamp[-1]),
@@ -128,7 +128,7 @@ class _RangeCollector:
 
     def _add_queue_entries(self, index_data: IndexData) -> int:
         refused = 0
-        batches = index_data.physical_offset[index_data.is_batch]
+        batches = index_data.physical_offset[index_data.batch_mask]
         for columns in group_entries_by_queue(index_data, includes_light_queues=self._settings.may_have_light_queues):
             queue = Queue(columns.topic, columns.queue_id, columns.topic in self._batch_topics)
             if not self._is_valid_queue(queue):
@@ -166,7 +166,7 @@ class _RangeCollector:
         if self._settings.index_tags:
             tags = index_data.tags_hash
             together = np.empty(len(hashes) + int((tags >= 0).sum()), np.int32)
-            with_tags = np.empty(index_data.rows, np.int32)
+            with_tags = np.empty(index_data.record_count, np.int32)
             append_tags_hashes(hashes, ends, tags, together, with_tags)
             hashes, ends = together, with_tags
         if not len(hashes):

@@ -185,23 +185,23 @@ def _write_at(descriptor: int, data: Array, position: int) -> None:
         written += os.pwrite(descriptor, view[written:], position + written)
 
 
-def rename_built_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
+def rename_built_files(built_indexes: Sequence[IndexBuilt], output_folder: Path) -> list[Path]:
     """Rename files to their final names, in log order, and return their paths.
 
     Args:
-        built: all files, in log order.
-        out: the folder that receives `index`.
+        built_indexes: all files, in log order.
+        output_folder: the folder that receives `index`.
     """
     names: list[str] = []
-    for each in built:
+    for each in built_indexes:
         name = index_file_name(each.header.begin_timestamp)
         # Two files may begin in the same millisecond, and the order of names is the order of files.
         if names and name <= names[-1]:
             name = f"{int(names[-1]) + 1:0{_NAME_LENGTH}d}"
         names.append(name)
-    for each, name in zip(built, names, strict=True):
-        move_synced(Path(each.path), out / INDEX / name, trusted_root=out)
-    return [out / INDEX / name for name in names]
+    for each, name in zip(built_indexes, names, strict=True):
+        move_synced(Path(each.path), output_folder / INDEX / name, trusted_root=output_folder)
+    return [output_folder / INDEX / name for name in names]
 
 
 def index_file_name(begin_ms: int) -> str:

@@ -53,7 +53,7 @@ def write_key_entries(
     """Write the entries of keys, and update the slots.
 
     Args:
-        offsets: int64, see `parts.Keys`.
+        offsets: int64, see `part_files.Keys`.
         times: int64, likewise.
         key_ends: int64, likewise.
         hashes: int32, likewise.

@@ -85,7 +85,7 @@ class RebuildPlan:
 def begin_or_resume_plan(
     store: Store,
     root: Path,
-    out: Path,
+    output_folder: Path,
     settings: Settings,
     partition_bytes: int = PARTITION_BYTES,
     *,
@@ -94,7 +94,7 @@ def begin_or_resume_plan(
     """Write the plan of a new run, or read that of an interrupted one.
 
     Args:
-        out: the folder that receives the new files.
+        output_folder: the folder that receives the new files.
         partition_bytes: bytes of the log that one task reads.
         is_live: whether a broker has the store open.
 
@@ -104,27 +104,32 @@ def begin_or_resume_plan(
     """
     now = log_range(store, is_live=is_live)
     place = store_folder_of_log(store.root) if store.is_remote else str(root)
-    plan = RebuildPlan(place, root, out, now.start, now.end, settings, partition_bytes)
+    plan = RebuildPlan(place, root, output_folder, now.start, now.end, settings, partition_bytes)
     check_own_folder(plan.work_folder)
     check_own_folder(plan.parts_folder)
     known = _read_document(plan.work_folder / PLAN)
     if known is None:
         for name in settings.format.folders.rebuilt:
-            if os.path.lexists(out / name) and not (name == TOPICS and out == root):
+            if os.path.lexists(output_folder / name) and not (name == TOPICS and output_folder == root):
                 raise UsageError(
-                    f"{out} already holds {name}, and nothing is overwritten: expected a folder without it"
+                    f"{output_folder} already holds {name}, and nothing is overwritten: expected a folder without it"
                 )
-        make_folders(plan.parts_folder, trusted_root=out)
-        write_synced(plan.work_folder / PLAN, json.dumps(plan.to_document(), indent=2).encode(), trusted_root=out)
+        make_folders(plan.parts_folder, trusted_root=output_folder)
+        write_synced(
+            plan.work_folder / PLAN, json.dumps(plan.to_document(), indent=2).encode(), trusted_root=output_folder
+        )
         return plan
     settings = _settings_as_in_first_run(settings, known)
     plan = replace(plan, settings=settings)
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
         raise UsageError(
-            f"{out} holds an unfinished run for another store, or with other options: delete it, or name another folder"
+            f"{output_folder} holds an unfinished run for another store, or with other options: delete it, or name "
+            "another folder"
         )
-    make_folders(plan.parts_folder, trusted_root=out)  # a run that was interrupted while it removed its work has none
+    make_folders(
+        plan.parts_folder, trusted_root=output_folder
+    )  # a run that was interrupted while it removed its work has none
     return replace(plan, end=known["end"])
 
 

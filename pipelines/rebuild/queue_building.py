@@ -142,9 +142,9 @@ class QueuesBuilt:
     lost: int
 
 
-def queue_folder_path(out: Path, queue: Queue, settings: Settings) -> Path:
+def queue_folder_path(output_folder: Path, queue: Queue, settings: Settings) -> Path:
     """Return the folder of a queue's files."""
-    return out / settings.queues_of_kind(is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
+    return output_folder / settings.queues_of_kind(is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
 
 
 def build_queues(task: QueueTask) -> QueuesBuilt:
@@ -196,9 +196,9 @@ def _save_queue_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[
         before = [tuple(note) for note in read_json(path)]
     kept = [note for note in before if Queue(*note[:3]) not in writers]
     notes = kept + [
-        (queue.topic, queue.queue_id, queue.is_batch, writer.skipped, writer.shifted, writer.lost)
+        (queue.topic, queue.queue_id, queue.is_batch, writer.skipped_count, writer.shifted_count, writer.lost_count)
         for queue, writer in writers.items()
-        if writer.skipped or writer.shifted or writer.lost
+        if writer.skipped_count or writer.shifted_count or writer.lost_count
     ]
     if notes != before:
         write_synced(path, json.dumps(notes).encode())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from commitlake.connectors.atomic_files import remove_folder_file_last, write_synced
+from commitlake.connectors.atomic_files import remove_folder_in_order, write_synced
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT
 from commitlake.connectors.log_format.format import Format
@@ -89,7 +89,7 @@ class Rebuilt:
 
 def rebuild_store(
     store: Store,
-    out: Path,
+    output_folder: Path,
     requested_settings: RequestedSettings,
     *,
     runner: Runner = HERE,
@@ -101,7 +101,7 @@ def rebuild_store(
 
     Args:
         store: from `find_stores`.
-        out: the output folder: new, or with an interrupted run of the same store.
+        output_folder: the output folder: new, or with an interrupted run of the same store.
         requested_settings: the broker's settings as far as the user gives them.
         runner: runs the tasks; workers on other machines need the same folders.
         advance: called with the number of bytes of log that another task has read.
@@ -123,7 +123,7 @@ def rebuild_store(
             files,
         )
         is_live = not owns_lock and is_locked(root)
-        plan = begin_or_resume_plan(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
+        plan = begin_or_resume_plan(store, root, output_folder.resolve(), settings, partition_bytes, is_live=is_live)
         return _run_passes(store, plan, runner, advance)
 
 
@@ -222,7 +222,7 @@ def _run_second_pass(
             write_synced(plan.out / TOPICS, topics, trusted_root=plan.out)
         # Last of all, because it vouches for the other files.
         write_synced(plan.out / CHECKPOINT, checkpoint, trusted_root=plan.out)
-    remove_folder_file_last(plan.work_folder, PLAN)
+    remove_folder_in_order(plan.work_folder, PLAN)
     return Rebuilt(
         out=plan.out,
         settings=settings,

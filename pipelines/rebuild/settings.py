@@ -19,7 +19,7 @@ from commitlake.connectors.formats.rocketmq.topic_kinds import may_have_light_qu
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.queues import QueueLayout
-from commitlake.connectors.reading.files.index_files import LocalStoreFiles, read_all
+from commitlake.connectors.reading.files.index_files import LocalStoreFiles, read_range
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.observed_delays import complete_delay_levels, observe_delays
 from commitlake.pipelines.verify.store_view import list_queues, queue_file_size
@@ -266,10 +266,10 @@ def _read_newest_entries(files: StoreFiles, path: str, geometry: Geometry) -> li
     """Return the newest entries of a file, in order; none if the file is not readable."""
     try:
         with closing(files.open(path)) as file:
-            count = min(parse_header(read_all(file, 0, HEADER.size).tobytes()).index_count, geometry.entries)
+            count = min(parse_header(read_range(file, 0, HEADER.size).tobytes()).index_count, geometry.entries)
             first = max(1, count - _LOOKED_AT)
             start = geometry.entry_position(first)
-            data = read_all(file, start, start + ENTRY.size * max(0, count - first)).tobytes()
+            data = read_range(file, start, start + ENTRY.size * max(0, count - first)).tobytes()
     except (OSError, LayoutError):
         return []
     whole = len(data) - len(data) % ENTRY.size

@@ -23,13 +23,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.atomic_files import remove_folder_file_last, write_synced
+from commitlake.connectors.atomic_files import remove_folder_in_order, write_synced
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.pipelines.rebuild.checkpoint_and_topics import update_entry_count
+from commitlake.pipelines.rebuild.checkpoint_and_topics import update_checkpoint_entry_count
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.plan import PLAN, WORK
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings
@@ -144,7 +144,7 @@ class Replacement:
             return {}
         return document if isinstance(document, dict) else {}
 
-    def take_over_old_queues(self, settings: Settings) -> int:
+    def copy_queues_without_records(self, settings: Settings) -> int:
         """Copy the store's queues that have no record in the log to the new files, and return their number.
 
         Raises:
@@ -163,7 +163,7 @@ class Replacement:
                         self._copy_files_synced([folder / name for name in names], new)
                         count += 1
         if count and topics is None and self._format.small_files.counts_entries:
-            update_entry_count(self.out, settings)
+            update_checkpoint_entry_count(self.out, settings)
         return count
 
     def verify_new_files(
@@ -236,7 +236,7 @@ class Replacement:
         # Last: until all files are in place, the next broker has to repair the store.
         if Path(CHECKPOINT) in paths and self._is_abort_obsolete():
             old.append(self._rename_old_file(Path(ABORT), suffix))
-        remove_folder_file_last(self.out, _STARTED)
+        remove_folder_in_order(self.out, _STARTED)
         sync_folder(self._root)
         return old
 

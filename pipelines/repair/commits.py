@@ -128,7 +128,7 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
         ),
         post_commithook_properties=NO_HOOKS,
     )
-    lake.seal("messages")
+    lake.seal_log("messages")
     return commit
 
 
@@ -165,14 +165,18 @@ def _progress_from_rows(lake: Lake, table: DeltaTable, last_commit: ArchiveCommi
     }
 
 
-def _read_last_records(lake: Lake, table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
+def _read_last_records(lake: Lake, table: DeltaTable, parquet_module: Any) -> Iterator[tuple[list[Any], ...]]:
     files = lake.open_folder("messages")
     for file in read_table_files(table):
         with files.open_input_file(unquote(file.path)) as source:
-            rows = pq.read_table(source, columns=["broker", "physical_offset", "size"], page_checksum_verification=True)
+            rows = parquet_module.read_table(
+                source, columns=["broker", "physical_offset", "size"], page_checksum_verification=True
+            )
         last = rows.append_column("end", rows.column("physical_offset")).group_by("broker").aggregate([("end", "max")])
         for broker, offset in zip(last.column("broker").to_pylist(), last.column("end_max").to_pylist(), strict=True):
-            found = rows.filter(pq.filters_to_expression([("broker", "=", broker), ("physical_offset", "=", offset)]))
+            found = rows.filter(
+                parquet_module.filters_to_expression([("broker", "=", broker), ("physical_offset", "=", offset)])
+            )
             yield tuple(found.column(name).to_pylist() for name in ("broker", "physical_offset", "size"))
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
+from commitlake.connectors.lake.delta_log.entries import find_commit_info, parse_json
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.row_sum_changes import (
@@ -101,7 +101,7 @@ def sum_table_contents(
     left, done = list(tables), []
     for attempt in range(_MAX_ATTEMPTS):
         states = [state for table in left if (state := _read_table_state(lake, table)) is not None]
-        sums = _read_sums(lake, states, runner)
+        sums = _sum_rows_of_tables(lake, states, runner)
         left = []
         for state, found in zip(states, sums, strict=True):
             if None in found and attempt < _MAX_ATTEMPTS - 1:  # another process has replaced files meanwhile
@@ -152,7 +152,7 @@ def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
         return False
     files = [file for file in added if file is not None]
     before, after = (
-        _sums_of_files(lake, [(contents.table, unquote(file.path)) for file in some]) for some in (removed, files)
+        _sum_rows_of_files(lake, [(contents.table, unquote(file.path)) for file in some]) for some in (removed, files)
     )
     total = contents.found
     for sign, sums in ((-1, before), (1, after)):
@@ -232,7 +232,9 @@ class _TableState:
         found = wrap_int64(sum(one.found for one in file_sums))
         rows = sum(one.rows for one in file_sums)
         is_unsealed = (
-            self.expected is None and not self.has_seal and any(True for _ in self._commits_by_writer(is_own=True))
+            self.expected is None
+            and not self.has_seal
+            and any(True for _ in self._commits_by_writer(is_by_commitlake=True))
         )
         made = TableContents(self.table, self.version, rows, found, self.expected, is_unsealed)
         if not made.has_difference:
@@ -242,20 +244,20 @@ class _TableState:
             for file, one in zip(self.files, file_sums, strict=False)
             if one.recorded != one.found or one.error or file.has_deletions
         ]
-        foreign = list(self._commits_by_writer(is_own=False))
+        foreign = list(self._commits_by_writer(is_by_commitlake=False))
         return replace(made, wrong=wrong, foreign=foreign)
 
-    def _commits_by_writer(self, *, is_own: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _commits_by_writer(self, *, is_by_commitlake: bool) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield version and `commitInfo` of CommitLake's commits, or of other programs' commits after its first one."""
         are_marked = False
         for version in sorted(self.listing.entries):
             try:
-                info = commit_info(self.log.read(entry_name(version))) or {}
+                info = find_commit_info(self.log.read(entry_name(version))) or {}
             except FileNotFoundError:
                 continue
             is_marked = COMMIT_KEY in info
             are_marked |= is_marked
-            if is_marked == is_own and are_marked:
+            if is_marked == is_by_commitlake and are_marked:
                 yield version, info
 
 
@@ -286,7 +288,7 @@ def _read_table_state(lake: Lake, table: str) -> _TableState | None:
     return None
 
 
-def _read_sums(lake: Lake, states: Sequence[_TableState], runner: Runner) -> list[list[_FileSums | None]]:
+def _sum_rows_of_tables(lake: Lake, states: Sequence[_TableState], runner: Runner) -> list[list[_FileSums | None]]:
     """Return the sums of the rows of each table's files; None for a file that does not exist any more."""
     sums: list[list[_FileSums | None]] = [[None] * len(state.files) for state in states]
     tasks: list[list[tuple[str, str]]] = []
@@ -301,17 +303,17 @@ def _read_sums(lake: Lake, states: Sequence[_TableState], runner: Runner) -> lis
             tasks[-1].append((state.table, unquote(file.path)))
             places[-1].append((number, index))
             room -= file.size
-    for task, found in runner.run(partial(_sums_of_files, lake), tasks):
+    for task, found in runner.run(partial(_sum_rows_of_files, lake), tasks):
         for (number, index), one in zip(places[task], found, strict=True):
             sums[number][index] = one
     return sums
 
 
-def _sums_of_files(lake: Lake, files: Sequence[tuple[str, str]]) -> list[_FileSums | None]:
-    return [_sums_of_file(lake, *file) for file in files]
+def _sum_rows_of_files(lake: Lake, files: Sequence[tuple[str, str]]) -> list[_FileSums | None]:
+    return [_sum_rows_of_file(lake, *file) for file in files]
 
 
-def _sums_of_file(lake: Lake, table: str, path: str) -> _FileSums | None:
+def _sum_rows_of_file(lake: Lake, table: str, path: str) -> _FileSums | None:
     try:
         with lake.open_folder(table).open_input_file(path) as source:
             parquet = pq.ParquetFile(source)

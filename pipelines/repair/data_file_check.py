@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta_log.file_actions import TableFile, file_actions, read_table_files
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_file_actions, read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -41,12 +41,12 @@ class DataDamage:
         return f"{self.file.path}: {self.reason}"
 
 
-def find_damaged_files(lake: Lake, table: str, *, deep: bool, runner: Runner = HERE) -> Iterator[DataDamage]:
+def find_damaged_files(lake: Lake, table: str, *, is_deep: bool, runner: Runner = HERE) -> Iterator[DataDamage]:
     """Find a table's damaged data files.
 
     Args:
         table: name of the table; a table that the lake lacks has no files.
-        deep: True to read every page and check its checksum; otherwise only names, sizes and footers are checked.
+        is_deep: True to read every page and check its checksum; otherwise only names, sizes and footers are checked.
 
     Yields:
         The damaged files, in the log's order if the runner keeps the order of tasks.
@@ -54,21 +54,21 @@ def find_damaged_files(lake: Lake, table: str, *, deep: bool, runner: Runner = H
     opened = lake.find(table)
     if opened is None:
         return
-    actions = file_actions(opened).to_pylist()
+    actions = read_file_actions(opened).to_pylist()
     known = {action["path"]: (action.get("min") or {}, action.get("max") or {}) for action in actions}
     files = [(file, known[file.path]) for file in read_table_files(opened)]
-    length = _DEEP_FILES if deep else _FILES
+    length = _DEEP_FILES if is_deep else _FILES
     groups = [files[first : first + length] for first in range(0, len(files), length)]
-    for _, damages in runner.run(partial(_check_files, lake, table, deep), groups, is_io_bound=not deep):
+    for _, damages in runner.run(partial(_check_files, lake, table, is_deep), groups, is_io_bound=not is_deep):
         yield from damages
 
 
-def _check_files(lake: Lake, table: str, deep: bool, files: Sequence[tuple[TableFile, _Bounds]]) -> list[DataDamage]:
+def _check_files(lake: Lake, table: str, is_deep: bool, files: Sequence[tuple[TableFile, _Bounds]]) -> list[DataDamage]:
     folder = lake.open_folder(table)
     infos = folder.get_file_info([unquote(file.path) for file, _ in files])
     found = []
     for (file, bounds), info in zip(files, infos, strict=True):
-        reason = _size_damage(file, info) or _content_damage(folder, file, bounds, deep=deep)
+        reason = _size_damage(file, info) or _content_damage(folder, file, bounds, is_deep=is_deep)
         if reason:
             found.append(DataDamage(file, reason, bounds))
     return found
@@ -82,14 +82,14 @@ def _size_damage(file: TableFile, info: pafs.FileInfo) -> str:
     return ""
 
 
-def _content_damage(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *, deep: bool) -> str:
+def _content_damage(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *, is_deep: bool) -> str:
     try:
         with (
             files.open_input_file(unquote(file.path)) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
         ):
             reason = _footer_damage(parquet.metadata, file, bounds)
-            if deep and not reason:
+            if is_deep and not reason:
                 for group in range(parquet.num_row_groups):
                     for batch in parquet.iter_batches(row_groups=[group]):
                         batch.validate(full=True)

@@ -39,16 +39,16 @@ from commitlake.connectors.lake.delta_log.check import (
     MAX_ENTRY_BYTES,
     MAX_MISSING,
     LogDamage,
-    find_damage,
     find_forged_entries,
+    find_log_damage,
     find_missing_log,
     missing_versions,
 )
 from commitlake.connectors.lake.delta_log.entries import parse_json
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.delta_log.newest_versions import delete_newest, read_newest
+from commitlake.connectors.lake.delta_log.newest_versions import delete_newest_version, read_newest_version
 from commitlake.connectors.lake.delta_log.seals import expected_row_sum, newest_version, read_newest_seal, write_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -174,7 +174,7 @@ class AsideFolder:
         # The log is moved last: without it, the remaining files would be no table, and no repair would find them.
         for name in sorted(self._list_files(path), key=lambda name: (f"/{LOG}/" in f"/{name}", name)):
             self.move_file(name)
-        delete_newest(self.lake.uri(table), self.lake.storage_options)
+        delete_newest_version(self.lake.uri(table), self.lake.storage_options)
 
     @property
     def _root(self) -> Path:
@@ -205,10 +205,10 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     try:
         folder = lake.open_log(table)
     except TableNotFoundError:  # no such folder
-        gone = find_missing_log(read_newest(uri, lake.storage_options))
+        gone = find_missing_log(read_newest_version(uri, lake.storage_options))
         return None if gone is None else LogRepair(table, [gone], is_lost=True)
     listing = folder.read_listing()
-    damages = list(find_damage(folder, listing))
+    damages = list(find_log_damage(folder, listing))
     planted = list(find_forged_entries(folder, listing))
     undone = {damage.version for damage in planted if damage.is_entry}
     known = {damage.name for damage in damages}
@@ -226,7 +226,7 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     seal, _ = read_newest_seal(folder, listing)
     newest = newest_version(listing, seal)
     bad = {damage.version for damage in damages if damage.is_entry}
-    bad |= {damage.version for damage in find_damage(folder, rest) if damage.is_entry}
+    bad |= {damage.version for damage in find_log_damage(folder, rest) if damage.is_entry}
     bad |= set(islice(missing_versions(rest, newest), MAX_MISSING))
     bad -= undone
     needed = sorted(version for version in bad if version > rest.checkpoint_version)
@@ -317,7 +317,7 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
         table = lake.table_at(repair.table, repair.first - 1)
     except DeltaError:
         return []
-    kept = {unquote(path) for path in file_actions(table).column("path").to_pylist()}
+    kept = {unquote(path) for path in read_file_actions(table).column("path").to_pylist()}
     named: set[str] = set()
     for data in read_lost_entries(folder, repair.versions):
         named |= added_file_paths(data)
@@ -332,7 +332,7 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
 
 def read_lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[bytes]:
     """Yield the entries of versions that still exist, but none that is too large to be one of this project's."""
-    entries = folder.read_entries().entries
+    entries = folder.list_entry_files().entries
     for version in versions:
         file = entries.get(version)
         if file is not None and file.size <= MAX_ENTRY_BYTES:
@@ -358,7 +358,7 @@ def _log_entry_time(folder: LogFolder, version: int) -> int:
 def create_empty_table(folder: Path, table: str) -> DeltaTable:
     """Create an empty table of the lake in a folder."""
     declared = LAKE_TABLES[table]
-    schema = Schema.from_json(declared.columns.json())
+    schema = Schema.from_json(declared.columns.to_json())
     return DeltaTable.create(str(folder), schema, partition_by=list(declared.partitions))
 
 

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.archive_commits import commits_after, read_last_commit
 from commitlake.connectors.lake.delta_log.check import LogDamage
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError, VersionsError
 from commitlake.connectors.lake.erasures import is_erasures_table_missing
@@ -228,14 +228,14 @@ def _file_repair_text(table: str, stores: RefillStores | None) -> str:
 def plan_repair(
     lake: Lake,
     *,
-    deep: bool = True,
+    is_deep: bool = True,
     stores: RefillStores | None = None,
     runner: Runner = HERE,
 ) -> RepairPlan:
     """Find the damages of a lake and plan their repair.
 
     Args:
-        deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
+        is_deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
         stores: stores from which messages of damaged data files are read again; None for none.
 
     Raises:
@@ -253,10 +253,10 @@ def plan_repair(
     files = {}
     for table in TABLES:
         if table not in logs:
-            damages = find_table_damages(lake, table, runner, deep=deep)
+            damages = find_table_damages(lake, table, runner, is_deep=is_deep)
             if damages:
                 files[table] = damages
-    intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
+    intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if is_deep else []
     contents = [found for found in sum_table_contents(lake, intact, runner) if found.has_difference]
     if (repair := logs.get("messages")) is not None:
         if (
@@ -276,12 +276,16 @@ def plan_repair(
         count_missing_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
     )
     lost = _count_lost_runs(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
-    keys = "" if {KEYS, "messages"} & (logs.keys() | files.keys()) else reason_to_rebuild_keys(lake, runner, deep=deep)
+    keys = (
+        ""
+        if {KEYS, "messages"} & (logs.keys() | files.keys())
+        else reason_to_rebuild_keys(lake, runner, is_deep=is_deep)
+    )
     unfinished = find_unfinished_repair(lake) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _count_missing_runs(lake, {*logs, *files})
     # With other damages, a difference in `topic_minutes` may have another cause, which is repaired first.
-    is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
+    is_whole = is_deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
     return RepairPlan(
         logs,
         files,
@@ -301,7 +305,7 @@ def plan_repair(
 def _has_all_files(lake: Lake, table: str, version: int) -> bool:
     """Return whether a version of a table has data files and all of them still exist."""
     try:
-        paths = file_actions(lake.table_at(table, version)).column("path").to_pylist()
+        paths = read_file_actions(lake.table_at(table, version)).column("path").to_pylist()
     except DeltaError:
         return False
     infos = lake.open_folder(table).get_file_info([unquote(path) for path in paths])
@@ -315,9 +319,9 @@ def check_has_no_links(lake: Lake) -> None:
         check_table_links(lake.uri(table))
 
 
-def find_table_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
+def find_table_damages(lake: Lake, table: str, runner: Runner, *, is_deep: bool) -> list[DataDamage]:
     """Return the damaged data files of a table, in the order of their paths."""
-    found = find_damaged_files(lake, table, deep=deep, runner=runner)
+    found = find_damaged_files(lake, table, is_deep=is_deep, runner=runner)
     return sorted(found, key=lambda damage: damage.file.path)
 
 
@@ -352,7 +356,7 @@ def _count_lost_runs(lake: Lake) -> int:
     return len(lost_run_ids(lake, lost) - named) if lost else 0
 
 
-def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
+def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, is_deep: bool) -> str:
     """Return the reason why `message_keys` must be rebuilt; empty if there is none."""
     followed = followed_version(lake)
     for lost in read_lost_runs(lake):
@@ -360,7 +364,7 @@ def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
             return f"it follows version {followed} of messages, which is lost"
     if stuck := reason_not_updatable(lake, followed):
         return stuck
-    if not deep or followed < 0:
+    if not is_deep or followed < 0:
         return ""
     check = check_keys(lake, runner=runner)
     if check.same:

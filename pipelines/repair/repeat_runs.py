@@ -23,7 +23,7 @@ from deltalake import Transaction
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, commits_after, read_last_commit
-from commitlake.connectors.lake.committer import open_or_create
+from commitlake.connectors.lake.committer import open_or_create_table
 from commitlake.connectors.lake.erasures import (
     NOTHING_ERASED,
     ErasedMessages,
@@ -96,7 +96,7 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     for table, count in count_missing_rows(
         lake, [table for table in tables if table in {*REPEATED, "store_config"}]
     ).items():
-        open_or_create(lake, table)
+        open_or_create_table(lake, table)
         new = count - count_lost_rows(lake, table)
         if new > 0:
             replace_table_files(lake, table, [], [], changes_data=False, note=make_repair_note(new))

@@ -169,7 +169,7 @@ def _repair_log_of_messages(aside_folder: AsideFolder, plan: RepairPlan) -> None
     if of_messages is not None:
         if plan.adoption is not None:
             adopt_files(aside_folder, plan.adoption, newest_finished_sequence(lake))
-            lake.seal("messages")
+            lake.seal_log("messages")
         else:
             repair_log(aside_folder, of_messages, _replacement_note(lake, of_messages))
     note = find_unfinished_repair(lake)
@@ -302,7 +302,7 @@ def _find_damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner
     """Return a table's damaged data files. If its log was repaired, the files are checked again."""
     if table not in plan.logs:
         return plan.files.get(table, ())
-    return find_table_damages(lake, table, runner, deep=True)
+    return find_table_damages(lake, table, runner, is_deep=True)
 
 
 def _remove_damaged_files(aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
@@ -326,7 +326,7 @@ def _repair_message_keys(aside_folder: AsideFolder, plan: RepairPlan, runner: Ru
             {KEYS} & {*plan.logs, *plan.files}
             or plan.keys
             or plan.adoption is not None
-            or reason_to_rebuild_keys(lake, runner, deep=True)
+            or reason_to_rebuild_keys(lake, runner, is_deep=True)
         )
     except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
         wrong = True

@@ -145,7 +145,7 @@ def _append_plan(lake: Lake, replay_id: str, rows: pa.Table) -> None:
     """
     application = f"commitlake.replays/{replay_id}"
     file = write_plain_file(rows, lake, "replays", f"part-{secrets.token_hex(16)}.zstd.parquet")
-    for _ in _tries():
+    for _ in _iterate_commit_attempts():
         if commit_with_transaction(lake, "replays", [file], application, (None, 1)):
             return
         if lake.table("replays").transaction_version(application) is not None:
@@ -284,7 +284,7 @@ def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
 
 
 class SenderClaim(NamedTuple):
-    """Right to claim a sender's share of a replay, which the process that took the replay over gives.
+    """Permission to claim a sender's share of a replay, given by the process that took over the replay.
 
     Attributes:
         number: number of the sender, from 0.
@@ -324,7 +324,7 @@ class Ledger:
             OtherProcessError: if another process does so at the same time.
         """
         before = self._transaction_version(self._application)
-        for _ in _tries():
+        for _ in _iterate_commit_attempts():
             known = self._sender_versions()
             # Also the numbers of further senders of earlier runs, whose tasks may still be running.
             following = [version + 1 for version in known] + [1] * (sender_count - len(known))
@@ -396,7 +396,7 @@ class Ledger:
         self._commit_with_retries([file], self._version)
 
     def _commit_with_retries(self, files: list[Any], version: int | None) -> None:
-        for _ in _tries():
+        for _ in _iterate_commit_attempts():
             if self._try_commit(files, version):
                 return
             if self._transaction_version(self._application) != version:
@@ -509,7 +509,7 @@ class Ledger:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
         """
         rows = self._query_rows(", ".join(_PLACE), f"part = {part_number} AND target_offset IS NOT NULL")
-        schema = arrow_schema(REPLAY_MESSAGES.only(_PLACE))
+        schema = arrow_schema(REPLAY_MESSAGES.select_columns(_PLACE))
         return schema.empty_table() if rows is None else rows.cast(schema)
 
     def end_offsets(self) -> Mapping[MessageQueue, int]:
@@ -603,7 +603,7 @@ def _application_id(replay_id: str) -> str:
     return f"commitlake.replay/{replay_id}"
 
 
-def _tries() -> Iterator[None]:
+def _iterate_commit_attempts() -> Iterator[None]:
     """Yield for each time that a commit is tried; random waits keep many senders from meeting again and again."""
     end = time.monotonic() + _TRY_SECONDS
     yield

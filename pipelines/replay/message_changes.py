@@ -56,7 +56,7 @@ def decode_messages(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, lis
     """Return messages in the form that functions and masks get, with an error for each that cannot be decoded.
 
     Args:
-        rows: rows of `messages`, see `parts.COLUMNS`, and `size`.
+        rows: rows of `messages`, see `plan_part_rows.COLUMNS`, and `size`.
         bodies: body of each row, as the broker stored it.
 
     Returns:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.sql import quote_column_name, text_literal
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq import RocketMQError
@@ -249,7 +249,7 @@ def _plan_and_send(
             check_no_unfinished_replay(others)
         # Before the plan: a plan without its copies could not be sent after a crash, copies without a plan only take
         # space.
-        write_copied_rows(lake, PlannedMessages(plan, chosen, open_store(lake.packs)), number)
+        write_copied_rows(lake, PlannedMessages(plan, chosen, open_pack_store(lake.packs)), number)
         if read_copies_number(lake, name) != number:  # another process was faster
             raise _other_messages_error(name)
         sent = replace(plan_changed_messages(plan, lake.table("replay_rows")), selection="")
@@ -314,7 +314,7 @@ def _continue_replay(lake: Lake, state: ReplayState, request: NamedReplay, runne
         if state.is_verified or not request.verifies:
             return _result_of_state(lake, state)
         check_has_copies(state)
-        messages = open_planned_messages(lake, plan, open_store(lake.packs))
+        messages = open_planned_messages(lake, plan, open_pack_store(lake.packs))
         with open_target_client(name_servers) as client:
             # Sent by an earlier call, which was killed before it had verified.
             return _verify(lake, messages, client, _result_of_state(lake, state))
@@ -338,7 +338,7 @@ def _send(
     if state.rate not in (None, plan.rate) or state.speed not in (None, plan.speed):  # replaces earlier requests
         add_replay_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=plan.rate, speed=plan.speed)
     pace = Pace(plan.rate, plan.speed)
-    messages = open_planned_messages(lake, plan, open_store(lake.packs))
+    messages = open_planned_messages(lake, plan, open_pack_store(lake.packs))
     run = ReplayRun(lake, messages, client, pace, request.settings, runner=runner)
     with watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, _ignore_message):
         counts = run.run(is_resumed=is_resumed, has_lost_rows=state.has_lost_rows)

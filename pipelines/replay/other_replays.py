@@ -9,7 +9,7 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.reader import run_sql_over
+from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import ReplayState, add_replay_event, read_replay_states
@@ -171,7 +171,7 @@ def _count_shared_messages(lake: Lake, plan: ReplayPlan, messages_table: DeltaTa
             f"JOIN (SELECT broker AS log, physical_offset AS place FROM {theirs}) AS theirs "
             "ON mine.broker = theirs.log AND mine.physical_offset = theirs.place"
         )
-    return int(run_sql_over(tables, sql).read_all().column("messages")[0].as_py())
+    return int(run_sql_over_tables(tables, sql).read_all().column("messages")[0].as_py())
 
 
 def _table_and_condition(plan: ReplayPlan, *, has_copies: bool = True) -> str:

@@ -49,7 +49,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.replays import REPLAY_ROWS, SendOutcome
 
 SCHEMA = arrow_schema(REPLAY_ROWS)
-_AS_MESSAGES = arrow_schema(MESSAGES.only(COLUMNS))
+_AS_MESSAGES = arrow_schema(MESSAGES.select_columns(COLUMNS))
 _FORMAT = "replay_rows"
 """Format of changed rows. It is no format of a log: keys and tags are in columns, not among the properties."""
 _NEVER_NULL = ("broker", "physical_offset", "topic", "queue_id", "queue_offset")
@@ -76,21 +76,21 @@ class PlannedMessages:
     table: DeltaTable
     packs: PackStore | None
 
-    def read_rows_of_part(self, part_number: int, messages_before: int) -> pa.Table:
+    def read_rows_of_part(self, part_number: int, earlier_message_count: int) -> pa.Table:
         """Return the rows of a part, in the order of sending.
 
         Args:
             part_number: index of the part.
-            messages_before: number of messages in the parts before it, which count for the plan's limit.
+            earlier_message_count: number of messages in the parts before it, which count for the plan's limit.
 
         Returns:
-            `parts.COLUMNS` of `messages`; an inner batch has a row for each of its messages.
+            `plan_part_rows.COLUMNS` of `messages`; an inner batch has a row for each of its messages.
         """
         plan = self.plan
         read = read_changed_rows if plan.is_changed else read_part_rows
         rows = split_inner_batches(read(self.table, plan.condition, plan.parts[part_number]), self._stored_bodies)
         # Only after the division, because the limit counts messages, not records.
-        return rows.slice(0, max(0, plan.limit - messages_before)) if plan.limit else rows
+        return rows.slice(0, max(0, plan.limit - earlier_message_count)) if plan.limit else rows
 
     def read_bodies_of_rows(self, rows: pa.Table) -> StoredBodies:
         """Return the bodies of rows that `read_rows_of_part` returned."""
@@ -129,7 +129,7 @@ def read_changed_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRan
         condition: from `changed_rows_condition`.
 
     Returns:
-        `parts.COLUMNS`, `body` and `error`, in the order of sending.
+        `plan_part_rows.COLUMNS`, `body` and `error`, in the order of sending.
 
     Raises:
         ReplayError: if a row lacks a required value.
@@ -201,7 +201,7 @@ def split_inner_batches(rows: pa.Table, read_bodies: Callable[[pa.Table], Stored
     """Return rows in which each message of an inner batch has a row of its own.
 
     Args:
-        rows: `parts.COLUMNS` of `messages`.
+        rows: `plan_part_rows.COLUMNS` of `messages`.
         read_bodies: returns the stored bodies of rows.
 
     Returns:

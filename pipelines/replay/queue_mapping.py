@@ -51,7 +51,7 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
     """Return, for each message, the index of its queue in `queues`.
 
     Args:
-        rows: rows of `messages`, see `parts.COLUMNS`.
+        rows: rows of `messages`, see `plan_part_rows.COLUMNS`.
         topics: topics in the target, from `target_topics`.
         target: target of the plan.
         queues: queues of the target, in order.

@@ -129,7 +129,7 @@ def _application_id(replay_id: str, stage: str) -> str:
 
 def _delete_rows(lake: Lake, condition: str) -> None:
     lake.table("replay_rows").delete(condition)
-    lake.seal("replay_rows")
+    lake.seal_log("replay_rows")
 
 
 def _read_decoded_parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:

@@ -40,7 +40,7 @@ MAX_EXAMPLES = 1000
 _MAX_THREADS = 16
 _ANSWERS_BYTES = 4 << 20
 _COLUMNS = ("queue_offset", "sys_flag", "flag", "body_size", "body_crc", "properties", "body")
-_SCHEMA = arrow_schema(SOURCE.only(_COLUMNS))
+_SCHEMA = arrow_schema(SOURCE.select_columns(_COLUMNS))
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 _QUEUE = ("target_topic", "target_broker", "target_queue_id")
 

@@ -104,7 +104,7 @@ class RestorePlan:
         write_synced(self.work_folder / PLAN, json.dumps(document, indent=2).encode(), trusted_root=self.out)
 
 
-def has_run_to_resume(out: Path, log_format: Format) -> bool:
+def has_run_to_resume(output_folder: Path, log_format: Format) -> bool:
     """Return whether the folder contains an interrupted run to resume.
 
     Args:
@@ -114,16 +114,20 @@ def has_run_to_resume(out: Path, log_format: Format) -> bool:
         UsageError: if it contains anything else.
         UnsafeFileError: if it contains a link in place of a file of the run, or another user's unfinished run.
     """
-    if check_own_folder(out / WORK):
-        check_folder(out / WORK / _DONE)
-        check_folder(out / WORK / log_format.folder)
-        if os.path.lexists(out / WORK / PLAN):
+    if check_own_folder(output_folder / WORK):
+        check_folder(output_folder / WORK / _DONE)
+        check_folder(output_folder / WORK / log_format.folder)
+        if os.path.lexists(output_folder / WORK / PLAN):
             return True
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file: expected a new or an empty folder")
-    others = sorted(path.name for path in out.iterdir() if path.name != WORK) if out.exists() else []
+    if output_folder.exists() and not output_folder.is_dir():
+        raise UsageError(f"{output_folder} is a file: expected a new or an empty folder")
+    others = (
+        sorted(path.name for path in output_folder.iterdir() if path.name != WORK) if output_folder.exists() else []
+    )
     if others:
-        raise UsageError(f"{out} holds {others[0]}: expected a new or an empty folder, as nothing is overwritten")
+        raise UsageError(
+            f"{output_folder} holds {others[0]}: expected a new or an empty folder, as nothing is overwritten"
+        )
     return False
 
 

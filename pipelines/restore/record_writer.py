@@ -167,7 +167,7 @@ class Hosts(NamedTuple):
     data: Array
     sizes: Array
 
-    def bytes_of_size(self, size: int) -> Array:
+    def truncated_host_bytes(self, size: int) -> Array:
         """Return the bytes of all hosts, each cut to `size` bytes."""
         return np.ascontiguousarray(self.data[:, :size]).view(f"V{size}")[:, 0]
 
@@ -364,7 +364,7 @@ class RecordColumns:
 
 
 def _select_hosts(hosts: Hosts, codes: Array, size: int) -> Array:
-    return hosts.bytes_of_size(size)[codes]
+    return hosts.truncated_host_bytes(size)[codes]
 
 
 class RecordWriter:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.atomic_files import remove_folder_file_last, write_synced
+from commitlake.connectors.atomic_files import remove_folder_in_order, write_synced
 from commitlake.connectors.formats.registry import all_formats, format_for_restore
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
@@ -120,7 +120,7 @@ class Restored:
 
 def restore_store(
     lake: Lake,
-    out: Path,
+    output_folder: Path,
     selection: RestoreSelection,
     *,
     settings: RequestedSettings | None = None,
@@ -134,7 +134,7 @@ def restore_store(
     """Restore a store from the messages of a broker in a lake.
 
     Args:
-        out: the folder for the store: new, or with an interrupted run with the same options.
+        output_folder: the folder for the store: new, or with an interrupted run with the same options.
         selection: the log and the part of it; an empty broker name stands for the only broker of the lake.
         settings: settings of the broker for queues and index; its defaults for those not given.
         segment_size: bytes per segment; detected if not given.
@@ -150,15 +150,17 @@ def restore_store(
         UsageError: if no broker accepts the settings.
     """
     log_format = format_for_restore()
-    is_begun = has_run_to_resume(out, log_format)
-    open_store(lake.packs)  # an invalid place is reported first
+    is_begun = has_run_to_resume(output_folder, log_format)
+    open_pack_store(lake.packs)  # an invalid place is reported first
     table = open_newest_messages(lake)
     if not selection.broker:
         selection = replace(selection, broker=_find_only_broker(table))
-    plan = RestorePlan(out, lake.root, selection, _NOTHING, segment_size or 0, skips_missing_bodies, log_format)
+    plan = RestorePlan(
+        output_folder, lake.root, selection, _NOTHING, segment_size or 0, skips_missing_bodies, log_format
+    )
     known = read_known_config(lake, selection.broker, selection.end)
     settings = known.complete_settings(settings or RequestedSettings())
-    find_settings(out, settings, log_format)  # refuses settings that no broker accepts
+    find_settings(output_folder, settings, log_format)  # refuses settings that no broker accepts
     segment_size = segment_size or known.segment_size
     if is_begun:
         plan = read_resumed_plan(plan)
@@ -179,10 +181,10 @@ def restore_store(
         write_synced(plan.out / "config" / "lmqConsumerOffset.json", data, trusted_root=plan.out)
     lacking = _write_difference_notes(plan, done)
     # The plan goes last: as long as it exists, an interrupted run is resumed.
-    remove_folder_file_last(plan.work_folder, PLAN)
-    sync_folder(out)
+    remove_folder_in_order(plan.work_folder, PLAN)
+    sync_folder(output_folder)
     return Restored(
-        out=out,
+        out=output_folder,
         broker=selection.broker,
         log=plan.log,
         segment_size=plan.segment_size,

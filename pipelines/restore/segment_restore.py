@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.atomic_files import open_atomic_sized
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.restore.body_copying import BodySource, copy_bodies
 from commitlake.pipelines.restore.log_rows import rows_of_segment
@@ -304,7 +304,7 @@ class LakeVersion:
 
 def run_segment_task(lake_version: LakeVersion, task: SegmentTask) -> SegmentRestored:
     """Restore one segment."""
-    bodies = BodySource(open_store(lake_version.lake.packs), lake_version.skip, lake_version.threads)
+    bodies = BodySource(open_pack_store(lake_version.lake.packs), lake_version.skip, lake_version.threads)
     return restore_segment(_open_lake_version(lake_version), bodies, task)
 
 

@@ -100,7 +100,7 @@ def _time_when_segment_is_full(
     """Return the time at which the newest segment will be full, or None if it is not known."""
     if log_growth <= 0:
         return None
-    return now + datetime.timedelta(seconds=max(1.0, segment.free_bytes / log_growth))
+    return now + datetime.timedelta(seconds=max(1.0, segment.unwritten_bytes / log_growth))
 
 
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)

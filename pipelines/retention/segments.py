@@ -63,7 +63,7 @@ class StoredSegment:
         return segment_name(self.base_offset)
 
     @property
-    def free_bytes(self) -> int:
+    def unwritten_bytes(self) -> int:
         """Number of bytes of the segment that are not written yet."""
         return self.size - (self.size if self.written is None else self.written)
 
@@ -119,13 +119,13 @@ def _find_archived_share(log_format: Format, segment: Segment, archived_end: int
         return ArchivedShare.YES
     # After its last message, a segment has zeros while it is being written, and a filler when it is closed.
     head = _read_segment_head(log_format, segment, archived_end - segment.base_offset)
-    rules = log_format.records
+    rules = log_format.record_rules
     is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
     return ArchivedShare.YES if is_filler or not any(head) else ArchivedShare.PARTLY
 
 
 def _read_segment_head(log_format: Format, segment: Segment, position: int) -> bytes:
-    window = np.zeros(log_format.records.head_bytes, np.uint8)
+    window = np.zeros(log_format.record_rules.head_bytes, np.uint8)
     with OpenSegment(segment.path) as file:
         return window[: file.read_into(window, position)].tobytes()
 
@@ -170,6 +170,6 @@ def measure_log_growth(segments: Sequence[StoredSegment], now: datetime.datetime
     written = (
         sum(segment.allocated for segment in segments[base + 1 : last])
         + segments[last].size
-        - segments[last].free_bytes
+        - segments[last].unwritten_bytes
     )
     return written / (now - segments[base].modified).total_seconds()

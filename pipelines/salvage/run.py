@@ -18,15 +18,15 @@ from typing import Any
 from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
-from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
+from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, mask_written_entries
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.reading.files.index_files import read_all
+from commitlake.connectors.reading.files.index_files import read_range
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.files.shipped_stores import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.kernel import record_walk as h
-from commitlake.connectors.reading.segment_walk import WalkEnd, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
@@ -82,7 +82,7 @@ def find_dropped_tail(store: Store, store_range: StoreRange) -> tuple[list[Damag
         file_end = base + segment.file_size
         split = Split(store.broker, segment.path, base, start, stop, base + size, file_end, store.format)
         with OpenSegment(segment.path) as file:
-            for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
+            for step in walk_records(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
                 records += step.parts.shape[1]
                 starts = (step.origin + step.parts[h.START]).tolist()
                 ends = (step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]).tolist()
@@ -128,7 +128,7 @@ class Salvaged:
 
 def salvage_store(
     store: Store,
-    out: Path,
+    output_folder: Path,
     *,
     runner: Runner = HERE,
     advance: Callable[[int], None] | None = None,
@@ -139,7 +139,7 @@ def salvage_store(
 
     Args:
         store: from `find_stores`; it is not changed.
-        out: the folder that receives `commitlog`.
+        output_folder: the folder that receives `commitlog`.
         runner: runs the tasks; workers on other machines need the same folders.
         advance: called with the number of bytes of log that another task has written.
 
@@ -147,8 +147,8 @@ def salvage_store(
         UsageError: for a folder that has another log already, and for segments of several sizes.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
-    if os.path.lexists(out / store.format.folder):
-        return _read_earlier_result(store, out)
+    if os.path.lexists(output_folder / store.format.folder):
+        return _read_earlier_result(store, output_folder)
     with open_small_files(store.root) as root:
         config, is_live, was_aborted = _read_config(root), is_locked(root), os.path.lexists(root / ABORT)
     files = open_store_files(store_folder_of_log(store.root))
@@ -157,11 +157,11 @@ def salvage_store(
         store = refresh_store(store)
     manifest = _read_manifest(store)
     source = _log_fingerprint(store, manifest)  # before the log is read, so that it does not describe later bytes
-    work = out / _WORK
+    work = output_folder / _WORK
     if check_own_folder(work):
         # An earlier run was killed before it renamed the log; its segments may be incomplete.
         remove_tree(work)
-    make_folders(work / store.format.folder, trusted_root=out)
+    make_folders(work / store.format.folder, trusted_root=output_folder)
     found = log_range(store, is_live=is_live)
     tasks = _make_segment_tasks(store, found, work / store.format.folder)
     done: dict[int, SegmentSalvaged] = {}
@@ -181,13 +181,13 @@ def salvage_store(
     lost = 0 if is_running else count_records_after_log_end(files, end + is_copy)
     damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
-    _write_json_lines(out / DAMAGES, (asdict(damage) for damage in damages))
+    _write_json_lines(output_folder / DAMAGES, (asdict(damage) for damage in damages))
     if moved:
-        _write_json_lines(out / MOVED, ({"before": before, "now": now} for before, now in moved))
+        _write_json_lines(output_folder / MOVED, ({"before": before, "now": now} for before, now in moved))
     for name, data in config.items():
-        write_synced(out / CONFIG / name, data, trusted_root=out)
+        write_synced(output_folder / CONFIG / name, data, trusted_root=output_folder)
     salvaged = Salvaged(
-        out,
+        output_folder,
         sum(task.split.size for task in tasks),
         len(tasks),
         sum(each.records for each in in_order),
@@ -200,9 +200,9 @@ def salvage_store(
     # All files first: the name of the log, given last, says that everything else is complete.
     sync_folder(work / store.format.folder)
     document = source | {"salvaged": _to_count_columns(salvaged)}
-    write_synced(out / _SUMMARY, json.dumps(document).encode(), trusted_root=out)
-    (work / store.format.folder).rename(out / store.format.folder)
-    sync_folder(out)
+    write_synced(output_folder / _SUMMARY, json.dumps(document).encode(), trusted_root=output_folder)
+    (work / store.format.folder).rename(output_folder / store.format.folder)
+    sync_folder(output_folder)
     work.rmdir()
     return salvaged
 
@@ -242,18 +242,20 @@ def _to_count_columns(salvaged: Salvaged) -> dict[str, int]:
     return {name: value for name, value in asdict(salvaged).items() if name != "out"}
 
 
-def _read_earlier_result(store: Store, out: Path) -> Salvaged:
+def _read_earlier_result(store: Store, output_folder: Path) -> Salvaged:
     """Return the result of an earlier run over the same log."""
     try:
-        check_folder(out / store.format.folder)
-        document = read_json(out / _SUMMARY)
-        salvaged = Salvaged(out, **document.pop("salvaged"))
+        check_folder(output_folder / store.format.folder)
+        document = read_json(output_folder / _SUMMARY)
+        salvaged = Salvaged(output_folder, **document.pop("salvaged"))
     except UnsafeFileError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
     if document != _log_fingerprint(store, _read_manifest(store)):
-        raise UsageError(f"{out} already holds {store.format.folder}: name a folder without it; nothing is overwritten")
+        raise UsageError(
+            f"{output_folder} already holds {store.format.folder}: name a folder without it; nothing is overwritten"
+        )
     return salvaged
 
 
@@ -347,12 +349,14 @@ def _add_offsets_after_log_end(files: StoreFiles, path: str, log_end: int, offse
     with closing(files.open(path)) as file:
 
         def read(start: int, stop: int) -> Array:
-            data = read_all(file, start * ENTRY_DTYPE.itemsize, stop * ENTRY_DTYPE.itemsize)
+            data = read_range(file, start * ENTRY_DTYPE.itemsize, stop * ENTRY_DTYPE.itemsize)
             return data[: len(data) // ENTRY_DTYPE.itemsize * ENTRY_DTYPE.itemsize].view(ENTRY_DTYPE)
 
         size = file.size() // ENTRY_DTYPE.itemsize
         # Files are written from the start, and the rest is zeros.
-        stop = bisect_left(range(size), True, key=lambda number: not is_written(read(number, number + 1)).all())
+        stop = bisect_left(
+            range(size), True, key=lambda number: not mask_written_entries(read(number, number + 1)).all()
+        )
         while stop > 0 and len(offsets) < MAX_COUNTED:
             start = max(0, stop - _READ_ENTRIES)
             found = read(start, stop)["physical_offset"]

@@ -30,7 +30,7 @@ from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import record_walk as h
-from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk_records
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import (
@@ -170,10 +170,10 @@ class _Stretch:
     first_time: int = 0
     last_time: int = 0
 
-    def join_with_next(self, next_stretch: _Stretch) -> _Stretch:
+    def join_with_next(self, next_range: _Stretch) -> _Stretch:
         """Return this range joined with the next one of the same kind."""
-        records = self.records + next_stretch.records
-        return replace(self, end=next_stretch.end, records=records, last_time=next_stretch.last_time)
+        records = self.records + next_range.records
+        return replace(self, end=next_range.end, records=records, last_time=next_range.last_time)
 
 
 class _Writer:
@@ -198,7 +198,7 @@ class _Writer:
             return self._to_result(0)
         records = 0
         with OpenSegment(split.path) as file:
-            for stretch in self._set_filler_times(self._find_stretches(file)):
+            for stretch in self._set_filler_times(self._find_valid_and_bad_ranges(file)):
                 if stretch.fault is None:
                     self._copy_records(file, stretch)
                     records += stretch.records
@@ -206,25 +206,25 @@ class _Writer:
                     self._fill_range(stretch)
         return self._to_result(records)
 
-    def _set_filler_times(self, stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
+    def _set_filler_times(self, log_ranges: Iterator[_Stretch]) -> Iterator[_Stretch]:
         """Yield the stretches unchanged, after setting the time for fillers that come before the first record."""
-        first = next(stretches, None)
-        second = next(stretches, None) if first is not None and first.fault is not None else None
+        first = next(log_ranges, None)
+        second = next(log_ranges, None) if first is not None and first.fault is not None else None
         if second is not None:
             # A broker that recovers takes 0 as the time of a first record for an empty segment
             # (CommitLog.isMappedFileMatchedRecover).
             self._time = second.first_time
         yield from (each for each in (first, second) if each is not None)
-        yield from stretches
+        yield from log_ranges
 
     def _to_result(self, records: int) -> SegmentSalvaged:
         return SegmentSalvaged(records, tuple(self._damages), tuple(self._moved), self._first_time, self._time)
 
-    def _find_stretches(self, file: SegmentFile) -> Iterator[_Stretch]:
+    def _find_valid_and_bad_ranges(self, file: SegmentFile) -> Iterator[_Stretch]:
         """Yield valid and damaged ranges alternately, up to the end of the segment or of the log."""
         split = self._task.split
         end, kept, bad = WalkEnd(), None, None
-        for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, end):
+        for step in walk_records(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, end):
             for piece in _intact_and_bad_ranges(step):
                 if piece.fault is None:
                     if bad is not None:
@@ -249,10 +249,10 @@ class _Writer:
             if begin < self._end:
                 yield _Stretch(begin, self._end, Fault.HOLE, is_closed)
 
-    def _copy_records(self, file: SegmentFile, stretch: _Stretch) -> None:
-        window = np.empty(min(_COPY_BYTES, stretch.end - stretch.start), np.uint8)
-        for at in range(stretch.start, stretch.end, _COPY_BYTES):
-            part = window[: min(_COPY_BYTES, stretch.end - at)]
+    def _copy_records(self, file: SegmentFile, valid_range: _Stretch) -> None:
+        window = np.empty(min(_COPY_BYTES, valid_range.end - valid_range.start), np.uint8)
+        for at in range(valid_range.start, valid_range.end, _COPY_BYTES):
+            part = window[: min(_COPY_BYTES, valid_range.end - at)]
             if file.read_into(part, at - self._base) < len(part):
                 raise StoreError(
                     f"{self._task.split.path}: expected {len(part)} bytes at {at}, found fewer: the file became "
@@ -261,27 +261,27 @@ class _Writer:
                 )
             self._write_bytes(part.data, at - self._shift)
         if self._shift:
-            self._rewrite_offsets(file, stretch)
-        self._first_time = self._first_time or stretch.first_time
-        self._time = stretch.last_time
+            self._rewrite_offsets(file, valid_range)
+        self._first_time = self._first_time or valid_range.first_time
+        self._time = valid_range.last_time
 
-    def _rewrite_offsets(self, file: SegmentFile, stretch: _Stretch) -> None:
+    def _rewrite_offsets(self, file: SegmentFile, valid_range: _Stretch) -> None:
         """Write the new physical offsets into records that were moved."""
         split = Split(
-            self._task.split.broker, self._task.split.path, self._base, stretch.start, stretch.end,
+            self._task.split.broker, self._task.split.path, self._base, valid_range.start, valid_range.end,
             self._task.split.segment_end, self._task.split.file_end, self._task.split.format,
         )  # fmt: skip
         # Walked again rather than kept, because a segment may have millions of records, and moves are rare.
-        for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
+        for step in walk_records(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
             for start in (step.origin + step.parts[h.START]).tolist():
                 moved = start - self._shift
                 self._write_bytes(memoryview(moved.to_bytes(_OFFSET_BYTES, "big")), moved + _AT_OFFSET)
                 self._moved.append((start, moved))
 
-    def _fill_range(self, stretch: _Stretch) -> None:
-        start = stretch.start - self._shift
-        size = stretch.end - start
-        if stretch.end == self._end:
+    def _fill_range(self, bad_range: _Stretch) -> None:
+        start = bad_range.start - self._shift
+        size = bad_range.end - start
+        if bad_range.end == self._end:
             became = "blank"
             if start == self._base:  # brokers expect a record at a segment's start
                 first = next(make_fillers(start, MIN_FILLER_BYTES, self._time))
@@ -297,8 +297,8 @@ class _Writer:
             self._shift = 0
         else:
             became, self._shift = "moved", size
-        if stretch.fault is not None and not stretch.is_closed:
-            self._damages.append(Damage(stretch.start, stretch.end, stretch.fault.value, became))
+        if bad_range.fault is not None and not bad_range.is_closed:
+            self._damages.append(Damage(bad_range.start, bad_range.end, bad_range.fault.value, became))
 
     def _write_bytes(self, data: memoryview, offset: int) -> None:
         position, written = offset - self._base, 0

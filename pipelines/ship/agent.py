@@ -139,18 +139,18 @@ class ShipAgent:
             for file in self._source.log_files()
         )
 
-    def ship_round(self, *, with_other_files: bool = True) -> ShipRound:
+    def ship_round(self, *, includes_other_files: bool = True) -> ShipRound:
         """Ship what is new since the last round.
 
         Args:
-            with_other_files: also ship queues, indexes and small files.
+            includes_other_files: also ship queues, indexes and small files.
 
         Raises:
             ShipError: if the target cannot be written; what was shipped before stays shipped.
             UnsafeFileError: for a link or a device with the name of a segment.
         """
         self._source.skipped.clear()
-        has_others = with_other_files and self._settings.has_other_files
+        has_others = includes_other_files and self._settings.has_other_files
         small = list(self._source.small_files()) if has_others else []
         ends = list(self._find_data_ends()) if has_others else []
         found = ShipRound()

@@ -62,7 +62,7 @@ class LogEndSearch:
     """
 
     def __init__(self, log_format: Format, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rules = log_format.records
+        self._rules = log_format.record_rules
         self._clock = clock
         self._last: _LastRecord | None = None
 

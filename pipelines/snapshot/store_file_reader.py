@@ -127,7 +127,7 @@ def _drop_mapped_file(write_times: dict[str, datetime.datetime]) -> dict[str, da
 
 def _find_newer_rocksdb(store: Store, root: Path, offsets_written_at: datetime.datetime | None) -> Path | None:
     """Return the folder of offsets in RocksDB, unless the broker has written a file of offsets after it."""
-    folder = store.format.small_files.rocksdb_offsets(root)
+    folder = store.format.small_files.rocksdb_offsets_folder(root)
     if folder is None or offsets_written_at is None:
         return folder
     with suppress(OSError):

@@ -185,7 +185,7 @@ def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row]
         gone = {position: None for position in before if position.kind == kind and position not in now}
         moved = {position: offset for position, offset in now.items() if before.get(position) != offset} | gone
         has_other_log = mark is None or _has_log_changed(snapshot, mark)
-        as_of = _newer_time(snapshot, written, mark, is_read_again=has_other_log and not moved)
+        as_of = _time_to_record(snapshot, written, mark, is_unchanged=has_other_log and not moved)
         if as_of is None:
             continue
         is_newer = True
@@ -200,20 +200,20 @@ def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row]
     return rows if is_newer else None
 
 
-def _newer_time(
-    snapshot: StoreSnapshot, written_at: datetime.datetime, last_snapshot_row: Row | None, *, is_read_again: bool
+def _time_to_record(
+    snapshot: StoreSnapshot, written_at: datetime.datetime, last_snapshot_row: Row | None, *, is_unchanged: bool
 ) -> datetime.datetime | None:
     """Return the time to record for a snapshot's offsets of one kind; None if the table has them, or newer ones.
 
     Args:
         written_at: time at which they were written.
         last_snapshot_row: the row of the last snapshot; None if there is none.
-        is_read_again: True if they have not moved since that, although the log has grown.
+        is_unchanged: True if they have not moved since that, although the log has grown.
     """
     if last_snapshot_row is None or written_at > last_snapshot_row["as_of"]:
         return written_at
     is_read_later = snapshot.read_at is not None and snapshot.read_at > last_snapshot_row["as_of"]
-    return snapshot.read_at if is_read_again and is_read_later else None
+    return snapshot.read_at if is_unchanged and is_read_later else None
 
 
 def _has_log_changed(snapshot: StoreSnapshot, last_snapshot_row: Row) -> bool:

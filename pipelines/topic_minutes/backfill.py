@@ -65,7 +65,7 @@ class _Tasks:
     run_id: str
     counted: Ranges = field(default_factory=dict)
 
-    def count_files(self, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
+    def count_messages_of_files(self, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
         """Count the messages that are not counted yet; return their number and the files written."""
         minutes = MinutesFiles(self.lake, f"part-{self.run_id}-{secrets.token_hex(8)}", self.run_id)
         schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
@@ -119,7 +119,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     erasures = _read_newest_erasure(lake), newest_erasure_number(table)
     numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
     if not commit_with_transaction(
-        lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, other_transactions=numbers
+        lake, "topic_minutes", files, APPLICATION_ID, step, replaces_all_files=from_scratch, other_transactions=numbers
     ):
         raise ConcurrentRunError(
             f"{lake.uri('topic_minutes')}: another backfill committed first; nothing of this one was kept. "
@@ -129,7 +129,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
 
 
 def _run_count_task(tasks: _Tasks, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
-    return tasks.count_files(files)
+    return tasks.count_messages_of_files(files)
 
 
 def _followed_sequence(lake: Lake) -> int | None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_per_file
-from commitlake.connectors.lake.follower_progress import last_finished_sequence, read_sequence
+from commitlake.connectors.lake.delta_log.file_actions import one_value_per_file, read_file_actions
+from commitlake.connectors.lake.follower_progress import last_finished_sequence, read_sequence_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.layouts.numbers import parse_int64
@@ -41,7 +41,7 @@ def _newest_covered_sequence(topic_minutes: DeltaTable) -> int:
 
 def _ids_of_runs_with_rows(table: DeltaTable, name: str) -> set[str]:
     """Return the runs with rows in a table; for most files the run is in the table's log."""
-    told = one_value_per_file(file_actions(table), "run_id")
+    told = one_value_per_file(read_file_actions(table), "run_id")
     if told is not None:
         return set(told.to_pylist())
     answer = run_sql(table, name, f"SELECT DISTINCT run_id FROM {name} WHERE run_id IS NOT NULL").read_all()
@@ -99,7 +99,7 @@ def count_uncounted_runs(lake: Lake) -> int:
     tables = _open_tables(lake)
     if "archive_runs" not in tables:
         return 0
-    last = read_sequence(tables["archive_runs"])
+    last = read_sequence_number(tables["archive_runs"])
     return count_runs_without_rows(tables, "topic_minutes", _newest_covered_sequence(tables["topic_minutes"]), last)
 
 

@@ -14,7 +14,11 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions, one_value_per_file
+from commitlake.connectors.lake.delta_log.file_actions import (
+    column_bounds_per_file,
+    one_value_per_file,
+    read_file_actions,
+)
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import plausible_time_condition, text_literal, timestamp_literal
@@ -108,7 +112,7 @@ def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
 
 def _first_and_last_minutes(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
     """Yield the brokers, each with its first and last minute; for most files these are in the table's log."""
-    actions = file_actions(table)
+    actions = read_file_actions(table)
     brokers = one_value_per_file(actions, "broker")
     least, greatest = column_bounds_per_file(actions, MINUTES.time, pa.timestamp("us", "UTC"))
     if brokers is None or least.null_count or not _are_plausible_times(least, greatest):

@@ -42,7 +42,7 @@ def count_delayed_messages(
     lake: Lake,
     coverage: Coverage,
     question: RatesQuestion,
-    segment_life: datetime.timedelta,
+    segment_retention: datetime.timedelta,
     *,
     has_config: bool = True,
 ) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def count_delayed_messages(
 
     Args:
         question: brokers, and the time range in which the messages were stored.
-        segment_life: time for which a segment is kept.
+        segment_retention: time for which a segment is kept.
         has_config: True if the lake knows the brokers' delay levels.
 
     Returns:
@@ -71,7 +71,7 @@ def count_delayed_messages(
     delays = {broker: _read_delays_ms(lake, broker, has_config=has_config) for broker in coverage.spans}
     ends = {broker: span.end - MINUTE for broker, span in coverage.spans.items()}
     has_origins = "origin_topic" in {field.name for field in table.schema().fields}
-    sql = _delayed_sql(where, epoch_us(question.start), ends, delays, segment_life, has_origins=has_origins)
+    sql = _delayed_sql(where, epoch_us(question.start), ends, delays, segment_retention, has_origins=has_origins)
     rows: list[dict[str, Any]] = rows_to_dicts(run_sql(table, "messages", sql).read_all())
     for row in rows:
         oldest = row.pop("oldest_overdue_us")
@@ -91,7 +91,7 @@ def _delayed_sql(
     start_us: int,
     ends: Mapping[str, datetime.datetime],
     delays: Mapping[str, Sequence[int]],
-    segment_life: datetime.timedelta,
+    segment_retention: datetime.timedelta,
     *,
     has_origins: bool,
 ) -> str:
@@ -103,7 +103,7 @@ def _delayed_sql(
     brokers = ", ".join(f"({text_literal(broker)}, {epoch_us(end)})" for broker, end in ends.items())
     topic = "coalesce(m.origin_topic, m.topic)" if has_origins else "m.topic"
     stored = f"arrow_cast(arrow_cast(m.store_timestamp, {_US}), 'Int64')"
-    life_us = segment_life // datetime.timedelta(microseconds=1)
+    life_us = segment_retention // datetime.timedelta(microseconds=1)
     return f"""
 WITH levels(broker, queue_id, delay_us) AS (VALUES {levels}),
 ends(broker, end_us) AS (VALUES {brokers}),

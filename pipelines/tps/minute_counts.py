@@ -49,9 +49,9 @@ class _Cells:
             self.numbers = larger
         return found
 
-    def add_values(self, layer: int, cells: Array, values: Array) -> None:
+    def add_values(self, sum_index: int, cells: Array, values: Array) -> None:
         """Add values to cells of one layer; cells are numbered group by group, window by window."""
-        np.add.at(self.numbers[layer].reshape(-1), cells, values)
+        np.add.at(self.numbers[sum_index].reshape(-1), cells, values)
 
 
 def sum_windows(
@@ -118,9 +118,9 @@ def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: 
     return peaks
 
 
-def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
-    """Add rows to the sums of windows of `step` minutes."""
-    windows = rows.minutes // step
+def _add_sums(cells: _Cells, rows: MinuteRows, window_minutes: int) -> None:
+    """Add rows to the sums of windows of `window_minutes` minutes."""
+    windows = rows.minutes // window_minutes
     first, last = int(windows.min()), int(windows.max())
     width = last - first + 1
     places = cells.group_indexes(rows.keys)

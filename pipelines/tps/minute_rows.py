@@ -18,7 +18,7 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile, files_in_ti
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array
+from commitlake.connectors.plain_arrays import join_chunks, to_boolean_array, to_numpy_numbers
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.tps.rates_query import MINUTE, MINUTES, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -75,14 +75,14 @@ def read_minute_rows(
     lake: Lake,
     question: RatesQuestion,
     sum_names: Sequence[str],
-    use_rows: Callable[[MinuteRows], None],
+    process_rows: Callable[[MinuteRows], None],
     sketch_columns: Sequence[str] = (),
 ) -> None:
     """Read the rows of `topic_minutes` that a question selects, on all cores, and pass them to a function.
 
     Args:
         sum_names: names of the sums.
-        use_rows: called with some ten thousand rows at a time, in any order, from one thread at a time.
+        process_rows: called with some ten thousand rows at a time, in any order, from one thread at a time.
         sketch_columns: names of columns of sketches.
 
     Raises:
@@ -104,7 +104,7 @@ def read_minute_rows(
             numbered = _to_minute_rows(rows, question, sum_names, sketch_columns)
             if len(numbered.groups):
                 with lock:
-                    use_rows(numbered)
+                    process_rows(numbered)
 
     for _ in ThreadRunner().run(read, files):
         pass
@@ -169,10 +169,10 @@ _SUMS: Mapping[str, _Sum] = {
 
 def _needed_columns(question: RatesQuestion) -> list[str]:
     """Return the columns for the groups and conditions of a question."""
-    return [*(MINUTES.groups[name] for name in question.by), *_wanted_values(question)]
+    return [*(MINUTES.groups[name] for name in question.by), *_selected_column_values(question)]
 
 
-def _wanted_values(question: RatesQuestion) -> dict[str, Collection[Any]]:
+def _selected_column_values(question: RatesQuestion) -> dict[str, Collection[Any]]:
     """Return, by column, the values of the rows that a question selects."""
     tag = MINUTES.groups["tag"]
     return {tag if name == "tags" else name: set(values) for name, values in question.selection.column_values}
@@ -186,7 +186,7 @@ def _to_minute_rows(
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)
     coded = {name: _encode_column(rows.column(name)) for name in _needed_columns(question)}
-    for name, values in _wanted_values(question).items():
+    for name, values in _selected_column_values(question).items():
         column = coded[name]
         chosen &= np.array([value in values for value in column.values])[column.codes]
     if not chosen.all():
@@ -195,7 +195,7 @@ def _to_minute_rows(
     keys, groups = _group_rows([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
     summands = {name: _SUMS[name].add(rows) for name in sum_names}
     found = MinuteRows(
-        keys, groups, minutes, summands, {name: to_single_array(rows.column(name)) for name in sketch_columns}
+        keys, groups, minutes, summands, {name: join_chunks(rows.column(name)) for name in sketch_columns}
     )
     return found if question.only is None or not question.by else _rows_of_groups(found, set(question.only))
 
@@ -214,7 +214,7 @@ def _rows_of_groups(rows: MinuteRows, groups: Collection[Key]) -> MinuteRows:
 
 
 def _encode_column(column: pa.ChunkedArray) -> _Column:
-    array = to_single_array(column)
+    array = join_chunks(column)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary.to_pylist()

@@ -72,7 +72,7 @@ class Rates:
             LakeError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
         question = replace(question, engine=self.engine)
-        question = replace(question, origins=self._origins(question), has_formats=self._has_formats(question))
+        question = replace(question, origins=self._origins(question), has_formats=self._has_format_column(question))
         rows = self._rows_of_whole_range(question) if question.window is None else self._rows_by_window(question)
         if has_quantiles:
             if len(rows) > MAX_SKETCHED:
@@ -113,27 +113,27 @@ class Rates:
         found = self._query_rows(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
 
-    def _has_formats(self, question: RatesQuestion) -> bool:
-        return question.table is MINUTES or "format" in self._column_names(question)
+    def _has_format_column(self, question: RatesQuestion) -> bool:
+        return question.counted_table is MINUTES or "format" in self._column_names(question)
 
     def _column_names(self, question: RatesQuestion) -> set[str]:
         return {field.name for field in self._open_table(question).schema().fields}
 
     def _is_counted_by_minute(self, question: RatesQuestion) -> bool:
-        return question.table is MINUTES and self.engine is Engine.DELTALAKE
+        return question.counted_table is MINUTES and self.engine is Engine.DELTALAKE
 
     def _open_table(self, question: RatesQuestion) -> DeltaTable:
-        return self.lake.table(question.table.name)
+        return self.lake.table(question.counted_table.name)
 
     def _query_batches(self, question: RatesQuestion, sql: str) -> Iterator[pa.RecordBatch]:
-        yield from run_select(self.lake, question.table.name, sql, self.engine)
+        yield from run_select(self.lake, question.counted_table.name, sql, self.engine)
 
     def _query_rows(self, question: RatesQuestion, sql: str) -> Iterator[Row]:
         yield from to_row_dicts(self._query_batches(question, sql))
 
     def _rows_of_whole_range(self, question: RatesQuestion) -> list[Row]:
         seconds = (question.end - question.start).total_seconds()
-        unit = question.table.unit.total_seconds()
+        unit = question.counted_table.unit.total_seconds()
         found = self._sums_with_peaks(question)
         archived = self.coverage.share_of_window(question.start, question.end)
         rows = []
@@ -147,8 +147,8 @@ class Rates:
         found: dict[Key, Row] = {}
         if len(parts := question.divide_by_minute()) > 1:
             for each in parts:
-                counted = replace(each, has_formats=self._has_formats(each))
-                for key, row in self._sums_with_peaks(counted, question.table.unit).items():
+                counted = replace(each, has_formats=self._has_format_column(each))
+                for key, row in self._sums_with_peaks(counted, question.counted_table.unit).items():
                     _add_sums(found, key, row)
                 check_row_count(len(found))
             return found
@@ -169,8 +169,10 @@ class Rates:
                 found[_group_key(question, row)]["sum_prepared"] -= row["rechecked"]
         return found
 
-    def _query_rechecked_counts(self, question: RatesQuestion, length: datetime.timedelta | None) -> Iterator[Row]:
-        sql = question.rechecked_sql(length)
+    def _query_rechecked_counts(
+        self, question: RatesQuestion, window_length: datetime.timedelta | None
+    ) -> Iterator[Row]:
+        sql = question.recheck_counts_sql(window_length)
         return iter(()) if sql is None else self._query_rows(question, sql)
 
     def _divide_by_time(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
@@ -178,7 +180,7 @@ class Rates:
         if self.engine is Engine.SPARK:
             yield question
             return
-        table = question.table
+        table = question.counted_table
         (counted,) = self._query_rows(
             question, f"SELECT count(*) AS count FROM {table.name} WHERE {question.where_sql()}"
         )
@@ -247,7 +249,7 @@ class Rates:
         }
 
     def _sketches_by_spark(self, question: RatesQuestion) -> Sketches:
-        table = question.table
+        table = question.counted_table
         columns = [f"{sql} AS g{number}" for number, sql in enumerate(question.group_columns_sql())]
         if question.window is not None:
             columns.append(f"{question.window_start_sql(question.window)} AS window_start")
@@ -326,12 +328,12 @@ def _step_starts(question: RatesQuestion, step: datetime.timedelta) -> list[date
     return [first + number * step for number in range(count)]
 
 
-def _rolling_sums(numbers: Array, span: int) -> Array:
-    """Return the sum of each `span` consecutive numbers."""
-    if span == 1:
+def _rolling_sums(numbers: Array, window_size: int) -> Array:
+    """Return the sum of each `window_size` consecutive numbers."""
+    if window_size == 1:
         return numbers
     sums = np.cumsum(np.pad(numbers, ((0, 0), (1, 0))), axis=1)
-    rolled: Array = sums[:, span:] - sums[:, :-span]
+    rolled: Array = sums[:, window_size:] - sums[:, :-window_size]
     return rolled
 
 

@@ -95,7 +95,7 @@ MESSAGES = CountedTable(
 )
 """The table of messages: windows of seconds, and groups that only a message has.
 
-`RatesQuestion.rechecked_sql` must be subtracted from `prepared`.
+`RatesQuestion.recheck_counts_sql` must be subtracted from `prepared`.
 """
 _IS_RECHECKED = "kind = 'half' AND properties['TRANSACTION_CHECK_TIMES'] IS NOT NULL"
 INSTEAD = {"producer-group": "properties['PGROUP']", "origin-topic": "topic"}
@@ -179,7 +179,7 @@ class RatesQuestion:
     engine: Engine = Engine.DELTALAKE
 
     @property
-    def table(self) -> CountedTable:
+    def counted_table(self) -> CountedTable:
         """The smallest table that can answer the question, or at least the largest part of its time range."""
         has_no_minute = round_time(self.start, MINUTE, rounds_up=True) >= round_time(self.end, MINUTE)
         if self.is_by_second or (has_no_minute and self.start < self.end):
@@ -191,7 +191,7 @@ class RatesQuestion:
     def divide_by_minute(self) -> list[RatesQuestion]:
         """Divide a question by time into whole minutes, and parts of minutes that only `messages` can count."""
         first, last = round_time(self.start, MINUTE, rounds_up=True), round_time(self.end, MINUTE)
-        if self.table is MESSAGES or self.start >= self.end or (first, last) == (self.start, self.end):
+        if self.counted_table is MESSAGES or self.start >= self.end or (first, last) == (self.start, self.end):
             return [self]
         spans = ((self.start, first, True), (first, last, False), (last, self.end, True))
         return [
@@ -207,7 +207,7 @@ class RatesQuestion:
         return [self._group_sql(name) for name in self.by]
 
     def _group_sql(self, name: str) -> str:
-        column = self.table.groups[name]
+        column = self.counted_table.groups[name]
         if name not in INSTEAD or self.origins is Origins.ALL:
             return column
         if self.origins is Origins.NONE:
@@ -216,7 +216,7 @@ class RatesQuestion:
 
     def where_sql(self, table: CountedTable | None = None) -> str:
         """Return an SQL condition for the wanted rows of a table, by default `self.table`."""
-        table = table or self.table
+        table = table or self.counted_table
         found = selection_conditions(replace(self.selection, tags=()), self.engine)
         if self.selection.tags:
             tags = (value_literal(tag, self.engine) for tag in self.selection.tags)
@@ -238,15 +238,15 @@ class RatesQuestion:
         ]
         return f"({' AND '.join(conditions)})"
 
-    def window_start_sql(self, length: datetime.timedelta) -> str:
+    def window_start_sql(self, window_length: datetime.timedelta) -> str:
         """Return SQL for the start of a row's window of a given length."""
-        return window_start_expression(self.table.time, int(length.total_seconds()), self.engine)
+        return window_start_expression(self.counted_table.time, int(window_length.total_seconds()), self.engine)
 
-    def window_sums_sql(self, length: datetime.timedelta) -> str:
+    def window_sums_sql(self, window_length: datetime.timedelta) -> str:
         """Return SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
-        table = self.table
+        table = self.counted_table
         groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.group_columns_sql())]
-        window = f"{self.window_start_sql(length)} AS window_start"
+        window = f"{self.window_start_sql(window_length)} AS window_start"
         sums = [f"{self._sum_sql(sql)} AS sum_{name}" for name, sql in table.sums.items()]
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
         return (
@@ -258,14 +258,14 @@ class RatesQuestion:
         assert self.window is not None
         found = []
         for part in self.divide_by_minute():
-            sums = {name: self._sum_sql(sql) for name, sql in part.table.sums.items()}
+            sums = {name: self._sum_sql(sql) for name, sql in part.counted_table.sums.items()}
             selection = replace(part.selection, start=part.start, end=part.end)
             window = part.window_start_sql(self.window)
             rows = PartialCount(
-                part.table.name, part.where_sql(), selection, "true", part.group_columns_sql(), window, sums
+                part.counted_table.name, part.where_sql(), selection, "true", part.group_columns_sql(), window, sums
             )
             found.append(rows)
-            if part.table is MESSAGES:  # see `rechecked_sql`
+            if part.counted_table is MESSAGES:  # see `recheck_counts_sql`
                 sums = {**dict.fromkeys(SUMS, "sum(0)"), "prepared": "-count(*)"}
                 found.append(rows._replace(where=f"{rows.where} AND {_IS_RECHECKED}", more=_IS_RECHECKED, sums=sums))
         return found
@@ -273,18 +273,18 @@ class RatesQuestion:
     def _sum_sql(self, sql: str) -> str:
         return sql if self.has_formats else sql.replace(_HAS_FLAGS, "")
 
-    def rechecked_sql(self, length: datetime.timedelta | None) -> str | None:
+    def recheck_counts_sql(self, window_length: datetime.timedelta | None) -> str | None:
         """Return SQL for half messages that the broker stored again: columns `g0`, …, `window_start`, `rechecked`.
 
         This is a separate query, because only half messages need their properties; reading those of all messages takes
         twice as long as everything else. None if the table counts such messages in a column.
 
         Args:
-            length: length of a window; None for one window over the whole time range, without `window_start`.
+            window_length: length of a window; None for one window over the whole time range, without `window_start`.
         """
-        if self.table.name != MESSAGES.name:
+        if self.counted_table.name != MESSAGES.name:
             return None
-        windows = [] if length is None else [f"{self.window_start_sql(length)} AS window_start"]
+        windows = [] if window_length is None else [f"{self.window_start_sql(window_length)} AS window_start"]
         groups = [*(f"{sql} AS g{number}" for number, sql in enumerate(self.group_columns_sql())), *windows]
         grouped = f" GROUP BY {', '.join(str(number + 1) for number in range(len(groups)))}" if groups else ""
         where = f"{self.where_sql()} AND {_IS_RECHECKED}"
@@ -303,7 +303,7 @@ class RatesQuestion:
             first = "max_by(window_start, struct(sum_messages, -unix_micros(window_start)))"
         peak = ["max(sum_messages) AS peak", f"{first} AS peak_at"]
         grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
-        windows = self.window_sums_sql(unit or self.table.unit)
+        windows = self.window_sums_sql(unit or self.counted_table.unit)
         return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({windows}){grouped}"
 
 

@@ -100,7 +100,7 @@ def make_report(
         LakeError: There are too many groups.
     """
     rates = Rates(lake, coverage, engine)
-    is_by_second = question.table is not MINUTES
+    is_by_second = question.counted_table is not MINUTES
     whole = replace(question, window=None, step=None, is_by_second=is_by_second)
     windows = _report_windows(question)
     by_window = replace(whole, start=windows.start, end=windows.end, window=windows.length)
@@ -165,9 +165,9 @@ def _read_report_windows(
 
 def _count_sketches(lake: Lake, question: RatesQuestion) -> int:
     """Return the number of rows of `topic_minutes` with sketches; 0 if the question uses another table."""
-    if question.table is not MINUTES:
+    if question.counted_table is not MINUTES:
         return 0
-    table = question.table.name
+    table = question.counted_table.name
     sql = f"SELECT count(*) AS count FROM {table} WHERE {question.where_sql()}"
     count: int = rows_to_dicts(run_sql(lake.table(table), table, sql).read_all())[0]["count"]
     return count

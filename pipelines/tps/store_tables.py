@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.committer import append_files, open_or_create
+from commitlake.connectors.lake.committer import append_files, open_or_create_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows
@@ -156,7 +156,7 @@ class StoreLogs:
             advance: called with the number of bytes that were done.
         """
         names = MINUTES_COLUMNS if table is MINUTES else tuple(dict.fromkeys([*_MESSAGES_COLUMNS, *self._columns]))
-        columns = SOURCE.only(names)
+        columns = SOURCE.select_columns(names)
         schema = arrow_schema(Columns([*columns, SOURCE[CORRUPT_RECORD]]))
         tasks = _Tasks(lake, table.name, replace(self._request(schema), encoded=True, keeps_bad_ranges=True))
         groups = [[split] for split in self._splits]
@@ -169,7 +169,7 @@ class StoreLogs:
         made = TOPIC_MINUTES if table is MINUTES else Columns([*columns, STORE_DATE])
         append_files(lake, table.name, files, 1, made)
         if table is MINUTES:  # a folder without a table of messages would be no lake
-            open_or_create(lake, "messages")
+            open_or_create_table(lake, "messages")
         return StoreTables(self._make_coverage(dict(_read_spans(lake, table))), damaged)
 
     def _make_coverage(self, read_spans: Mapping[str, TimeSpan]) -> Coverage:

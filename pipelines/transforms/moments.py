@@ -18,7 +18,7 @@ _LONG_AGO_US = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Moments at a regular distance, or one for each broker.
+    """Moments at regular intervals, or one for each broker.
 
     Attributes:
         first_us: the first moment; by broker, where each has one moment of its own.

@@ -115,8 +115,8 @@ def _add_problem(problems: Array, problem_count: int, kind: int, row: int, entry
 
 
 @compiled
-def _add_missing_keys(
-    problems: Array, problem_count: int, row: int, key_count: np.int64, wrong_count: int
+def _report_missing_keys(
+    problems: Array, problem_count: int, row: int, key_count: np.int64, wrong_entry_count: int
 ) -> tuple[int, int]:
     """Report a record's keys as missing, except one for each wrong entry that was found in their place.
 
@@ -124,11 +124,11 @@ def _add_missing_keys(
         The number of problems, and the number of wrong entries that are not yet matched with a key.
     """
     for _ in range(key_count):
-        if wrong_count > 0:
-            wrong_count -= 1
+        if wrong_entry_count > 0:
+            wrong_entry_count -= 1
         else:
             problem_count = _add_problem(problems, problem_count, MISSING, row, -1)
-    return problem_count, wrong_count
+    return problem_count, wrong_entry_count
 
 
 @compiled
@@ -190,11 +190,11 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                 while later < end and key_hashes[later] != entry_hashes[at]:
                     later += 1
                 if later < end:  # keys before it are missing
-                    found, wrong = _add_missing_keys(problems, found, row, later - key, wrong)
+                    found, wrong = _report_missing_keys(problems, found, row, later - key, wrong)
                     key = later + 1
                 elif not tags_seen and entry_hashes[at] == tags_hashes[row]:
                     tags_seen = True
-                    found, wrong = _add_missing_keys(problems, found, row, end - key, wrong)
+                    found, wrong = _report_missing_keys(problems, found, row, end - key, wrong)
                     key = end
                 else:
                     again = tags_hashes[row] >= 0 and entry_hashes[at] == tags_hashes[row]
@@ -219,7 +219,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                 if seconds != entry_times[at]:
                     found = _add_problem(problems, found, WRONG_TIME, row, at)
             at += 1
-        found, wrong = _add_missing_keys(problems, found, row, end - key, wrong)
+        found, wrong = _report_missing_keys(problems, found, row, end - key, wrong)
         key = end
     while at < count:
         found = _add_problem(problems, found, DANGLING, -1, at)

@@ -9,7 +9,7 @@ import numpy as np
 
 from commitlake.connectors.log_format.files import SegmentFile, StoreFiles
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.reading.files.index_files import read_all
+from commitlake.connectors.reading.files.index_files import read_range
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, Geometry, Header, geometry_of, parse_header
 
 FOLDER = "index"
@@ -66,7 +66,7 @@ def open_index_part(files: StoreFiles, name: str) -> IndexPart | None:
     file = files.open(name)
     try:
         geometry = geometry_of(file.size())
-        header = parse_header(read_all(file, 0, HEADER.size).tobytes())
+        header = parse_header(read_range(file, 0, HEADER.size).tobytes())
 
         def read_entry(number: int) -> bytes:
             return _entries_at(file, geometry, number, 1).tobytes()
@@ -121,6 +121,6 @@ def read_entries_between(file: SegmentFile, part: IndexPart, start: int, end: in
     first = 1 + bisect_left(numbers, start, key=offset_of)
     stop = 1 + bisect_left(numbers, end, key=offset_of)
     position = part.geometry.entry_position(first)
-    data = read_all(file, position, position + max(0, stop - first) * ENTRY.size)
+    data = read_range(file, position, position + max(0, stop - first) * ENTRY.size)
     count = len(data) // ENTRY.size
     return first, data[: count * ENTRY.size].view(ENTRY_DTYPE)

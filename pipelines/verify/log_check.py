@@ -87,13 +87,13 @@ def check_log_range(view: StoreView, split: Split) -> LogReport:
 def _check_log_chunks(view: StoreView, split: Split, report: LogReport, index: IndexChecker) -> None:
     queues, batches = QueueChecker(view, report.findings), BatchChecker(view, report.findings)
     for facts in read_index_data(split, delay_levels_ms=view.delay_levels_ms):
-        report.records += facts.rows
+        report.records += facts.record_count
         report.bytes += facts.end - facts.start
         report.with_keys += int(np.count_nonzero(np.diff(facts.key_ends, prepend=0)))
         report.bad += facts.bad
         _check_store_times(facts, split, report, view.limit)
         _check_receive_times(facts, split, report, view.limit)
-        flagged = facts.physical_offset[facts.is_batch]
+        flagged = facts.physical_offset[facts.batch_mask]
         for entries in group_entries_by_queue(facts, includes_light_queues=view.may_have_light_queues):
             if not _is_valid_queue(view, entries):
                 _report_bad_topic(entries, split, report.findings)
@@ -114,7 +114,7 @@ def _has_batches(view: StoreView, entries: QueueEntries, flagged_offsets: Array)
 
 
 def _check_store_times(index_data: IndexData, split: Split, report: LogReport, max_findings: int) -> None:
-    if index_data.rows:
+    if index_data.record_count:
         # Of all records; the order below is checked only where times are exact.
         report.newest_time = max(report.newest_time, int(index_data.store_timestamp.max()))
     times, offsets = index_data.store_timestamp, index_data.physical_offset
@@ -215,7 +215,7 @@ def _bad_range_finding(bad_range: BadRange, split: Split) -> Finding:
         finding, view = examine_offset(opened, split, bad_range.start, DEFAULT_MAX_RECORD_BYTES)
     expected, found = finding.expected, f"{finding.found} (no record for {size})"
     if bad_range.fault is Fault.PHYSICAL_OFFSET:
-        own = split.format.records.own_offset(view)
+        own = split.format.record_rules.own_offset(view)
         segment_size = split.segment_end - split.base_offset
         # The record's own offset differs by whole segments: the file was reused, and this is old content.
         if own is not None and own >= 0 and (own - bad_range.start) % segment_size == 0:

@@ -198,7 +198,7 @@ class QueueEnds:
             files, max(first_number, files.first_number), min(end_number, files.end_number)
         ):
             explained += self._report_dangling_entries(
-                files, number, entries, self._queues.claims_missing_record(entries)
+                files, number, entries, self._queues.mask_dangling_entries(entries)
             )
         lost = end_number - first_number - explained
         self._findings.add_many(

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.files.shipped_stores import read_shipped_mani
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.newer_data import find_other_logs
 from commitlake.connectors.reading.single_records import LogRecords
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, read_log
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, make_read_log
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify import index_files
@@ -149,7 +149,7 @@ def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
 
 def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
     """Report the folders with segments that are not read, and return whether there are any."""
-    read = read_log(store)
+    read = make_read_log(store)
     others = find_other_logs(read, None, log.end) if read is not None else []
     for other in others:
         expected = f"the whole log in {store.root}"

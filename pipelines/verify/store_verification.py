@@ -176,7 +176,7 @@ def _make_store_report(store: _StoreInProgress) -> StoreReport:
     in_order = sorted({*queues, *admitted.queues})
     for place, (topic, queue_id) in enumerate(in_order):
         if place % _QUEUES_AT_ONCE == 0:
-            _load_queue_ends(view, in_order[place : place + _QUEUES_AT_ONCE], batch_topics)
+            _preload_queue_ends(view, in_order[place : place + _QUEUES_AT_ONCE], batch_topics)
         runs = check_queue_order(
             queues.get((topic, queue_id), []), bad, findings, view.log_folder_name, restarts.get(topic, ())
         )
@@ -225,7 +225,7 @@ def _make_store_report(store: _StoreInProgress) -> StoreReport:
     )
 
 
-def _load_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
+def _preload_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
     """Read the ends of a copy's queues in parallel, so that later checks find them in memory."""
 
     def read(queue: tuple[str, int]) -> None:

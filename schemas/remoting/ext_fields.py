@@ -117,24 +117,24 @@ def _list_fields(header_class: type[NamedTuple], has_one_letter_names: bool) -> 
     )
 
 
-def field_key(name: str, hint: Any) -> str:
+def field_key(name: str, type_hint: Any) -> str:
     """Return RocketMQ's name for a header field: from its annotation, or else in camel case."""
-    for note in getattr(hint, "__metadata__", ()):
+    for note in getattr(type_hint, "__metadata__", ()):
         if isinstance(note, Key):
             return str(note)
     first, *others = name.split("_")
     return first + "".join(other.capitalize() for other in others)
 
 
-def _limit_of_type(hint: Any) -> int:
+def _limit_of_type(type_hint: Any) -> int:
     """Return _TEXT or _BOOLEAN for fields of these types, or for an integer the smallest number that is too large."""
-    if get_origin(hint) is Annotated:
-        base, *notes = get_args(hint)
+    if get_origin(type_hint) is Annotated:
+        base, *notes = get_args(type_hint)
         return 1 << 63 if Bits(64) in notes else _limit_of_type(base)
-    if get_origin(hint) in (Union, types.UnionType):
-        (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
-        return _limit_of_type(hint)
-    return _LIMITS[hint]
+    if get_origin(type_hint) in (Union, types.UnionType):
+        (type_hint,) = (part for part in get_args(type_hint) if part is not types.NoneType)
+        return _limit_of_type(type_hint)
+    return _LIMITS[type_hint]
 
 
 _LIMITS: dict[Any, int] = {str: _TEXT, bool: _BOOLEAN, int: 1 << 31}

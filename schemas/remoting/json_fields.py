@@ -106,21 +106,21 @@ def _list_json_keys(body_class: Any) -> tuple[str, ...]:
 
 
 @functools.cache
-def _make_reader(hint: Any) -> _Reader:
+def _make_reader(type_hint: Any) -> _Reader:
     """Return a function that converts a value to a type; its second argument is the path of the value, for errors."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = get_origin(type_hint), get_args(type_hint)
     if origin is Annotated:
         return _long if Bits(64) in arguments[1:] else _make_reader(arguments[0])
     if origin in (Union, types.UnionType):
-        (hint,) = (part for part in arguments if part is not types.NoneType)
-        return _make_reader(hint)
+        (type_hint,) = (part for part in arguments if part is not types.NoneType)
+        return _make_reader(type_hint)
     if origin is tuple:
         return _make_list_reader(_make_reader(arguments[0]))
     if origin is dict:
         return _make_dict_reader(arguments[0], _make_reader(arguments[1]))
-    if hasattr(hint, "_fields"):
-        return _make_object_reader(hint)
-    return _READERS[hint]
+    if hasattr(type_hint, "_fields"):
+        return _make_object_reader(type_hint)
+    return _READERS[type_hint]
 
 
 def _make_list_reader(read_item: _Reader) -> _Reader:
@@ -132,9 +132,9 @@ def _make_list_reader(read_item: _Reader) -> _Reader:
     return read_list
 
 
-def _make_dict_reader(key_hint: Any, read_value: _Reader) -> _Reader:
-    read_key = _make_reader(key_hint)
-    is_object = hasattr(key_hint, "_fields")
+def _make_dict_reader(key_type_hint: Any, read_value: _Reader) -> _Reader:
+    read_key = _make_reader(key_type_hint)
+    is_object = hasattr(key_type_hint, "_fields")
 
     def read_dict(value: Any, path: str) -> Any:
         if not isinstance(value, dict):

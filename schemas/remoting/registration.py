@@ -46,7 +46,7 @@ _INT = struct.Struct(">i")
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
-def decode_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
+def decode_utf8_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
     """Decode a UTF-8 text in steps, and yield its pieces; invalid bytes become U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for start in range(0, len(body), _DECODED_BYTES):
@@ -74,7 +74,7 @@ class JsonCursor:
         self._text = text
         self._position = 0
 
-    def keys(self) -> Iterator[str]:
+    def read_keys(self) -> Iterator[str]:
         """Yield the keys of the object at the cursor; `null` counts as an empty object.
 
         The caller must read or skip the value of each key before the next one.
@@ -223,15 +223,15 @@ class RegistrationReader:
         Raises:
             BodyError: if the body does not have the declared form.
         """
-        return self._compressed_topics() if self._is_compressed else self._json_topics()
+        return self._read_compressed_topics() if self._is_compressed else self._read_json_topics()
 
-    def _json_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
+    def _read_json_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
         pieces = []
-        for piece in decode_in_steps(self._body):
+        for piece in decode_utf8_in_steps(self._body):
             pieces.append(piece)
             yield None
         cursor = JsonCursor("".join(pieces))
-        for key in cursor.keys():  # noqa: SIM118 (the cursor is not a mapping)
+        for key in cursor.read_keys():
             if key == "topicConfigSerializeWrapper":
                 yield from self._read_wrapper_topics(cursor)
             elif key == "filterServerList":
@@ -242,9 +242,9 @@ class RegistrationReader:
         cursor.check_end()
 
     def _read_wrapper_topics(self, cursor: JsonCursor) -> Iterator[tuple[str, TopicConfig] | None]:
-        for key in cursor.keys():  # noqa: SIM118
+        for key in cursor.read_keys():
             if key == "topicConfigTable":
-                for name in cursor.keys():  # noqa: SIM118
+                for name in cursor.read_keys():
                     yield name, from_json(TopicConfig, cursor.read_value())
             elif key == "dataVersion":
                 self.data_version = from_json(DataVersion, cursor.read_value() or {})
@@ -252,7 +252,7 @@ class RegistrationReader:
                 yield from cursor.skip_value()
             yield None
 
-    def _compressed_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
+    def _read_compressed_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
         data = bytearray()
         for piece in _decompress(self._body):
             data += piece

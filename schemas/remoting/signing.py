@@ -33,7 +33,7 @@ class Credentials:
     security_token: str | None = field(default=None, repr=False)
 
 
-def signature(ext_fields: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
+def compute_signature(ext_fields: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
     """Return the signature of a request.
 
     Args:
@@ -53,7 +53,7 @@ def sign_fields(ext_fields: Mapping[str, str], body: bytes | memoryview, credent
     complete[ACCESS_KEY] = credentials.access_key
     if credentials.security_token is not None:
         complete[SECURITY_TOKEN] = credentials.security_token
-    complete[SIGNATURE] = signature(complete, body, credentials.secret_key)
+    complete[SIGNATURE] = compute_signature(complete, body, credentials.secret_key)
     return complete
 
 
@@ -74,10 +74,10 @@ def check_signature(ext_fields: Mapping[str, str], body: bytes | memoryview, sec
     secret_key = secret_keys.get(access_key)
     if secret_key is None:
         raise NotPermittedError(f"expected an access key that this server knows, found {access_key[:80]!r}")
-    wanted = [signature(ext_fields, body, secret_key)]
+    wanted = [compute_signature(ext_fields, body, secret_key)]
     if _SOMETIMES_SIGNED in ext_fields:
         others = {key: value for key, value in ext_fields.items() if key != _SOMETIMES_SIGNED}
-        wanted.append(signature(others, body, secret_key))
+        wanted.append(compute_signature(others, body, secret_key))
     if not any(hmac.compare_digest(given.encode("utf-8", "replace"), each.encode()) for each in wanted):
         raise NotPermittedError(f"expected a signature by the owner of {access_key!r}, found another")
     return access_key

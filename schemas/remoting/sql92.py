@@ -127,7 +127,7 @@ def all_of(conditions: list[Condition]) -> Condition:
     return condition
 
 
-def negated(operand: Condition) -> Condition:
+def negate_condition(operand: Condition) -> Condition:
     """Return a NOT condition, which leaves unknown results unknown."""
 
     def condition(properties: Properties) -> bool | None:
@@ -137,7 +137,7 @@ def negated(operand: Condition) -> Condition:
     return condition
 
 
-def equal(left: Operand, right: Operand) -> Condition:
+def equal_operands(left: Operand, right: Operand) -> Condition:
     """Return a condition that two operands are equal; they are compared as a type that fits both."""
 
     def condition(properties: Properties) -> bool | None:
@@ -168,14 +168,14 @@ def compare_numbers(left: Operand, right: Operand, compare: Callable[[float, flo
     return condition
 
 
-def test_text(operand: Operand, test: Callable[[str], bool]) -> Condition:
+def passes_text_test(operand: Operand, passes_test: Callable[[str], bool]) -> Condition:
     """Return a condition that a text operand passes a test."""
 
     def condition(properties: Properties) -> bool | None:
         value = operand(properties)
         if value is None:
             return None
-        return isinstance(value, str) and test(value)
+        return isinstance(value, str) and passes_test(value)
 
     return condition
 
@@ -255,10 +255,10 @@ def property_names(expression: str) -> frozenset[str]:
     """
     # Only valid expressions have names.
     compile_sql92(expression)
-    return frozenset(token.text for token in _tokens(expression) if token.kind == "word")
+    return frozenset(token.text for token in _tokenize(expression) if token.kind == "word")
 
 
-def _tokens(expression: str) -> list[_Token]:
+def _tokenize(expression: str) -> list[_Token]:
     tokens = []
     position = 0
     while True:
@@ -279,7 +279,7 @@ class _Parser:
     """Recursive descent parser with one method per rule of the grammar."""
 
     def __init__(self, expression: str) -> None:
-        self._tokens = _tokens(expression)
+        self._tokens = _tokenize(expression)
         self._next = 0
         self._depth = 0
         self._terms = 0
@@ -324,7 +324,7 @@ class _Parser:
         if not self._take_token("NOT"):
             return self._parse_predicate()
         with_depth = self._parse_nested(self._parse_negation)
-        return negated(with_depth)
+        return negate_condition(with_depth)
 
     def _parse_nested(self, parse: Callable[[], Condition]) -> Condition:
         self._depth += 1
@@ -344,10 +344,10 @@ class _Parser:
             raise self._syntax_error(f"at most {MAX_TERMS} comparisons")
         left, literal = self._parse_operand()
         if sign := self._take_token("=", "<>"):
-            condition = equal(left, self._parse_operand()[0])
-            return condition if sign == "=" else negated(condition)
+            condition = equal_operands(left, self._parse_operand()[0])
+            return condition if sign == "=" else negate_condition(condition)
         if sign := self._take_token(*_ORDERS):
-            return compare_numbers(left, self._number_operand(), _ORDERS[sign])
+            return compare_numbers(left, self._parse_number_operand(), _ORDERS[sign])
         if self._take_token("IS"):
             negative = self._take_token("NOT") is not None
             self._expect_token("NULL")
@@ -355,16 +355,16 @@ class _Parser:
         negative = self._take_token("NOT") is not None
         if word := self._take_token("BETWEEN", "IN", "CONTAINS", *_TEXT_TESTS):
             condition = self._finish_predicate(word, left)
-            return negated(condition) if negative else condition
+            return negate_condition(condition) if negative else condition
         if negative or not isinstance(literal, bool):
             raise self._syntax_error("a comparison")
         return lambda _: literal
 
     def _finish_predicate(self, operator_word: str, left: Operand) -> Condition:
         if operator_word == "BETWEEN":
-            low = self._number_operand()
+            low = self._parse_number_operand()
             self._expect_token("AND")
-            high = self._number_operand()
+            high = self._parse_number_operand()
             return all_of([compare_numbers(left, low, operator.ge), compare_numbers(left, high, operator.le)])
         if operator_word == "IN":
             self._expect_token("(")
@@ -372,12 +372,12 @@ class _Parser:
             while self._take_token(","):
                 texts.add(self._parse_text())
             self._expect_token(")")
-            return test_text(left, lambda value: value in texts)
+            return passes_text_test(left, lambda value: value in texts)
         part = self._parse_text()
         if operator_word == "CONTAINS":
             return contains_text(left, part)
         test = _TEXT_TESTS[operator_word]
-        return test_text(left, lambda value: test(value, part))
+        return passes_text_test(left, lambda value: test(value, part))
 
     def _parse_text(self) -> str:
         token = self._peek()
@@ -386,7 +386,7 @@ class _Parser:
         self._next += 1
         return token.text[1:-1].replace("''", "'")
 
-    def _number_operand(self) -> Operand:
+    def _parse_number_operand(self) -> Operand:
         token = self._peek()
         if token.kind == "text" or token.text in ("TRUE", "FALSE"):
             raise self._syntax_error("a number or a property")

@@ -175,7 +175,7 @@ class TlsStream:
         self.is_established = False
         self.is_ended = False
         if not is_server:
-            self._shake_hands()
+            self._perform_handshake()
 
     def receive(self, data: bytes | memoryview) -> bytes:
         """Decrypt received bytes, and return the plain text that is complete.
@@ -185,7 +185,7 @@ class TlsStream:
         """
         self._incoming.write(data)
         if not self.is_established:
-            self._shake_hands()
+            self._perform_handshake()
             if not self.is_established:
                 return b""
         parts = []
@@ -195,7 +195,7 @@ class TlsStream:
             self.is_ended = True
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _shake_hands(self) -> None:
+    def _perform_handshake(self) -> None:
         with contextlib.suppress(ssl.SSLWantReadError):
             self._object.do_handshake()
             self.is_established = True

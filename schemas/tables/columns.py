@@ -1,6 +1,6 @@
 """Columns of tables. Each table declares them once; the other forms are derived from them.
 
-Delta's and Spark's JSON  `Columns.json`
+Delta's and Spark's JSON  `Columns.to_json`
 Spark's schema            `schemas.tables.spark.spark_schema`
 Arrow's schema            `connectors.arrow_schemas.arrow_schema`
 """
@@ -78,7 +78,7 @@ class Columns:
         """The names of the columns, in their order."""
         return [column.name for column in self.columns]
 
-    def only(self, names: Iterable[str]) -> Columns:
+    def select_columns(self, names: Iterable[str]) -> Columns:
         """Return the columns with the given names, in the order of the names."""
         return Columns(self[name] for name in names)
 
@@ -86,7 +86,7 @@ class Columns:
         """Return the columns except those with the given names."""
         return Columns(column for column in self.columns if column.name not in names)
 
-    def json(self) -> str:
+    def to_json(self) -> str:
         """Return the columns as the JSON schema that Delta's log contains and Spark's `StructType.fromJson` reads."""
         return json.dumps(_type_to_json(self))
 

@@ -44,7 +44,7 @@ _VERDICT = Column(
 )
 LAG_MINUTES = Columns(
     [
-        *QUEUE_LAG.only(["broker", "kind", "group", "topic", "queue_id"]),
+        *QUEUE_LAG.select_columns(["broker", "kind", "group", "topic", "queue_id"]),
         _BROADCASTS,
         _MINUTE,
         _WITHIN_HOUR,

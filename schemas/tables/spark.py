@@ -11,7 +11,7 @@ from commitlake.schemas.tables.columns import Column, Columns
 
 def spark_schema(columns: Columns) -> StructType:
     """Return columns as Spark's schema, with their comments."""
-    return StructType.fromJson(json.loads(columns.json()))
+    return StructType.fromJson(json.loads(columns.to_json()))
 
 
 def spark_field(column: Column) -> StructField:

@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.lookups import find_messages, read_all
+from commitlake.connectors.hbase.lookups import find_messages, join_batches
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.lake.lake import Lake
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for batch_rows in _numbers(arguments.batch_rows):
                     chosen = replace(options, batch_rows=batch_rows, connections=connections)
                     chosen = replace(chosen, table=f"messages_{connections}_{batch_rows}")
-                    followed = follow_messages(SparkRunner(spark), lake, chosen, task_rows=1)
+                    followed = follow_messages(SparkRunner(spark), lake, chosen, rows_per_task=1)
                     print(
                         f"{followed.rows:,} messages, {batch_rows} a call, {connections} connections: "
                         f"{followed.seconds:.1f} s, {followed.rows / followed.seconds:,.0f} messages/s",
@@ -103,7 +103,7 @@ def _time_look_ups(options: HBaseOptions, messages: int) -> None:
             for _ in range(times):
                 question = wanted()
                 began = time.perf_counter()
-                found += read_all(find_messages(client, question, 100)).num_rows
+                found += join_batches(find_messages(client, question, 100)).num_rows
                 took.append(time.perf_counter() - began)
             print(
                 f"HBase, {name}: {_quantiles(took)}, {found / times:.1f} messages each ({times} look-ups)", flush=True

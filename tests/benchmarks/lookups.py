@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.numpy_arrays import Array
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_lake(lake: Lake, messages: int) -> None:
     """Archive a number of messages day by day, and update `message_keys`."""
-    open_for_append(lake)
+    open_messages_for_append(lake)
     before = ArchiveCommit(0, "")
     for first in range(0, messages, DAY):
         count = min(DAY, messages - first)

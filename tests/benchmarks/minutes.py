@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
-from commitlake.connectors.lake.committer import append_files, commit_run, open_for_append
+from commitlake.connectors.lake.committer import append_files, commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
@@ -102,7 +102,7 @@ def _run(lake: Lake, question: Sequence[str]) -> tuple[CommandRun, int]:
 
 def make_lake(lake: Lake, messages: int) -> None:
     """Write a lake with a year of minutes and a number of messages, as one archive run."""
-    open_for_append(lake)
+    open_messages_for_append(lake)
     files = [
         _messages_file(lake, first, min(FILE_ROWS, messages - first), messages)
         for first in range(0, messages, FILE_ROWS)

@@ -23,7 +23,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.read_request import Request
-from commitlake.connectors.reading.segment_walk import WalkEnd, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
@@ -124,7 +124,7 @@ def read_bodies(split: Split) -> Iterator[memoryview]:
 
 def _walk(split: Split, *, verify: bool) -> int:
     with OpenSegment(split.path) as file:
-        steps = walk(file, split, _READ_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), verifies_crc=verify)
+        steps = walk_records(file, split, _READ_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), verifies_crc=verify)
         return sum(step.parts.shape[1] for step in steps)
 
 

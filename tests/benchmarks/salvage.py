@@ -33,7 +33,7 @@ from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 from tests.benchmarks.salvage_brokers import Served, serve
 from tests.support.corpus import make_corpora
 
-_SCHEMA = SOURCE.only(["physical_offset", "size", CORRUPT_RECORD.name])
+_SCHEMA = SOURCE.select_columns(["physical_offset", "size", CORRUPT_RECORD.name])
 _PARTITION = 32 << 20
 
 

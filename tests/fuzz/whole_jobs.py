@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
@@ -82,7 +82,7 @@ def step(name: str) -> Iterator[None]:
 def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     """Archive as the job does, in this process."""
     work = find_archive_work(str(root), "a", lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     config = Config(str(root), lake, broker="a")
     splits = work.splits(split_bytes)
     tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")

@@ -230,8 +230,8 @@ def _serve(root: Path, clock: Clock | None = None) -> int:
         for _ in range(3):
             clock.now_ms += _FAR_MS
             delivery.deliver_due(clock.now_ms)
-            list(delivery.take_due_halves(clock.now_ms, 1000, 2))
-        delivery.pending_halves()
+            list(delivery.take_due_half_messages(clock.now_ms, 1000, 2))
+        delivery.pending_half_messages()
         pulled = _pull(store)
         store.get_by_key("orders", "order-7")
     with MessageStore.open(root, OPTIONS, clock=clock) as store:

@@ -60,7 +60,7 @@ def stored(shop: ShopTraffic) -> list[Message]:
         return [
             message
             for topic, queue_id in store.queues
-            for message in store.get(topic, queue_id, 0, shop.records).messages
+            for message in store.get(topic, queue_id, 0, shop.record_count).messages
         ]
 
 
@@ -89,7 +89,7 @@ def test_rocketmq_decodes_every_record(shop: ShopTraffic, rocketmq_version: str)
     decoded = {row["physical_offset"]: row for row in dump_store(rocketmq_version, shop.path)}
     assert len({row["segment"] for row in decoded.values()}) > 4
     messages = stored(shop)
-    assert len(messages) == len(decoded) == shop.records
+    assert len(messages) == len(decoded) == shop.record_count
     for message in messages:
         row = decoded[message.physical_offset]
         for field in ("size", "queue_id", "queue_offset", "sys_flag", "body_crc", "msg_id", "topic", "keys", "tags"):
@@ -131,7 +131,7 @@ def check_config(shop: ShopTraffic, version: str) -> None:
         }
         if version.startswith("5"):  # 4.9 writes this file only when a topic is created
             assert "BenchmarkTest" in topics
-        assert store.config.groups.ensure("shipping-service") == (1, 3)
+        assert store.config.groups.find_or_create("shipping-service") == (1, 3)
         shipped = [store.config.consumer_offsets.get("shipments", "shipping-service", number) for number in range(2)]
         assert shipped == [store.max_offset("shipments", number) for number in range(2)]
         assert store.config.delay_offsets.get(3) == store.max_offset("SCHEDULE_TOPIC_XXXX", 2) > 0
@@ -142,7 +142,7 @@ def check_queues(servers: RocketMQ, shop: ShopTraffic, messages: list[Message]) 
     end = max(message.physical_offset for message in messages)
     consumed = [row for row in consume_all(servers, *shop.by_topic) if row["physical_offset"] <= end]
     expected = {message.physical_offset: as_consumed(message) for message in messages}
-    assert len(consumed) == len(expected) == shop.records
+    assert len(consumed) == len(expected) == shop.record_count
     for row in consumed:
         wanted = expected[row["physical_offset"]]
         # A pull adds properties about the queue for the client.

@@ -58,7 +58,7 @@ def compiled_rows(store: Path, mode: Mode = Mode.FAILFAST, body: BodyForm | None
     """Return the rows of the compiled reader, with times as ms and maps as dictionaries."""
     (found,) = find_stores(str(store), "b", formats=COMMITLOGS)
     names = [*COLUMNS, *(["body"] if body else []), *(["_corrupt_record"] if mode is Mode.PERMISSIVE else [])]
-    schema = arrow_schema(SOURCE.only(names))
+    schema = arrow_schema(SOURCE.select_columns(names))
     request = Request(schema, mode, body=body or BodyForm.STORED)
     rows: list[Row] = []
     for split in plan_splits(found, take_snapshot([found]).ranges["b"], 1 << 20):

@@ -29,7 +29,7 @@ from tests.support.plain_rows import check_reads, check_row, read_all
 load()
 
 SIZE = 4096
-ROW_OF = JMQ.records.row_of
+ROW_OF = JMQ.record_rules.row_of
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 ODD = st.sampled_from(["a", "ü", "a=b", "a\\", "\n", "\\=", "jmq.app", "_jmq.app", "jmq.receive_timestamp", "=app"])
 PAIRS = st.lists(st.tuples(ODD | NAMES, st.text("ab\\=\nü", max_size=70)), max_size=8)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
@@ -54,7 +54,7 @@ def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with this store."""
     places = Lake(str(tmp_path_factory.mktemp("lake")))
     work = find_archive_work(str(whole), None, places)
-    open_for_append(places)
+    open_messages_for_append(places)
     tasks = ArchiveTasks(work.splits(5000), places, work.commit.run_id, "1")
     manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(

@@ -70,7 +70,9 @@ def test_datafusion_finds_the_messages_that_are_meant(archived: Archived, wanted
 @example(wanted=Selection(topics=["\udcff", "plain"], keys=["\ud800", "it's"]))
 def test_the_reader_of_logs_finds_the_messages_that_are_meant(archived: Archived, wanted: Selection) -> None:
     options, filters = ReadOptions(path=str(archived.store), formats=COMMITLOGS), Filters.of(wanted)
-    request = Request.of(options, filters, arrow_schema(SOURCE.only(["physical_offset", "keys", "unique_key"])))
+    request = Request.of(
+        options, filters, arrow_schema(SOURCE.select_columns(["physical_offset", "keys", "unique_key"]))
+    )
     found = [
         offset
         for split in plan_read(options, filters).splits

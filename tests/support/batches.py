@@ -24,7 +24,7 @@ SIZE = 8192
 
 def source_schema(*columns: str) -> pa.Schema:
     """Return the given columns of the source, by default all."""
-    return arrow_schema(SOURCE.only(columns) if columns else SOURCE)
+    return arrow_schema(SOURCE.select_columns(columns) if columns else SOURCE)
 
 
 def splits_of(root: Path, data: bytes) -> list[Split]:

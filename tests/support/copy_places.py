@@ -300,7 +300,7 @@ class HdfsPlace(CopyPlace):
         uri = parse_hdfs_uri(copy)
         client = hdfs_clients.HdfsClient(uri)
         client.make_folder(uri.key(name).rpartition("/")[0])
-        client.rename(client.write_new("/tmp", [data]), uri.key(name), replace=True)
+        client.rename(client.write_new_file("/tmp", [data]), uri.key(name), replace=True)
 
     def unfinished(self, copy: str) -> list[str]:
         """See CopyPlace; a folder, too, costs memory of the NameNode."""

@@ -8,8 +8,8 @@ import happybase
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.hbase.scans import read_salt
-from commitlake.connectors.hbase.tables import open_existing
+from commitlake.connectors.hbase.scans import read_messages_of_salt
+from commitlake.connectors.hbase.tables import open_existing_table
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.hbase_tables import by_place
 
@@ -30,6 +30,8 @@ def hbase_rows(options: HBaseOptions) -> list[dict[str, Any]]:
     """Return all messages, in the order of their primary key."""
     with Client(options) as client:
         batches = [
-            batch for salt in range(open_existing(client).salts) for batch in read_salt(client, salt, MESSAGES.names)
+            batch
+            for salt in range(open_existing_table(client).salts)
+            for batch in read_messages_of_salt(client, salt, MESSAGES.names)
         ]
     return by_place([row for batch in batches for row in batch.to_pylist()])

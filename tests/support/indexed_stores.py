@@ -12,11 +12,11 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading import index_lookups, splits
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.listed_records import walk_listed
+from commitlake.connectors.reading.listed_records import walk_listed_records
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import ReadPlan, plan_read
 from commitlake.connectors.reading.read_request import Filters
-from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, WalkStep, walk_records
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -115,9 +115,9 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
         with OpenSegment(split.path) as file:
             steps: Iterator[WalkStep]
             if isinstance(split, ListedSplit):
-                steps = walk_listed(file, split, window_bytes, 1 << 20)
+                steps = walk_listed_records(file, split, window_bytes, 1 << 20)
             else:
-                steps = walk(file, split, window_bytes, 1 << 20, WalkEnd())
+                steps = walk_records(file, split, window_bytes, 1 << 20, WalkEnd())
             for step in steps:
                 assert not step.bad, step.bad
                 for start in step.parts[0].tolist():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.broker_lite.stores.jmq import Consuming, JournalStore
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import open_delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.local_runner import HERE
@@ -83,5 +83,5 @@ class JmqShop:
     def rows(self, table: str, columns: str, order: str, where: str = "true") -> list[tuple[object, ...]]:
         """Return columns of a table of the lake, in a fixed order."""
         sql = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {order}"
-        found = run_sql(delta_table(f"{self.lake.root}/{table}"), table, sql)
+        found = run_sql(open_delta_table(f"{self.lake.root}/{table}"), table, sql)
         return [tuple(row.values()) for row in found.read_all().to_pylist()]

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.uncompiled_records import walk_store
@@ -46,7 +46,7 @@ def minutes(lake: Path) -> pa.Table:
 def bodies(lake: Path) -> dict[int, bytes]:
     """Return all bodies of a lake of one broker, from its packs, by physical offset."""
     paths = Lake(str(lake))
-    packs = open_store(paths.packs)
+    packs = open_pack_store(paths.packs)
     rows = DeltaTable(paths.uri("messages")).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
     return {
         row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"])

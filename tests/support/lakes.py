@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
@@ -151,7 +151,7 @@ def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish:
         finish: also update the tables that are derived from `messages`.
     """
     work = find_archive_work(str(store), broker, lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")
     manifest = list(tasks.run_task(0, splits, inline_limit_bytes=1 << 20))  # no caller collects staged profiles

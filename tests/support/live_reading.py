@@ -52,7 +52,7 @@ def offsets(found: Iterable[Row]) -> dict[int, list[int]]:
 
 def create_topic(broker: LiveBroker, topic: str = "orders", queues: int = 2) -> None:
     """Create a topic."""
-    broker.dispatcher.broker.topics.ensure(topic, queues)
+    broker.dispatcher.broker.topics.find_or_create(topic, queues)
 
 
 def put(broker: LiveBroker, count: int, first: int = 0, queue_ids: Sequence[int] = (0, 1), **changes: Any) -> None:

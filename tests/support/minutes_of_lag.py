@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
+from commitlake.connectors.lake.delta_log.newest_versions import delete_newest_version
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
 from commitlake.pipelines.lag.group_summaries import GROUP_KINDS
@@ -72,6 +72,6 @@ def check_minutes(lake: Lake, minutes: Iterable[int]) -> int:
 def computed_from_scratch(lake: Lake) -> list[dict[str, Any]]:
     """Return the rows that a single run computes for a lake whose table was removed."""
     shutil.rmtree(lake.uri("lag_minutes"))
-    delete_newest(lake.uri("lag_minutes"))
+    delete_newest_version(lake.uri("lag_minutes"))
     backfill_lag_minutes(lake)
     return all_rows(lake)

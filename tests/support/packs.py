@@ -70,7 +70,7 @@ class MemoryStore(PackStore):
         for name in names:
             self.packs.pop(name, None)
 
-    def delete_unfinished(self, older_than: datetime.datetime) -> int:  # noqa: ARG002 (nothing is ever unfinished here)
+    def delete_unfinished_packs(self, older_than: datetime.datetime) -> int:  # noqa: ARG002 (nothing is ever unfinished here)
         """See PackStore."""
         return 0
 

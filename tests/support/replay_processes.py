@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Result, Task
 from commitlake.pipelines.replay.ledger import read_replay_state
@@ -63,7 +63,7 @@ def main(root: str, replay_id: str, tasks: str) -> None:
     """Send a planned replay, or the rest of it."""
     lake = Lake(root)
     state = read_replay_state(lake, replay_id)
-    messages = open_planned_messages(lake, state.plan, open_store(lake.packs))
+    messages = open_planned_messages(lake, state.plan, open_pack_store(lake.packs))
     with open_target_client(state.plan.target.name_servers) as client:
         runner = SpawningRunner(int(tasks)) if int(tasks) else None
         settings = ReplaySettings(target_timeout_seconds=120)

@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.topic_reading import make_topic
 
-SCHEMA = arrow_schema(MESSAGES.only(COLUMNS))
+SCHEMA = arrow_schema(MESSAGES.select_columns(COLUMNS))
 AT = datetime.datetime(2026, 11, 17, 14, 0, 0, 123_000, datetime.UTC)
 _numbers = itertools.count()
 

@@ -46,7 +46,7 @@ class MemoryStorage(Storage):
     def check(self) -> None:
         """See Storage."""
 
-    def delete_unfinished(self) -> None:
+    def delete_unfinished_files(self) -> None:
         """See Storage; nothing is unfinished."""
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.archive.page import archive_run_page
+from commitlake.jobs.archive.page import make_archive_run_page
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.archive.run_page import ShownRun
 from commitlake.pipelines.quality.page_figures import PageFigures
@@ -22,5 +22,5 @@ def page_of_run(
     """Return the page of a run whose expectations were checked, for a lake that does not exist."""
     verdict = verdict or Losses().verdict(report)
     run = ShownRun(Lake("/nowhere/lake"), "r", verdict, report=report, figures=figures, earlier=earlier)
-    page = archive_run_page(run)
+    page = make_archive_run_page(run)
     return render_page(replace(page, job=""))  # the time differs between runs

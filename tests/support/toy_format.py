@@ -255,8 +255,10 @@ class _Reader:
         found: Array = self._parts[:, : state[h.RECORDS]]
         return found
 
-    def add_records(self, window: Array, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
-        found = (_parse(window.data[start:]) for start in parts[h.START].tolist())
+    def add_records(
+        self, window: Array, record_parts: Array, window_offset: int, bad_ranges: Sequence[BadRange]
+    ) -> None:
+        found = (_parse(window.data[start:]) for start in record_parts[h.START].tolist())
         self._messages += [parsed[0] for parsed in found if parsed]
         self._bad += bad_ranges
 
@@ -291,13 +293,15 @@ class _Reader:
 class _Writer:
     """A writer that puts each entry at its offset."""
 
-    skipped = shifted = lost = 0
+    skipped_count = shifted_count = lost_count = 0
 
     def __init__(self, files: NewQueueFiles) -> None:
         self._files = files
 
-    def append_entries(self, entries: Array, numbers: Array | None, first_number: int) -> None:
-        places = np.arange(first_number, first_number + len(entries)) if numbers is None else numbers
+    def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
+        places = (
+            np.arange(first_queue_offset, first_queue_offset + len(entries)) if queue_offsets is None else queue_offsets
+        )
         for number, entry in zip(places.tolist(), entries, strict=True):
             self._files.write(number * ENTRY.size, np.ascontiguousarray(entry).data)
 
@@ -310,7 +314,7 @@ class _Folders(StoreFolders):
 class _Queues(FormatQueues):
     folders = ("toyqueue",)
     layout = QUEUES
-    lookup = LOOKUP
+    lookup_format = LOOKUP
 
     def walk_entries(
         self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
@@ -325,7 +329,7 @@ class _Queues(FormatQueues):
 
 
 class _Indexes(FormatIndexes):
-    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
+    def make_index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
         return _Reader(start_offset)
 
     def no_key_index_reason(self, segments: Sequence[Segment]) -> str:
@@ -354,7 +358,7 @@ class ToyFormat(Format):
     queues = _Queues()
     indexes = _Indexes()
     small_files = _SmallFiles()
-    records = RULES
+    record_rules = RULES
     kernel = KERNEL
 
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:

@@ -48,16 +48,16 @@ class EntryQueue(ABC):
         return range(self.files.start // self.entry_size, self.files.end // self.entry_size)
 
     @abstractmethod
-    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+    def _entry_points_before(self, entry_number: int, log_offset: int) -> bool:
         """Return whether the entry with a number points before an offset of the log, or is filler."""
 
     def first_entry_at_or_after(self, log_offset: int) -> int:
         """Return the number of the first entry that points to or after an offset of the log, else the end."""
         first = self.files.start // self.entry_size
-        if self.is_empty or not self._points_before(first, log_offset):
+        if self.is_empty or not self._entry_points_before(first, log_offset):
             return first  # the usual case: nothing has expired
         places = self.entry_range
-        return first + bisect_left(places, True, key=lambda place: not self._points_before(place, log_offset))
+        return first + bisect_left(places, True, key=lambda place: not self._entry_points_before(place, log_offset))
 
     @staticmethod
     @abstractmethod
@@ -91,7 +91,7 @@ class EntryQueue(ABC):
         """Delete files whose entries all point before an offset of the log; the last file keeps the numbering."""
         count = 0
         for start in self.files.file_starts[:-1]:
-            if not self._points_before((start + self.files.file_size) // self.entry_size - 1, log_offset):
+            if not self._entry_points_before((start + self.files.file_size) // self.entry_size - 1, log_offset):
                 break
             count += 1
         self.files.delete_oldest_files(count)

@@ -48,7 +48,7 @@ class FileQueue:
         self.end = self.start + len(self._files) * file_size
         self.synced = self.end
 
-    def _load_files(self, size_option: str) -> None:
+    def _load_files(self, size_option_name: str) -> None:
         # Compare them as numbers: a broker may have written them in non-ASCII digits.
         names = sorted(files_in(self.folder, is_segment_name, trusted_root=self._mappings.root), key=int)
         if names and (self.folder / names[-1]).lstat().st_size == 0:
@@ -60,7 +60,7 @@ class FileQueue:
             self.start = offset if number == 0 else self.start
             if (size := path.lstat().st_size) != self.file_size:
                 message = f"{path}: expected a size of {self.file_size} bytes, found {size}"
-                raise FileSizeError(message, size_option, size if number == 0 else None)
+                raise FileSizeError(message, size_option_name, size if number == 0 else None)
             if offset != (expected := self.start + number * self.file_size):
                 raise StoreFilesError(f"{path}: the file {segment_name(expected)} before it is missing")
             self._files.append(MappedFile(path, size, self._mappings))
@@ -136,7 +136,7 @@ class FileQueue:
     def truncate(self, offset: int) -> None:
         """Set the end to an offset; later files are deleted, and bytes after the end are not changed."""
         # The file that contains the offset stays; it may also end there.
-        self._delete_files_from(max(0, -(-(offset - self.start) // self.file_size)))
+        self._delete_newest_files(max(0, -(-(offset - self.start) // self.file_size)))
         self.end = max(offset, self.start)
         self.synced = min(self.synced, self.end)
 
@@ -184,10 +184,10 @@ class FileQueue:
 
     def delete(self) -> None:
         """Delete all files, so that the queue is empty, as if new."""
-        self._delete_files_from(0)
+        self._delete_newest_files(0)
         self.start = self.end = self.synced = 0
 
-    def _delete_files_from(self, kept_count: int) -> None:
+    def _delete_newest_files(self, kept_count: int) -> None:
         # Newest first: if the process is killed in between, the queue is shorter, but has no gap.
         while len(self._files) > kept_count:
             self._files[-1].delete()

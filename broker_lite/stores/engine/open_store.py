@@ -120,7 +120,7 @@ class OpenStore(ABC, Generic[M, R]):
         """Offset of the end of the last record; available without waiting, also in a closed store."""
         return self._writer.last.log_end
 
-    def take_arrived_queues(self) -> set[tuple[str, int]]:
+    def take_queues_with_new_messages(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
         arrived, self._writer.arrived = self._writer.arrived, set()
         return arrived

@@ -63,7 +63,13 @@ class BoundedQueue(Protocol):
 
 
 def locate_offset(queue: BoundedQueue | None, log_start: int, queue_offset: int) -> QueuePosition:
-    """Compare a queue offset with those of a queue (None if it is unknown), for a log that begins at `log_start`."""
+    """Return whether a queue offset is before, in or after the range of offsets of a queue.
+
+    Args:
+        queue: the queue; None if it is unknown.
+        log_start: offset of the first byte of the log.
+        queue_offset: the offset to locate.
+    """
     if queue is None:
         return QueuePosition(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
     low, high = queue.min_offset(log_start), queue.max_offset

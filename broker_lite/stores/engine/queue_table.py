@@ -91,7 +91,7 @@ class QueueTable(Generic[Q]):
         for key in [key for key in self._queues if key[0] == topic]:
             self._delete_queue(key)
 
-    def delete_empty(self, topic: str) -> None:
+    def delete_empty_queues(self, topic: str) -> None:
         """Delete the queues of a topic that have no file."""
         for key in [key for key, queue in self._queues.items() if key[0] == topic and queue.files.is_empty]:
             self._delete_queue(key)

@@ -78,7 +78,7 @@ class RecordLog(ABC):
             self._clear_after_end()
         # With 0, the record begins a new file in any case.
         if 0 < self.files.free_bytes < sum(map(len, records)) + self._end_reserve:
-            self._fill_file()
+            self._fill_rest_of_file()
             # The records go to the next file, so they get other offsets than they have now.
             if set_record_offsets is not None:
                 set_record_offsets(self.end)
@@ -87,7 +87,7 @@ class RecordLog(ABC):
         return offset
 
     @abstractmethod
-    def _fill_file(self) -> None:
+    def _fill_rest_of_file(self) -> None:
         """Fill the rest of the last file, so that readers continue in the next file."""
 
     def _clear_after_end(self) -> None:

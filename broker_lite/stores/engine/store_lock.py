@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from commitlake.broker_lite.errors import StoreLockedError
-from commitlake.schemas.store_files import create_file, make_folders, open_or_create, sync_folder
+from commitlake.schemas.store_files import create_file, make_folders, open_or_create_file, sync_folder
 
 LOCK_FILE = "lock"
 ABORT_FILE = "abort"
@@ -45,7 +45,7 @@ class StoreLock:
             _held_here.add(self._key)
 
     def _lock(self) -> int:
-        descriptor = open_or_create(self._path, may_have_hard_links=True)
+        descriptor = open_or_create_file(self._path, may_have_hard_links=True)
         try:
             # Java locks the same byte; both use POSIX locks.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

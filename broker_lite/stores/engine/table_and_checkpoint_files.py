@@ -18,7 +18,14 @@ from typing import TypeVar
 
 from commitlake.broker_lite.errors import StoreError
 from commitlake.schemas.layouts.base import PAGE_SIZE
-from commitlake.schemas.store_files import create_file, make_folders, open_file, open_or_create, read_file, sync_folder
+from commitlake.schemas.store_files import (
+    create_file,
+    make_folders,
+    open_file,
+    open_or_create_file,
+    read_file,
+    sync_folder,
+)
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -178,7 +185,7 @@ def read_checkpoint_file_bytes(path: Path) -> bytes | None:
 
 def write_in_place(path: Path, data: bytes) -> None:
     """Overwrite a checkpoint in place, or create it, and flush it to disk."""
-    descriptor = open_or_create(path, os.O_WRONLY)
+    descriptor = open_or_create_file(path, os.O_WRONLY)
     try:
         os.pwrite(descriptor, data, 0)
         os.fdatasync(descriptor)

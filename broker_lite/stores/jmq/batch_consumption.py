@@ -83,7 +83,7 @@ class Consuming:
             held = self._batches.get(place)
             if held is not None and now < held.deadline:
                 return None
-            start = max(self._store.offsets.get(place).ack, self._store.min_offset(topic, queue_id))
+            start = max(self._store.offsets.get_or_queue_start(place).ack, self._store.min_offset(topic, queue_id))
             found = self._store.get(topic, queue_id, start, max_messages)
             if found.next_offset <= start:
                 return None

@@ -42,7 +42,7 @@ class ConsumeLog(RecordLog):
         self.files.truncate(end)
         self._clear_after_end()
 
-    def _fill_file(self) -> None:
+    def _fill_rest_of_file(self) -> None:
         """Skip the rest of the last file, which stays zeros."""
         self.files.end += self.files.free_bytes
 

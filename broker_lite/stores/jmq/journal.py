@@ -49,7 +49,7 @@ class Journal(MessageLog[JournalMessage]):
         super().__init__(files, END_RESERVE, options.max_body_size_bytes + RECORD_ALLOWANCE_BYTES)
         self.lost_bytes = 0
 
-    def _fill_file(self) -> None:
+    def _fill_rest_of_file(self) -> None:
         room = self.files.free_bytes
         if room >= FILLER.size:
             self.files.append(serialize_filler(room))

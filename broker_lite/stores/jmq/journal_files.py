@@ -99,7 +99,7 @@ class JournalFiles:
         self.consume_log.delete_expired(last_write_seconds)
 
 
-def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
+def recover_journal(files: JournalFiles, *, is_after_crash: bool) -> RecoveryReport:
     """Find the journal's end, and make the queues consistent with the journal.
 
     The journal is read from the offset up to which the checkpoint confirms journal and queues; without a valid
@@ -114,7 +114,7 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     journal, queues = files.journal, files.queues
     if journal.files.is_empty:
         queues.recover(0)
-        return RecoveryReport(crashed, stopped_by="no journal")
+        return RecoveryReport(is_after_crash, stopped_by="no journal")
     known = _confirmed_progress(files)
     if known.log_end:
         queues.recover(known.log_end)
@@ -123,10 +123,10 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
             _logger.warning("rebuilding all queues: they do not match the count in the checkpoint")
             known = LogProgress()
     try:
-        report = _replay_journal(files, crashed, known)
+        report = _replay_journal(files, is_after_crash, known)
     except QueueGapError as error:
         _logger.warning("rebuilding all queues: %s", error)
-        report = _replay_journal(files, crashed, LogProgress())
+        report = _replay_journal(files, is_after_crash, LogProgress())
     journal.files.truncate(report.log_end)
     return report
 
@@ -143,7 +143,7 @@ def _confirmed_progress(files: JournalFiles) -> LogProgress:
     return LogProgress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
 
 
-def _replay_journal(files: JournalFiles, crashed: bool, confirmed_progress: LogProgress) -> RecoveryReport:
+def _replay_journal(files: JournalFiles, is_after_crash: bool, confirmed_progress: LogProgress) -> RecoveryReport:
     journal, queues = files.journal, files.queues
     is_from_start = not confirmed_progress.log_end
     last = LogProgress(journal.start) if is_from_start else confirmed_progress
@@ -155,7 +155,7 @@ def _replay_journal(files: JournalFiles, crashed: bool, confirmed_progress: LogP
         try:
             message = journal.next_message(last.log_end, journal.end)
         except LayoutError as error:
-            return RecoveryReport(crashed, start, records, last, str(error), journal.lost_bytes)
+            return RecoveryReport(is_after_crash, start, records, last, str(error), journal.lost_bytes)
         queues.dispatch_recovered(message, reads_whole_journal=is_from_start, journal_start=journal.start)
         last = LogProgress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
         records += 1

@@ -57,7 +57,9 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, messages, following, where.min_offset, where.max_offset)
 
-    def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, to_record: Form) -> PullResult:
+    def pull(
+        self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, convert_to_record: Form
+    ) -> PullResult:
         """Return messages of a queue in the form in which they are delivered; see `JournalStore.pull`."""
         queue = self._queues.find(topic, queue_id)
         where = locate_offset(queue, self._journal.start, queue_offset)
@@ -78,7 +80,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
                     continue
                 if records and (len(records) >= limits.messages or size + entry.size > limits.bytes):
                     break
-                record = to_record(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
+                record = convert_to_record(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
             except PausedError:
                 is_cut = True
                 break

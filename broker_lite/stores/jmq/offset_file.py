@@ -50,7 +50,7 @@ class OffsetFile(SavedTable):
         with self._guard:
             return dict(self._positions)
 
-    def get(self, consumed_queue: ConsumedQueue) -> ConsumerPosition:
+    def get_or_queue_start(self, consumed_queue: ConsumedQueue) -> ConsumerPosition:
         """Return an application's position in a queue; for a new application, the start of the queue."""
         return self._positions.get(consumed_queue, _START)
 
@@ -58,7 +58,7 @@ class OffsetFile(SavedTable):
         """Return an application's position in a queue; None for a new application."""
         return self._positions.get(consumed_queue)
 
-    def remove(self, is_deleted: Callable[[ConsumedQueue], bool]) -> None:
+    def remove_if(self, is_deleted: Callable[[ConsumedQueue], bool]) -> None:
         """Remove the positions whose topic or application was deleted."""
         with self._guard:
             for place in [place for place in self._positions if is_deleted(place)]:
@@ -68,14 +68,14 @@ class OffsetFile(SavedTable):
     def mark_delivered(self, consumed_queue: ConsumedQueue, end_offset: int) -> None:
         """Record that consumers have been given all messages before a queue offset."""
         with self._guard:
-            position = self.get(consumed_queue)
+            position = self.get_or_queue_start(consumed_queue)
             self._positions[consumed_queue] = position._replace(pull=max(end_offset, position.pull))
             self.is_changed = True
 
     def acknowledge(self, consumed_queue: ConsumedQueue, end_offset: int) -> None:
         """Record that an application has processed all messages before a queue offset."""
         with self._guard:
-            position = self.get(consumed_queue)
+            position = self.get_or_queue_start(consumed_queue)
             ack = max(end_offset, position.ack)
             self._positions[consumed_queue] = ConsumerPosition(ack, max(ack, position.pull), max(0, self._clock()))
             self.is_changed = True

@@ -45,7 +45,7 @@ class JournalQueue(NumberedQueue):
         """Return the journal offset of the record that an entry points to."""
         return self.entry(queue_offset).journal_offset
 
-    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+    def _entry_points_before(self, entry_number: int, log_offset: int) -> bool:
         return self.entry(entry_number).journal_offset < log_offset
 
     @staticmethod

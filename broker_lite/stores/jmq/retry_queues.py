@@ -61,7 +61,7 @@ class RetryQueues:
                 database, "SELECT min(retry_time) FROM message_retry WHERE status = ? AND place IS NULL", _RETRYING
             )
 
-    def queue_due_retries(self, now_ms: int, limit: int) -> dict[RetryQueue, int]:
+    def enqueue_due_retries(self, now_ms: int, limit: int) -> dict[RetryQueue, int]:
         """Enter due retries into the retry queues, longest due first, and new dead letters into the dead-letter queues.
 
         Args:

@@ -22,7 +22,7 @@ from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, parse_message
-from commitlake.schemas.store_files import make_folders, open_file, open_or_create
+from commitlake.schemas.store_files import make_folders, open_file, open_or_create_file
 
 FOLDER = "retry"
 FILE_NAME = "retry.db"
@@ -108,15 +108,15 @@ class Retry(NamedTuple):
         return self.failed_retries + 2
 
 
-def _read_definitions(database: sqlite3.Connection) -> set[tuple[str, str | None]]:
+def _read_schema_definitions(database: sqlite3.Connection) -> set[tuple[str, str | None]]:
     """Return name and SQL statement of each table, index, view and trigger of a database."""
     return set(database.execute("SELECT name, sql FROM sqlite_master"))
 
 
-def _expected_definitions() -> set[tuple[str, str | None]]:
+def _expected_schema_definitions() -> set[tuple[str, str | None]]:
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(_SCHEMA)
-        return _read_definitions(database)
+        return _read_schema_definitions(database)
 
 
 def retry_delay_ms(attempt: int) -> int:
@@ -141,7 +141,7 @@ def _prepare_database_file(path: Path, root: Path) -> None:
                 raise StoreFilesError(
                     f"{other}: expected a rollback journal of one database, found one that names a super-journal"
                 )
-    os.close(open_or_create(path))  # SQLite creates its further files with the mode of this one
+    os.close(open_or_create_file(path))  # SQLite creates its further files with the mode of this one
 
 
 class RetryStore:
@@ -179,7 +179,7 @@ class RetryStore:
                 self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
             elif version != VERSION:
                 raise StoreFilesError(f"{self.path}: expected a retry store of version {VERSION}, found {version}")
-            elif different := _read_definitions(self._database) ^ _expected_definitions():
+            elif different := _read_schema_definitions(self._database) ^ _expected_schema_definitions():
                 names = ", ".join(sorted({repr(name) for name, _ in different}))
                 raise StoreFilesError(
                     f"{self.path}: expected the tables of a broker's retry store, found other definitions of {names}"
@@ -269,7 +269,7 @@ class RetryStore:
             ).fetchone()
         return None if row[0] is None else int(row[0])
 
-    def select_retries(self, condition: str, values: tuple[object, ...]) -> list[Retry]:
+    def select_retries(self, sql_condition: str, values: tuple[object, ...]) -> list[Retry]:
         """Return the retries that match an SQL condition.
 
         Raises:
@@ -277,7 +277,7 @@ class RetryStore:
         """
         with self._guard:
             try:
-                rows = self._database.execute(f"SELECT {_COLUMNS} FROM message_retry WHERE {condition}", values)
+                rows = self._database.execute(f"SELECT {_COLUMNS} FROM message_retry WHERE {sql_condition}", values)
                 return [self._retry_from_row(*row) for row in rows.fetchall()]
             except _DAMAGES as error:
                 raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
@@ -287,17 +287,21 @@ class RetryStore:
         retry_id: int,
         app: str,
         status: int,
-        count: int,
-        due: int,
-        expires: int,
+        retry_count: int,
+        due_ms: int,
+        expiry_ms: int,
         exception: str,
-        data: bytes,
+        record: bytes,
         queue_offset: int | None,
     ) -> Retry:
-        parsed = parse_message(data)
+        parsed = parse_message(record)
         if parsed is None:
-            raise StoreFilesError(f"{self.path}: expected a complete record in row {retry_id}, found {len(data)} bytes")
-        return Retry(retry_id, app, RetryStatus(status), count, due, expires, exception, parsed[0], queue_offset)
+            raise StoreFilesError(
+                f"{self.path}: expected a complete record in row {retry_id}, found {len(record)} bytes"
+            )
+        return Retry(
+            retry_id, app, RetryStatus(status), retry_count, due_ms, expiry_ms, exception, parsed[0], queue_offset
+        )
 
     def mark_consumed(self, retry_id: int) -> None:
         """Record that a retry was consumed."""

@@ -21,7 +21,7 @@ from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_cl
 from commitlake.broker_lite.stores.engine.queue_reader import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.engine.store_lock import AbortMark, StoreLock, hold_store_lock
-from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles, recover
+from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles, recover_journal
 from commitlake.broker_lite.stores.jmq.journal_reader import Form, JournalReader
 from commitlake.broker_lite.stores.jmq.journal_writer import JournalPutResult, JournalWriter
 from commitlake.broker_lite.stores.jmq.message_preparation import JournalMessagePreparer, PreparedMessage, Routing
@@ -67,7 +67,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         self._mappings = self._files.mappings
         # Files are changed from here on, so a crash must be detectable.
         self._abort.set()
-        self.recovery = recover(self._files, crashed=self._abort.was_found)
+        self.recovery = recover_journal(self._files, is_after_crash=self._abort.was_found)
         self._writer = JournalWriter(options, clock, self._files, self.recovery.progress)
         self._reader = JournalReader(self._files, options.broker_name)
         self._flusher = JournalFlusher(options, self._writer, self._files, save_beside)
@@ -173,14 +173,16 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         with self._lock_reader() as reader:
             return reader.get(topic, queue_id, queue_offset, max_messages)
 
-    def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, to_record: Form) -> PullResult:
+    def pull(
+        self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, convert_to_record: Form
+    ) -> PullResult:
         """Return messages of a queue from a queue offset on, in the form in which they are delivered.
 
         Raises:
             StoreFilesError: if the first of them is damaged; messages before a damaged one are returned.
         """
         with self._lock_reader() as reader:
-            return reader.pull(topic, queue_id, queue_offset, limits, to_record)
+            return reader.pull(topic, queue_id, queue_offset, limits, convert_to_record)
 
     def entries(self, topic: str, queue_id: int, offset_range: range) -> list[tuple[int, JmqQueueEntry]]:
         """Return existing entries of a queue with their offsets, in a range of offsets."""

@@ -60,9 +60,9 @@ class FailedMessages:
         found = self.queues.get(RetryQueue(app, RetryStatus.DEAD), offset_range.start, len(offset_range))
         return [letter for letter in found if letter.place in offset_range]
 
-    def queue_due_retries(self, now_ms: int, limit: int = MAX_ENTERED) -> int:
+    def enqueue_due_retries(self, now_ms: int, limit: int = MAX_ENTERED) -> int:
         """Enter due retries and dead letters into their queues, and return their number."""
-        entered = self.queues.queue_due_retries(now_ms, limit)
+        entered = self.queues.enqueue_due_retries(now_ms, limit)
         self.arrived.update((topic_of_retry_queue(queue), 0) for queue in entered)
         return sum(entered.values())
 
@@ -95,7 +95,7 @@ class FailedMessages:
             status = self._add_first_failure(group, self._message_at(journal_offset), reason, max_attempts, client)
         # Dead letters are available at once; at the time 0, no retry is due.
         if status is RetryStatus.DEAD:
-            self.queue_due_retries(0)
+            self.enqueue_due_retries(0)
         return status
 
     def _message_at(self, journal_offset: int) -> JournalMessage:

@@ -19,7 +19,7 @@ from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter import message_conversion
 from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
 from commitlake.broker_lite.stores.rocketmq.message_reader import DEFAULT_KEY_LIMIT, MAX_TIME_MS
-from commitlake.broker_lite.stores.rocketmq.pulling import matches_code
+from commitlake.broker_lite.stores.rocketmq.pulling import matches_tag_code
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
@@ -70,7 +70,7 @@ class JmqQueries:
 
         def to_record(message: JournalMessage) -> bytes | None:
             known = message_conversion.client_properties(message, self._marks)
-            if tag_codes is not None and not matches_code(tags_code(known.get(props.TAGS)), tag_codes):
+            if tag_codes is not None and not matches_tag_code(tags_code(known.get(props.TAGS)), tag_codes):
                 return None
             record = message_conversion.record_for_client(message, known)
             return record if accepts_record is None or accepts_record(record) else None
@@ -181,7 +181,7 @@ class JmqQueries:
         """
         raise UnsupportedError("a journal has no index of keys: query the archive for the business id")
 
-    def find_by_key(
+    def get_by_key_in_steps(
         self,
         topic: str,
         key: str,
@@ -199,9 +199,9 @@ class JmqQueries:
         found = None if entry is None else self._journal.get_at(entry.physical_offset)
         return -1 if found is None else found.store_timestamp
 
-    def queue_tag_codes(self, tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
+    def tag_codes_in_queue_entries(self, tags: Collection[str], client_tag_codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
         """Return the given tag hashes, which `pull` compares with hashes of messages' tags."""
-        return frozenset(tag_codes)
+        return frozenset(client_tag_codes)
 
     def record_for_client(self, message: Message) -> bytes:
         """Return the bytes of a message's record in the form that clients expect."""

@@ -61,9 +61,9 @@ class JmqStore(JmqQueries):
         self._is_closed = False
         # Queues in the journal may be missing in the tables, which are saved less often.
         for topic, queue_id in journal.queues:
-            self.config.topics.ensure(topic, queue_id)
+            self.config.topics.ensure_queue(topic, queue_id)
         for queue in self._failures.queues.all_queues():
-            self.config.topics.ensure(topic_of_retry_queue(queue))
+            self.config.topics.ensure_queue(topic_of_retry_queue(queue))
 
     @classmethod
     def open(
@@ -232,11 +232,15 @@ class JmqStore(JmqQueries):
         Raises:
             SendBackError: if there is no message at the offset.
         """
-        limit = self.config.groups.ensure(group).retry_max_times if max_reconsume_times is None else max_reconsume_times
+        limit = (
+            self.config.groups.find_or_create(group).retry_max_times
+            if max_reconsume_times is None
+            else max_reconsume_times
+        )
         most = 0 if delay_level < 0 else limit
         status = self._failures.send_back(group, physical_offset, most, client or _NOBODY)
         if status is RetryStatus.DEAD:
-            self.config.topics.ensure(topic_of_retry_queue(RetryQueue(group, status)))
+            self.config.topics.ensure_queue(topic_of_retry_queue(RetryQueue(group, status)))
         return status
 
     def next_due_ms(self) -> int | None:
@@ -248,9 +252,9 @@ class JmqStore(JmqQueries):
         """Make due retries available to consumers, and write consume records; the result's length is their number."""
         limit = RECORDS_PER_ANSWER if limit is None else limit
         self._offsets_of_groups.write_consume_records(limit)
-        return range(self._failures.queue_due_retries(now_ms, limit))
+        return range(self._failures.enqueue_due_retries(now_ms, limit))
 
-    def find_half(self, physical_offset: int) -> Never:  # noqa: ARG002
+    def find_half_message(self, physical_offset: int) -> Never:  # noqa: ARG002
         """Raise an error, because a journal has no transactions.
 
         Raises:
@@ -259,20 +263,20 @@ class JmqStore(JmqQueries):
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def commit(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
-        """Raise an error, because a journal has no transactions; see `find_half`."""
+        """Raise an error, because a journal has no transactions; see `find_half_message`."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def rollback(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
-        """Raise an error, because a journal has no transactions; see `find_half`."""
+        """Raise an error, because a journal has no transactions; see `find_half_message`."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[None]:  # noqa: ARG002
+    def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[None]:  # noqa: ARG002
         """Return an empty iterator, because a journal has no half messages."""
         return iter(())
 
-    def take_arrived_queues(self) -> set[tuple[str, int]]:
+    def take_queues_with_new_messages(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
-        arrived = self._journal.take_arrived_queues()
+        arrived = self._journal.take_queues_with_new_messages()
         if self._failures.arrived:
             arrived |= self._failures.arrived
             self._failures.arrived = set()

@@ -147,9 +147,9 @@ class ConsumedOffsets:
                 # An empty range costs a step, too, so that many of them cannot hold up the answer.
                 max_messages -= max(1, len(now))
             if now:
-                self._record_range(_UnrecordedRange(place, now, client, time_ms))
+                self._record_consumed_range(_UnrecordedRange(place, now, client, time_ms))
 
-    def _record_range(self, offset_range: _UnrecordedRange) -> None:
+    def _record_consumed_range(self, offset_range: _UnrecordedRange) -> None:
         place, numbers, client, time_ms = offset_range
         topic, group, queue_id = place
         queue = retry_queue_of(topic)
@@ -168,11 +168,11 @@ class ConsumedOffsets:
             ]
         )
 
-    def remove(self, is_deleted: Callable[[str, str], bool]) -> None:
+    def remove_if(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the positions whose topic or group was deleted."""
         # Consumptions that happened are recorded before their position is gone.
         self.write_consume_records()
-        self._positions.remove(lambda place: is_deleted(place.topic, place.app))
+        self._positions.remove_if(lambda place: is_deleted(place.topic, place.app))
         self._begun = {place: start for place, start in self._begun.items() if not is_deleted(place.topic, place.app)}
 
 

@@ -156,7 +156,7 @@ class BatchConsumeQueue(CommitLogQueue):
         super().clear()
         self.max_offset = 0
 
-    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+    def _entry_points_before(self, entry_number: int, log_offset: int) -> bool:
         return self._read_entry(entry_number).physical_offset < log_offset
 
     @staticmethod
@@ -181,7 +181,7 @@ class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
 
 
 class BatchTopics:
-    """Evidence for the queue types of topics, collected while the log is read once.
+    """Evidence for the queue types of topics, collected from the records of a log while it is read.
 
     A single record with the flag of an inner batch, which any producer can send to a topic of single messages, decides
     nothing; see `schemas.layouts.rocketmq.batchconsumequeue`.

@@ -86,28 +86,28 @@ class CommitLog(MessageLog[Message]):
         self.files.truncate(physical_offset)
         self._rest_is_clear = False
 
-    def truncate_to_confirmed(self, last_record: int, confirmed_timestamp: int) -> None:
+    def truncate_to_confirmed_record(self, last_record_offset: int, confirmed_timestamp: int) -> None:
         """Truncate a copy of a log to the end of a record that is known to be complete.
 
         A copy grows by arbitrary numbers of bytes. An incomplete last record can look valid, because its checksum
         covers only the body; the copy would then differ from the master's log forever.
 
         Args:
-            last_record: physical offset of the last record that the checkpoint confirms. Brokers that do not store it
-                leave 0: then the last segment is dropped or, if it is the only one, everything after its first record.
-                Without that record a master would start with its newest segment.
+            last_record_offset: physical offset of the last record that the checkpoint confirms. Brokers that do not
+                store it leave 0: then the last segment is dropped or, if it is the only one, everything after its first
+                record. Without that record a master would start with its newest segment.
             confirmed_timestamp: store time of that record in the checkpoint.
         """
         if self.files.is_empty:
             return
-        known = self.message_at(last_record) if self.start <= last_record < self.end else None
+        known = self.message_at(last_record_offset) if self.start <= last_record_offset < self.end else None
         # 0 is also in a checkpoint that confirms nothing, so more must speak for the first record of a log.
-        if last_record == 0 and known is not None:
+        if last_record_offset == 0 and known is not None:
             is_vouched_for = len(self.files.file_starts) == 1 and 0 < known.store_timestamp <= confirmed_timestamp
             known = known if is_vouched_for else None
-        self.files.truncate(self.files.file_starts[-1] if known is None else last_record + known.size)
+        self.files.truncate(self.files.file_starts[-1] if known is None else last_record_offset + known.size)
 
-    def _fill_file(self) -> None:
+    def _fill_rest_of_file(self) -> None:
         """Write a BLANK; only its 8 bytes are written, whatever size it declares, because zeros follow."""
         room = self.files.free_bytes
         self.files.append(serialize_blank(room, self._dialect))

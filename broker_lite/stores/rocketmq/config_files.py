@@ -87,7 +87,7 @@ class ConfigFile(SavedTable):
         return dict(document)
 
     def _check_document(self, document: Any) -> None:
-        for field, is_entry in (("dataVersion", is_int64), (self.table, self._is_entry)):
+        for field, is_entry in (("dataVersion", is_int64), (self.table, self._is_valid_entry)):
             table = document.get(field, {}) if isinstance(document, dict) else None
             if not isinstance(table, dict) or not all(map(is_entry, table.values())):
                 raise ValueError(f"expected a JSON object in {field!r} whose entries are valid, found something else")
@@ -98,7 +98,7 @@ class ConfigFile(SavedTable):
                 # fastjson accepts keys that are not strings; such a file could be read, but not be written again.
                 raise ValueError(f"expected JSON with text keys only, found others: {error}") from None
 
-    def _is_entry(self, value: Any) -> bool:
+    def _is_valid_entry(self, value: Any) -> bool:
         """Return whether a value is valid as an entry of the file's main table."""
         raise NotImplementedError
 
@@ -177,7 +177,7 @@ class Topics(ConfigFile):
     def _to_boltmq(self) -> dict[Any, Any]:
         return boltmq.topics_to_boltmq(self.document)
 
-    def _is_entry(self, value: Any) -> bool:
+    def _is_valid_entry(self, value: Any) -> bool:
         return isinstance(value, dict) and is_int64(value.get("readQueueNums", 0))
 
     def is_batch(self, topic: str) -> bool:
@@ -190,7 +190,7 @@ class Topics(ConfigFile):
         self.create(topic, queue_count)
         self.put(topic, self.entries[topic] | {"attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE}})
 
-    def ensure(self, topic: str, queue_id: int = 0) -> None:
+    def ensure_queue(self, topic: str, queue_id: int = 0) -> None:
         """Ensure that the topic has at least this queue, because brokers serve only queues of known topics.
 
         An impossible queue id is ignored: it would prevent clients from reading the topic's settings.
@@ -253,11 +253,11 @@ class Groups(ConfigFile):
     def _to_boltmq(self) -> dict[Any, Any]:
         return boltmq.groups_to_boltmq(self.document)
 
-    def _is_entry(self, value: Any) -> bool:
+    def _is_valid_entry(self, value: Any) -> bool:
         limits = ("retryQueueNums", "retryMaxTimes")
         return isinstance(value, dict) and all(is_int64(value.get(limit, 0)) for limit in limits)
 
-    def ensure(self, group: str) -> GroupLimits:
+    def find_or_create(self, group: str) -> GroupLimits:
         """Return a group's retry limits; create the group with RocketMQ's defaults if it does not exist."""
         if group not in self.entries:
             self.create(group)
@@ -267,7 +267,11 @@ class Groups(ConfigFile):
         )
 
     def create(
-        self, group: str, *, retry_queues: int = DEFAULT_RETRY_QUEUES, retry_max_times: int = DEFAULT_RETRY_MAX_TIMES
+        self,
+        group: str,
+        *,
+        retry_queue_count: int = DEFAULT_RETRY_QUEUES,
+        retry_max_times: int = DEFAULT_RETRY_MAX_TIMES,
     ) -> None:
         """Create a group, or change the limits of an existing one."""
         with self._guard:
@@ -284,10 +288,10 @@ class Groups(ConfigFile):
                 "groupSysFlag": 0,
                 "notifyConsumerIdsChangedEnable": True,
                 "retryMaxTimes": retry_max_times,
-                "retryQueueNums": retry_queues,
+                "retryQueueNums": retry_queue_count,
                 "whichBrokerWhenConsumeSlowly": 1,
             }
-            limits = {"retryMaxTimes": retry_max_times, "retryQueueNums": retry_queues}
+            limits = {"retryMaxTimes": retry_max_times, "retryQueueNums": retry_queue_count}
             self.entries[group] = fields | self.entries.get(group, {}) | limits
             self.mark_changed()
 
@@ -318,7 +322,7 @@ class ConsumerOffsets(ConfigFile):
     def _to_boltmq(self) -> dict[Any, Any]:
         return boltmq.offsets_to_boltmq(self.document)
 
-    def _is_entry(self, value: Any) -> bool:
+    def _is_valid_entry(self, value: Any) -> bool:
         return isinstance(value, dict) and all(map(is_int64, value.values()))
 
     def _normalize_keys(self, table: dict[Any, Any]) -> dict[Any, Any]:
@@ -344,7 +348,7 @@ class ConsumerOffsets(ConfigFile):
     def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
         """Do nothing, because RocketMQ does not record messages that were handed out."""
 
-    def remove(self, is_deleted: Callable[[str, str], bool]) -> None:
+    def remove_if(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the offsets whose topic or group was deleted."""
         with self._guard:
             for key in [key for key in self.entries if is_deleted(*split_offset_key(key))]:
@@ -360,9 +364,9 @@ class DelayOffsets(ConfigFile):
     is_dated = True
 
     def _to_boltmq(self) -> dict[Any, Any]:
-        return boltmq.delays_to_boltmq(self.document)
+        return boltmq.delay_offsets_to_boltmq(self.document)
 
-    def _is_entry(self, value: Any) -> bool:
+    def _is_valid_entry(self, value: Any) -> bool:
         return is_int64(value)
 
     def _normalize_keys(self, table: dict[Any, Any]) -> dict[Any, Any]:

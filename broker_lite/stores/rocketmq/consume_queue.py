@@ -126,13 +126,13 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             if not reads_whole_log:
                 raise QueueGapError(found)
             if self.is_empty and dispatch.queue_offset <= _MAX_QUEUE_OFFSET:
-                self._start_at_entry(position)
+                self._start_at_byte_position(position)
             else:
                 # Messages of this queue are missing in the log itself; RocketMQ also continues without them.
                 _logger.warning("%s", found)
         self.append(dispatch.physical_offset, dispatch.size, dispatch.tags_code)
 
-    def _start_at_entry(self, position: int) -> None:
+    def _start_at_byte_position(self, position: int) -> None:
         self.files.set_start(position)
         if filler := (position - self.files.start) // ENTRY.size:
             self.files.append(serialize_entry(PRE_BLANK) * filler)
@@ -163,7 +163,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         """Return the physical offset of the record that an entry points to."""
         return self.entry(queue_offset).physical_offset
 
-    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+    def _entry_points_before(self, entry_number: int, log_offset: int) -> bool:
         entry = self.entry(entry_number)
         return entry == PRE_BLANK or entry.physical_offset < log_offset
 

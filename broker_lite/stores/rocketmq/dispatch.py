@@ -90,8 +90,8 @@ class DispatchBuilder:
             message.physical_offset,
             message.size,
             message.store_timestamp,
-            self.entry_code(message.topic, properties, message.store_timestamp),
-            self.keys_for(properties, message.sys_flag),
+            self.queue_entry_code(message.topic, properties, message.store_timestamp),
+            self.index_keys_for(properties, message.sys_flag),
             is_queued(message.sys_flag),
             base,
             count,
@@ -99,26 +99,26 @@ class DispatchBuilder:
             light_queue_offsets(message.topic, properties) if MULTI_QUEUE_OFFSET in properties else (),
         )
 
-    def entry_code(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
+    def queue_entry_code(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
         """Return the code of a ConsumeQueue entry: the hash of TAGS, or the delivery time in the schedule topic."""
-        delay_ms = self.delay_for(properties) if topic == self.schedule_topic else None
+        delay_ms = self.message_delay_ms(properties) if topic == self.schedule_topic else None
         return self.tags_code_for(properties) if delay_ms is None else _wrap_int64(store_timestamp + delay_ms)
 
-    def delay_for(self, properties: Mapping[str, str]) -> int | None:
+    def message_delay_ms(self, properties: Mapping[str, str]) -> int | None:
         """Return the delay of a message in the schedule topic, ms; None if its DELAY property is missing or invalid."""
         level = parse_delay_level(properties.get(props.DELAY))
-        return self.delay_ms(level) if level is not None and level > 0 else None
+        return self.delay_ms_of_level(level) if level is not None and level > 0 else None
 
     def tags_code_for(self, properties: Mapping[str, str]) -> int:
         """Return the tag hash of a message; 0 without tags."""
         tags = properties.get(props.TAGS)
         return self._tags_code(tags) if tags else 0
 
-    def delay_ms(self, level: int) -> int:
+    def delay_ms_of_level(self, level: int) -> int:
         """Return the delay of a level (1 or more), ms; levels above the highest have the delay of the highest."""
         return self._delay_levels_ms[min(level, len(self._delay_levels_ms)) - 1]
 
-    def keys_for(self, properties: Mapping[str, str], sys_flag: int) -> tuple[str, ...]:
+    def index_keys_for(self, properties: Mapping[str, str], sys_flag: int) -> tuple[str, ...]:
         """Return a record's keys for the index: UNIQ_KEY, parts of KEYS, and TAGS; none for rolled-back messages."""
         if not self._has_index or sys_flag & TRANSACTION_MASK == TransactionType.ROLLBACK:
             return ()

@@ -81,15 +81,15 @@ class IndexFile:
         self.is_synced = True
 
     @classmethod
-    def create(cls, path: Path, geometry: Geometry, mappings: Mappings, previous: Header | None) -> IndexFile:
+    def create(cls, path: Path, geometry: Geometry, mappings: Mappings, previous_header: Header | None) -> IndexFile:
         """Create an empty file whose header continues the header of the previous file.
 
         Raises:
             DiskFullError: if the disk has no room for the whole file.
         """
         created = cls(MappedFile.create(path, geometry.file_size, mappings), geometry)
-        if previous is not None:
-            time, offset = previous.end_timestamp, previous.end_physical_offset
+        if previous_header is not None:
+            time, offset = previous_header.end_timestamp, previous_header.end_physical_offset
             created._set_header(Header(time, time, offset, offset, 0, 1))
         return created
 
@@ -126,7 +126,7 @@ class IndexFile:
             slot = _FIRST_SLOT + SLOT.size * (hashed % slots)
             newest = _unpack_slot(memory, slot)[0]
             if not 0 <= newest < number:
-                newest = self._skip_uncounted_entries(number, newest)
+                newest = self._newest_counted_entry(number, newest)
             _pack_entry(memory, position, hashed, physical_offset, time_diff, newest)
             _pack_slot(memory, slot, number)
             if number <= 1:
@@ -136,12 +136,12 @@ class IndexFile:
             number += 1
             position += ENTRY.size
         # The header last. If the process is killed before it, the slots name entries that it does not count; see
-        # `_skip_uncounted_entries`.
+        # `_newest_counted_entry`.
         self._set_header(Header(begin, store_timestamp, begin_offset, physical_offset, used_slots, number))
         self.is_synced = False
 
-    def _skip_uncounted_entries(self, number: int, newest: int) -> int:
-        """Return a slot's newest entry with a number below `number`, to skip entries that the header does not count.
+    def _newest_counted_entry(self, end_entry_number: int, newest_entry_number: int) -> int:
+        """Return a slot's newest entry with a number below `end_entry_number`; the header does not count later ones.
 
         If a process ended after it wrote an entry and before it wrote the header, the slot names an entry that the
         header does not count. That entry still names the one before it. RocketMQ's broker does not follow that link, so
@@ -149,11 +149,13 @@ class IndexFile:
         """
         above = self._geometry.entries
         for _ in range(_MAX_UNCOUNTED_ENTRIES):
-            if not number <= newest < above:
+            if not end_entry_number <= newest_entry_number < above:
                 break
-            above = newest
-            newest = parse_entry(self._file.memory, self._geometry.entry_position(newest)).previous_entry
-        return newest if 0 < newest < number else 0
+            above = newest_entry_number
+            newest_entry_number = parse_entry(
+                self._file.memory, self._geometry.entry_position(newest_entry_number)
+            ).previous_entry
+        return newest_entry_number if 0 < newest_entry_number < end_entry_number else 0
 
     def _set_header(self, header: Header) -> None:
         self.header = header
@@ -176,7 +178,7 @@ class IndexFile:
         number = _unpack_slot(self._file.memory, slot)[0]
         above = self.header.index_count
         if number >= above:
-            number = self._skip_uncounted_entries(above, number)
+            number = self._newest_counted_entry(above, number)
         count = 0
         # Valid links lead to older entries only; a damaged one could form a cycle.
         while 0 < number < above:
@@ -188,9 +190,9 @@ class IndexFile:
                 yield None
             number, above = entry.previous_entry, number
 
-    def _may_be_in_time_range(self, number: int, entry: IndexFileEntry, begin_ms: int, end_ms: int) -> bool:
+    def _may_be_in_time_range(self, entry_number: int, entry: IndexFileEntry, begin_ms: int, end_ms: int) -> bool:
         time = self.header.begin_timestamp
-        if number > 1:
+        if entry_number > 1:
             # The first entry's time is relative to the previous file.
             time += entry.time_diff * TIME_STEP_MS
         return begin_ms - TIME_STEP_MS < time <= end_ms

@@ -48,12 +48,12 @@ _BATCH_FRAME_BYTES = 22
 """Bytes of a producer's batch for each message besides body and properties: five int32 and an int16."""
 
 
-def _struct_codes(layout: Layout) -> str:
+def _struct_format(layout: Layout) -> str:
     return "".join(field.code for field in layout.fields)
 
 
 _HOST_V4 = "4si"
-_FIXED_V4 = struct.Struct(f">{_struct_codes(HEAD)}{_HOST_V4}{_struct_codes(STORED)}{_HOST_V4}{_struct_codes(TAIL)}")
+_FIXED_V4 = struct.Struct(f">{_struct_format(HEAD)}{_HOST_V4}{_struct_format(STORED)}{_HOST_V4}{_struct_format(TAIL)}")
 """All fields of a record before its body, if both hosts are IPv4."""
 assert _FIXED_V4.size == 88
 
@@ -275,7 +275,7 @@ class MessagePreparer:
             found = properties[INNER_NUM][:40]
             raise MessageRefusedError(f"{INNER_NUM}: expected no such property outside an inner batch, found {found!r}")
         dispatching = self._dispatching
-        delay_ms = dispatching.delay_for(properties) if topic == dispatching.schedule_topic else None
+        delay_ms = dispatching.message_delay_ms(properties) if topic == dispatching.schedule_topic else None
         return Prepared(
             topic,
             queue_id,
@@ -284,5 +284,5 @@ class MessagePreparer:
             is_queued(sys_flag),
             dispatching.tags_code_for(properties) if delay_ms is None else delay_ms,
             delay_ms is not None,
-            dispatching.keys_for(properties, sys_flag),
+            dispatching.index_keys_for(properties, sys_flag),
         )

@@ -82,7 +82,7 @@ class Reader(QueueReader[Message, AnyQueue]):
     def messages_by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
-        """Find messages with a key, one record or some index entries per step; see `MessageStore.find_by_key`."""
+        """Find messages with a key, some entries per step; see `MessageStore.get_by_key_in_steps`."""
         if self._index is None:
             raise IndexDisabledError("the store has no index of keys: keep_index is False, or its dialect is BoltMQ")
         found: dict[int, Message] = {}

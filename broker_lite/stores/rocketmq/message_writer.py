@@ -155,7 +155,7 @@ class Writer(LogWriter):
             raise MessageRefusedError(
                 f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES} light queues in the store"
             )
-        numbers = [str(light.max_offset if (light := self._queues.find_light(name)) else 0) for name in names]
+        numbers = [str(light.max_offset if (light := self._queues.find_light_queue(name)) else 0) for name in names]
         return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, distinct
 
     def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
@@ -165,7 +165,7 @@ class Writer(LogWriter):
             self.check_writable()
             queue = self._queues.find_or_create(first.topic, first.queue_id)
             results = self._append_to_queue(queue, messages)
-            self._topics.ensure(first.topic, first.queue_id)
+            self._topics.ensure_queue(first.topic, first.queue_id)
             self.arrived.add((first.topic, first.queue_id))
         return results
 
@@ -186,7 +186,7 @@ class Writer(LogWriter):
             if index is not None:
                 index.check_free_space(len(index_keys))
             # Last, because a refused message must not leave new light queues in the store.
-            light_queues = [self._queues.find_or_create_light(name) for name in names] if names else ()
+            light_queues = [self._queues.find_or_create_light_queue(name) for name in names] if names else ()
             for light in light_queues:
                 light.files.create_files_for(light.entry_size)
             offset = log.append((record,), lambda offset: message.set_offsets(queue_offset, offset, store_timestamp))
@@ -201,14 +201,14 @@ class Writer(LogWriter):
                     index.put(topic, ((index_keys, offset),), store_timestamp)
             # Also an interrupt: the message is in the log, and the next one would get the same queue offset.
             except BaseException as error:
-                raise self._fail_after_append(offset, error) from error
+                raise self._mark_unusable_after_append(offset, error) from error
             # Only now is the message part of the progress, which the checkpoint confirms.
             self.last = LogProgress(log.end, store_timestamp, offset)
-            self._topics.ensure(topic, queue_id)
+            self._topics.ensure_queue(topic, queue_id)
             self.arrived.add((topic, queue_id))
         return PutResult(offset, size, queue_offset, store_timestamp, self._options.store_host)
 
-    def _fail_after_append(self, physical_offset: int, error: BaseException) -> StoreUnusableError:
+    def _mark_unusable_after_append(self, physical_offset: int, error: BaseException) -> StoreUnusableError:
         return self.mark_unusable(
             error, f"the message at {physical_offset} is in the log, but not in its queue or the index"
         )
@@ -232,7 +232,7 @@ class Writer(LogWriter):
         try:
             results = self._dispatch_messages(queue, messages, offset, store_timestamp)
         except BaseException as error:
-            raise self._fail_after_append(offset, error) from error
+            raise self._mark_unusable_after_append(offset, error) from error
         self.last = LogProgress(self._log.end, store_timestamp, results[-1].physical_offset)
         return results
 

@@ -63,7 +63,7 @@ def pull_records(
             is_cut = True
             break
         physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
-        if tag_codes is not None and not matches_code(code, tag_codes):
+        if tag_codes is not None and not matches_tag_code(code, tag_codes):
             continue
         # A first record is returned whatever its size, or a consumer would never get past it.
         if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
@@ -109,7 +109,7 @@ def _pull_batches(
         if records and (messages + count > limits.messages or size + record_size > limits.bytes):
             break
         following = unit.following
-        if tag_codes is not None and not matches_code(code, tag_codes):
+        if tag_codes is not None and not matches_tag_code(code, tag_codes):
             continue
         record = _record_at(files, physical_offset, record_size)
         try:
@@ -125,7 +125,7 @@ def _pull_batches(
     return PullResult(status, records, following, queue_position.min_offset, queue_position.max_offset, is_cut)
 
 
-def matches_code(code: int, tag_codes: Container[int]) -> bool:
+def matches_tag_code(code: int, tag_codes: Container[int]) -> bool:
     """Return whether a tag hash is among the wanted ones; only the lower 32 of the stored 64 bits are compared."""
     return low_32_bits(code) in tag_codes
 

@@ -76,7 +76,7 @@ class StoreQueues:
             for topic in sorted(table.topics):
                 if self._topics.is_batch(topic) != are_batch:
                     # A folder without entries shows nothing, but RocketMQ would take it for a queue of the wrong type.
-                    table.delete_empty(topic)
+                    table.delete_empty_queues(topic)
                     self._check_queue_type(topic, table.topics, folder)
 
     def _check_queue_type(self, topic: str, topics_of_folder: set[str], folder: str) -> None:
@@ -104,11 +104,11 @@ class StoreQueues:
     def _find_or_create_regular(self, topic: str, queue_id: int) -> AnyQueue:
         return (self._batch if self._topics.is_batch(topic) else self._simple).find_or_create(topic, queue_id)
 
-    def find_light(self, name: str) -> ConsumeQueue | None:
+    def find_light_queue(self, name: str) -> ConsumeQueue | None:
         """Return the light queue with a name, or None."""
         return self._simple.find(name, LIGHT_QUEUE_ID)
 
-    def find_or_create_light(self, name: str) -> ConsumeQueue:
+    def find_or_create_light_queue(self, name: str) -> ConsumeQueue:
         """Return a light queue, created if necessary; the caller checks `can_add_light_queues` before."""
         self.has_light_queues = self._creates_light_again = True
         self._light.add(name)
@@ -148,7 +148,7 @@ class StoreQueues:
             dispatch, reads_whole_log=reads_whole_log
         )
         for name, number in dispatch.light_queues:
-            light = self.find_light(name) or self._recreate_light_queue(name)
+            light = self.find_light_queue(name) or self._recreate_light_queue(name)
             if light is not None:
                 entry = dispatch._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number)
                 light.append_recovered(entry, reads_whole_log=reads_whole_log)
@@ -166,7 +166,7 @@ class StoreQueues:
                 _logger.warning("records name more than %d light queues; the others are not created", MAX_LIGHT_QUEUES)
                 self._has_warned_of_light = True
             return None
-        return self.find_or_create_light(name)
+        return self.find_or_create_light_queue(name)
 
     def _is_queue_type_known(self, topic: str) -> bool:
         """Return whether the type of a topic's queues is known: from topics.json, its folders, or its name."""

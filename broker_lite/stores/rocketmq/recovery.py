@@ -39,33 +39,33 @@ class Recovery:
         self._checkpoint = files.checkpoint.value
         self._dispatching = dispatching
 
-    def run(self, *, crashed: bool) -> RecoveryReport:
+    def run(self, *, is_after_crash: bool) -> RecoveryReport:
         """Find the log's end, and make queues and index consistent with the log.
 
         Args:
-            crashed: True if the `abort` file was found.
+            is_after_crash: True if the `abort` file was found.
         """
-        if crashed and self._index is not None:
+        if is_after_crash and self._index is not None:
             self._index.drop_newer_than(self._checkpoint.index_msg_timestamp)
         # Without a log, whatever queues and index contain points to nothing.
         if self._log.files.is_empty:
             self._queues.delete_all()
             if self._index is not None:
                 self._index.drop_from_offset(0)
-            return RecoveryReport(crashed)
+            return RecoveryReport(is_after_crash)
         self._queues.truncate_to_log_offset(self._log.files.end)
         self._queues.drop_invalid_tails(self._log)
-        report = self._replay_until_consistent(crashed)
+        report = self._replay_until_consistent(is_after_crash)
         self._queues.truncate_to_log_offset(report.log_end)
         # Queues first, then the log: a process killed in between leaves queues that are too short, which the next
         # recovery completes.
         self._log.files.truncate(report.log_end)
         return report
 
-    def _replay_until_consistent(self, crashed: bool) -> RecoveryReport:
+    def _replay_until_consistent(self, is_after_crash: bool) -> RecoveryReport:
         while True:
             try:
-                report = self._replay_log(self._find_start(crashed), crashed)
+                report = self._replay_log(self._find_start_offset(is_after_crash), is_after_crash)
             except QueueGapError as error:
                 _logger.warning("rebuilding all queues: %s", error)
                 self._queues.delete_all()
@@ -75,13 +75,13 @@ class Recovery:
                 continue
             return report
 
-    def _find_start(self, crashed: bool) -> int:
+    def _find_start_offset(self, is_after_crash: bool) -> int:
         """Return the physical offset at which recovery starts to read; see the module's docstring."""
         known = self._queues.last_record
         if self._index is not None:
             known = min(known, self._index.end_physical_offset)
         # A clean stop proves nothing if another program has changed the files since, so the record itself is checked.
-        if not crashed and self._log.message_at(known) is not None:
+        if not is_after_crash and self._log.message_at(known) is not None:
             return known
         starts = self._log.files.file_starts
         for start in reversed(starts):
@@ -90,9 +90,9 @@ class Recovery:
                 return start
         return starts[0]
 
-    def _replay_log(self, start: int, crashed: bool) -> RecoveryReport:
-        from_log_start = start == self._log.start
-        records, last = 0, LogProgress(start)
+    def _replay_log(self, start_offset: int, is_after_crash: bool) -> RecoveryReport:
+        from_log_start = start_offset == self._log.start
+        records, last = 0, LogProgress(start_offset)
         self._queues.reset_type_evidence()
         while True:
             position = last.log_end
@@ -104,7 +104,7 @@ class Recovery:
                     last = last._replace(log_end=following)
                     continue
                 self._queues.decide_queue_types()
-                return RecoveryReport(crashed, start, records, last, str(error))
+                return RecoveryReport(is_after_crash, start_offset, records, last, str(error))
             dispatch = self._dispatching.make_dispatch(message)
             self._queues.dispatch_recovered(dispatch, reads_whole_log=from_log_start)
             if self._index is not None:

@@ -75,12 +75,14 @@ class MessageStore(OpenStore[Message, Reader]):
         if is_copy:
             self._files.queues.enable_light_queues_of_records()
             checkpoint = self._files.checkpoint.value
-            self._files.log.truncate_to_confirmed(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
-        self.recovery = Recovery(self._files, DispatchBuilder(options)).run(crashed=self._abort.was_found)
+            self._files.log.truncate_to_confirmed_record(
+                checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp
+            )
+        self.recovery = Recovery(self._files, DispatchBuilder(options)).run(is_after_crash=self._abort.was_found)
         # A topic without settings, as in a store whose topics.json was lost, would be refused to its consumers.
         for queue in self._files.queues:
             if not queue.topic.startswith(LIGHT_PREFIX):
-                self.config.topics.ensure(queue.topic, queue.queue_id)
+                self.config.topics.ensure_queue(queue.topic, queue.queue_id)
         self._writer = Writer(options, clock, self._files, self.recovery.progress)
         self._reader = Reader(self._files)
         self._flusher = Flusher(options, self._writer, self._files)
@@ -117,7 +119,7 @@ class MessageStore(OpenStore[Message, Reader]):
             options: settings; file sizes must be those of the existing files.
             clock: returns ms since 1970.
             is_copy: whether the log is a copy of a master's, which will send its uncertain end again; see
-                `CommitLog.truncate_to_confirmed`.
+                `CommitLog.truncate_to_confirmed_record`.
 
         Raises:
             StoreLockedError: if a broker or another store has the folder open.
@@ -245,16 +247,18 @@ class MessageStore(OpenStore[Message, Reader]):
         with self._lock_reader() as reader:
             return reader.entry_at(topic, queue_id, queue_offset)
 
-    def queue_tag_codes(self, tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int] | None:
+    def tag_codes_in_queue_entries(
+        self, tags: Collection[str], client_tag_codes: Collection[int]
+    ) -> frozenset[int] | None:
         """Return the hashes of tags as the queue entries contain them; None if they cannot be computed.
 
         Args:
             tags: tags that a consumer subscribes to.
-            tag_codes: hashes of these tags that the consumer sent, computed as in Java.
+            client_tag_codes: hashes of these tags that the consumer sent, computed as in Java.
         """
         dialect = self.options.dialect
         if dialect.is_rocketmq:
-            return frozenset(tag_codes)
+            return frozenset(client_tag_codes)
         return frozenset(low_32_bits(dialect.tags_code(tag)) for tag in tags) or None
 
     def record_for_client(self, message: Message) -> bytes:
@@ -285,7 +289,7 @@ class MessageStore(OpenStore[Message, Reader]):
         Raises:
             IndexDisabledError: if the store has no index.
         """
-        looking = self.find_by_key(topic, key, begin_ms, end_ms, limit)
+        looking = self.get_by_key_in_steps(topic, key, begin_ms, end_ms, limit)
         while True:
             try:
                 next(looking)
@@ -293,7 +297,7 @@ class MessageStore(OpenStore[Message, Reader]):
                 found: list[Message] = done.value
                 return found
 
-    def find_by_key(
+    def get_by_key_in_steps(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int = _NO_LIMIT
     ) -> Generator[None, None, list[Message]]:
         """Find messages as `get_by_key` does, in small steps, between which the store's lock is released.

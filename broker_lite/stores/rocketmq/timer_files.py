@@ -117,12 +117,12 @@ class TimerFiles:
             raise StoreFilesError(f"{path}: expected a size of {WHEEL_SIZE} bytes, found {size}")
         return MappedFile(path, size, self._mappings)
 
-    def recover(self, log_end: int, *, crashed: bool) -> tuple[list[TimerUnit], TimerUnit | None]:
+    def recover(self, log_end: int, *, is_after_crash: bool) -> tuple[list[TimerUnit], TimerUnit | None]:
         """Find the end of the timer log, and correct the wheel by the log if necessary.
 
         Args:
             log_end: end of the CommitLog; units of records after it are dropped.
-            crashed: True if the store was not closed.
+            is_after_crash: True if the store was not closed.
 
         Returns:
             Units in slots that were not delivered, and the log's last unit, or None.
@@ -136,7 +136,7 @@ class TimerFiles:
                 break
             end, last = position + UNIT.size, unit
             if unit.slot_ms >= self.checkpoint.last_read_time_ms:
-                _point_slot_to(slots, unit.slot_ms, position, unit.magic)
+                _point_slot_to_unit(slots, unit.slot_ms, position, unit.magic)
                 waiting.append(unit)
         with self._guard:
             if self._log.is_empty:
@@ -144,9 +144,9 @@ class TimerFiles:
             self._log.truncate(end)
             self._log.clear_after_end()
             if last is not None and self._wheel is not None:
-                self._find_precision(last)
+                self._find_timer_precision(last)
             # After a clean stop, the wheel agrees with the log.
-            if slots and (crashed or self._wheel is None):
+            if slots and (is_after_crash or self._wheel is None):
                 self._rebuild_wheel(slots)
         return waiting, last
 
@@ -168,11 +168,11 @@ class TimerFiles:
         """Number of bytes in a timer log file that units can use; the rest is for the blank."""
         return (self._log.file_size - BLANK.size) // UNIT.size * UNIT.size
 
-    def _find_precision(self, unit: TimerUnit) -> None:
+    def _find_timer_precision(self, timer_unit: TimerUnit) -> None:
         """Determine the timerPrecisionMs of the broker that wrote a unit, from the slot of the unit."""
         assert self._wheel is not None
         for precision in _PRECISIONS_MS:
-            if parse_timer_slot(self._wheel.memory, unit.slot_ms // precision) is not None:
+            if parse_timer_slot(self._wheel.memory, timer_unit.slot_ms // precision) is not None:
                 self.precision_ms = precision
                 return
 
@@ -193,7 +193,7 @@ class TimerFiles:
         """Yield the timer log units whose records are at or after an offset of the CommitLog."""
         yield from (unit for _, unit in self._read_units() if unit.physical_offset >= physical_offset)
 
-    def append_unit(self, unit: TimerUnit) -> None:
+    def append_unit(self, timer_unit: TimerUnit) -> None:
         """Append a unit to the timer log, linked to the previous unit of its slot, and let the slot point to it.
 
         Raises:
@@ -202,15 +202,15 @@ class TimerFiles:
         with self._guard:
             if self._wheel is None:
                 self._wheel = MappedFile.create(self._root / WHEEL_NAME, WHEEL_SIZE, self._mappings)
-            time = unit.slot_ms // self.precision_ms
+            time = timer_unit.slot_ms // self.precision_ms
             slot = parse_timer_slot(self._wheel.memory, time)
-            position = self._append_to_log(unit._replace(prev_pos=slot.last_pos if slot else NO_POSITION))
+            position = self._append_to_log(timer_unit._replace(prev_pos=slot.last_pos if slot else NO_POSITION))
             slots = {} if slot is None else {time: slot}
-            _point_slot_to(slots, time, position, unit.magic)
+            _point_slot_to_unit(slots, time, position, timer_unit.magic)
             self._put_slot(slots[time])
             self._is_dirty = True
 
-    def _append_to_log(self, unit: TimerUnit) -> int:
+    def _append_to_log(self, timer_unit: TimerUnit) -> int:
         room = self._log.free_bytes
         if 0 < room < UNIT.size + BLANK.size:
             if room >= BLANK.size:
@@ -218,7 +218,7 @@ class TimerFiles:
             # Only the head of the blank is written; the file has zeros already.
             self._log.end += self._log.free_bytes
         position = self._log.end
-        self._log.append(serialize_timer_unit(unit))
+        self._log.append(serialize_timer_unit(timer_unit))
         return position
 
     def save_checkpoint(self, now_ms: int, **values: int) -> None:
@@ -281,11 +281,11 @@ class TimerFiles:
             self._log.delete_oldest_files(count)
 
 
-def _point_slot_to(slots: dict[int, TimerSlot], slot_time: int, position: int, magic: int) -> None:
+def _point_slot_to_unit(slots: dict[int, TimerSlot], slot_time: int, unit_position: int, magic: int) -> None:
     """Make a slot point to a unit; as in RocketMQ, a cancellation counts as minus one message."""
-    slot = slots.get(slot_time) or TimerSlot(slot_time, position, NO_POSITION, 0)
+    slot = slots.get(slot_time) or TimerSlot(slot_time, unit_position, NO_POSITION, 0)
     num = slot.num + (-1 if magic & MAGIC_DELETE else 1)
-    slots[slot_time] = slot._replace(last_pos=position, num=num)
+    slots[slot_time] = slot._replace(last_pos=unit_position, num=num)
 
 
 def _timer_log_file_size(folder: Path, root: Path) -> int | None:

@@ -38,7 +38,7 @@ def _make_column(field: pa.Field, row_count: int, value: Any) -> pa.Array:
     return pa.array(value.astype(field.type.to_pandas_dtype(), copy=False), field.type)
 
 
-def is_timestamp(milliseconds: Array) -> Array:
+def mask_storable_times(milliseconds: Array) -> Array:
     """Return a mask of the times, in ms since 1970, that a timestamp column can store."""
     # As unsigned numbers, negative times are large ones.
     fits: Array = milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS
@@ -47,22 +47,24 @@ def is_timestamp(milliseconds: Array) -> Array:
 
 def to_timestamp_column(milliseconds: Array) -> pa.Array:
     """Convert times in ms since 1970 to a timestamp column; a time that it cannot store becomes null."""
-    fits = is_timestamp(milliseconds)
+    fits = mask_storable_times(milliseconds)
     micros = np.where(fits, milliseconds, 0).astype(np.int64) * 1000
     return pa.array(micros, pa.int64(), mask=~fits).cast(pa.timestamp("us", tz="UTC"))
 
 
 def make_bad_range_batch(
-    schema: pa.Schema, values: Sequence[Mapping[str, Any]], other_columns: Mapping[str, Any]
+    schema: pa.Schema, corrupt_records: Sequence[Mapping[str, Any]], other_columns: Mapping[str, Any]
 ) -> pa.RecordBatch:
     """Return a batch with one row for each bad range, which the column `_corrupt_record` describes.
 
     Args:
-        values: values of `_corrupt_record`.
+        corrupt_records: values of `_corrupt_record`.
         other_columns: the columns that are known from the position, see `make_entry_batch`.
     """
     field = schema.field(CORRUPT_ENTRY)
-    return make_entry_batch(schema, len(values), {**other_columns, CORRUPT_ENTRY: pa.array(values, field.type)})
+    return make_entry_batch(
+        schema, len(corrupt_records), {**other_columns, CORRUPT_ENTRY: pa.array(corrupt_records, field.type)}
+    )
 
 
 def join_short_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ import numpy as np
 from commitlake.connectors.formats.index_entries.entry_damage import FIRST_BYTES, BadEntries, Reason
 from commitlake.connectors.log_format.files import IndexedFile
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.reading.files.index_files import find_data
+from commitlake.connectors.reading.files.index_files import find_nonzero_window
 
 WINDOW_ENTRIES = 1 << 14
 _ZEROS = "zeros"
@@ -91,7 +91,7 @@ def walk_entries(file: IndexedFile, entry_range: EntryRange) -> Iterator[EntryWi
     Args:
         file: the open file.
     """
-    yield from _Walk(file, entry_range).windows()
+    yield from _Walk(file, entry_range).read_windows()
 
 
 class _Walk:
@@ -102,11 +102,11 @@ class _Walk:
         self._unwritten: _InvalidRun | None = None
         self._is_over, self._over_at = False, 0
 
-    def windows(self) -> Iterator[EntryWindow]:
+    def read_windows(self) -> Iterator[EntryWindow]:
         """Yield the windows of the range; see `walk_entries`."""
         position, end = self._range.start, self._range.end
         while position < end and not self._is_over:
-            data_start = self._next_data(position)
+            data_start = self._find_data_start(position)
             if data_start > position:
                 # A hole has only zeros. It is treated as entries that are not written, without reading it.
                 yield from self._windows_at_hole(position)
@@ -131,7 +131,7 @@ class _Walk:
         elif self._unwritten is not None:
             yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._flush_invalid_run(position)])
 
-    def _next_data(self, position: int) -> int:
+    def _find_data_start(self, position: int) -> int:
         """Return the start of the first entry that is not in a hole, or the range's end."""
         found = self._file.next_data(position)
         if found is None:
@@ -155,16 +155,16 @@ class _Walk:
             window.bad = [*self._flush_invalid_run(start)]
         else:
             window.sound = sound
-            window.bad = [*self._bad_ranges(start, entries, sound)]
+            window.bad = [*self._find_bad_ranges(start, entries, sound)]
         if self._is_over:
             kept = (self._over_at - start) // self._size if self._over_at > start else 0
             window.entries, window.sound = entries[:kept], sound[:kept]
         return window
 
-    def _bad_ranges(self, start: int, entries: Array, is_sound: Array) -> Iterator[BadEntries]:
-        edges = np.flatnonzero(np.diff(is_sound, prepend=True, append=True))
+    def _find_bad_ranges(self, start: int, entries: Array, sound_mask: Array) -> Iterator[BadEntries]:
+        edges = np.flatnonzero(np.diff(sound_mask, prepend=True, append=True))
         raw = entries.view(np.uint8)
-        if is_sound[0]:
+        if sound_mask[0]:
             # The run of invalid entries from earlier windows ends at this window's first entry, which is sound.
             yield from self._flush_invalid_run(start)
         for first, stop in edges.reshape(-1, 2).tolist():
@@ -220,9 +220,9 @@ class _Walk:
             expected, found = f"{end} bytes", f"{position}, or a few more: the file was truncated just now"
             yield BadEntries(position, end, Reason.CUT, expected, found)
         elif self._unwritten is not None:
-            yield from self._end_invalid_run(self._unwritten)
+            yield from self._explain_invalid_run_at_end(self._unwritten)
 
-    def _end_invalid_run(self, invalid_run: _InvalidRun) -> Iterator[BadEntries]:
+    def _explain_invalid_run_at_end(self, invalid_run: _InvalidRun) -> Iterator[BadEntries]:
         needed = self._range.written_end
         if self._has_data(self._range.end, self._range.file_end):
             needed = self._range.end
@@ -234,4 +234,4 @@ class _Walk:
 
     def _has_data(self, start: int, end: int) -> bool:
         """Return whether a part of the file contains anything but zeros."""
-        return find_data(self._file, start, end) is not None
+        return find_nonzero_window(self._file, start, end) is not None

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlake.connectors.formats.index_entries.entry_columns import is_timestamp
+from commitlake.connectors.formats.index_entries.entry_columns import mask_storable_times
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range, plan_stores
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import MissingObjectError, read_all
+from commitlake.connectors.reading.files.index_files import MissingObjectError, read_range
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.errors import LayoutError
@@ -96,20 +96,22 @@ def plan_index_files(options: IndexFileOptions, filters: Filters) -> list[list[I
     return plan_stores(options, filters, lambda store, planned: _plan_store_parts(store, planned, options))
 
 
-def _plan_store_parts(store: Store, planned: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:
-    files = planned.files()
+def _plan_store_parts(store: Store, planned_store: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:
+    files = planned_store.open_files()
     if not files.has_folder(_FOLDER):
-        if planned.is_copy and any(map(files.has_folder, store.format.queues.folders)):
+        if planned_store.is_copy and any(map(files.has_folder, store.format.queues.folders)):
             return  # the store has one IndexFile at most, and the newest one is not copied
-        raise StoreError(f"{planned.root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
+        raise StoreError(
+            f"{planned_store.root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker"
+        )
     if (
         options.key_hashes is not None
         and (reason := store.format.indexes.no_key_index_reason(store.segments)) is not None
     ):
-        folder = planned.location_of(_FOLDER)
+        folder = planned_store.location_of(_FOLDER)
         raise StoreError(f"{folder}: keys cannot be looked up in this index: {reason}. Read it without the option keys")
     for name in files.files_in(_FOLDER, str.isdecimal):
-        yield from _plan_file_parts(planned, files, f"{_FOLDER}/{name}", options)
+        yield from _plan_file_parts(planned_store, files, f"{_FOLDER}/{name}", options)
 
 
 def _plan_file_parts(
@@ -118,7 +120,7 @@ def _plan_file_parts(
     unknown = IndexFile(store, path, Geometry(0, 0), None)
     try:
         with closing(files.open(path, HEADER.size)) as opened:
-            size, head = opened.size(), read_all(opened, 0, HEADER.size).tobytes()
+            size, head = opened.size(), read_range(opened, 0, HEADER.size).tobytes()
     except FileNotFoundError:
         return  # the broker has expired it since it was listed
     except MissingObjectError:
@@ -161,7 +163,7 @@ def _find_header_fault(header: Header, geometry: Geometry) -> str | None:
         return f"an index_count of 0 to {geometry.entries}"
     if not 0 <= header.used_slots <= geometry.slots:
         return f"used_slots of 0 to {geometry.slots}"
-    if not is_timestamp(np.array(header[:2], np.int64)).all():
+    if not mask_storable_times(np.array(header[:2], np.int64)).all():
         return "times since 1970"
     if min(header.begin_physical_offset, header.end_physical_offset) < 0:
         return "physical offsets of at least 0"

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.index_entries.entry_options import EntryOptio
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
-from commitlake.connectors.reading.partition_sizes import Part, choose_part_size, group_by_size, read_costs
+from commitlake.connectors.reading.partition_sizes import Part, choose_part_size, compute_read_costs, group_by_size
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
@@ -46,7 +46,7 @@ class PlannedStore:
         """True for a copy in an object store or HDFS."""
         return is_uri(self.root)
 
-    def files(self) -> StoreFiles:
+    def open_files(self) -> StoreFiles:
         """Return the files of the store.
 
         Raises:
@@ -94,18 +94,18 @@ def plan_stores(
                 if error.filename is None:
                     raise StoreError(f"{store.root} cannot be read: {error}") from None
                 raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
-    costs = read_costs(parts)
+    costs = compute_read_costs(parts)
     return group_by_size(parts, costs, options.max_partition_bytes or choose_part_size(sum(costs), os.cpu_count() or 1))
 
 
-def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
+def divide_range(start: int, end: int, entry_size: int) -> Iterator[tuple[int, int]]:
     """Divide a range of a file at boundaries of entries, so that each part fits in one partition.
 
     Args:
         start: position of the first byte.
         end: position after the last entry; the range has whole entries.
-        unit: size of an entry, bytes.
+        entry_size: size of an entry, bytes.
     """
-    step = _MAX_PART_BYTES // unit * unit
+    step = _MAX_PART_BYTES // entry_size * entry_size
     for first in range(start, end, step):
         yield first, min(end, first + step)

@@ -97,7 +97,7 @@ class QueuePart:
         return self.queue.store.location_of(self.path)
 
     @property
-    def first_number(self) -> int:
+    def first_queue_offset(self) -> int:
         """Queue offset of the entry at the file's first byte."""
         return (parse_segment_name(self.name) or 0) // self.queue.layout.entry_size
 
@@ -114,18 +114,18 @@ def plan_queues(options: QueueOptions, filters: Filters) -> list[list[QueuePart]
     return plan_stores(options, filters, lambda store, planned: _plan_store_parts(store, planned, filters))
 
 
-def _plan_store_parts(store: Store, planned: PlannedStore, filters: Filters) -> Iterator[QueuePart]:
-    root, files = planned.root, planned.files()
+def _plan_store_parts(store: Store, planned_store: PlannedStore, filters: Filters) -> Iterator[QueuePart]:
+    root, files = planned_store.root, planned_store.open_files()
     layouts = queue_layouts(store)
     if not any(files.has_folder(layout.folder) for layout in layouts):
         raise StoreError(
             f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it rebuilds from its log "
             "when it starts"
         )
-    if not planned.is_copy and store.format.queues.are_in_rocksdb(Path(root)):  # which are not copied
+    if not planned_store.is_copy and store.format.queues.are_in_rocksdb(Path(root)):  # which are not copied
         refuse_rocksdb_queues(root)
     for layout in layouts:
-        for queue in _list_wanted_queues(planned, files, layout, filters):
+        for queue in _list_wanted_queues(planned_store, files, layout, filters):
             yield from _plan_queue_parts(queue, files)
 
 
@@ -147,7 +147,7 @@ def _plan_queue_parts(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePa
     names = files.files_in(queue.path, is_segment_name)
     starts = {name: parse_segment_name(name) or 0 for name in names}
     in_order = sorted(names, key=lambda name: starts[name])
-    unit, written = queue.layout.entry_size, _last_written_file(queue, files, in_order)
+    unit, written = queue.layout.entry_size, _last_written_file_index(queue, files, in_order)
     for place, (name, following) in enumerate(pairwise([*in_order, None])):
         assert name is not None
         is_followed = place < written
@@ -167,7 +167,7 @@ def _plan_queue_parts(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePa
         read_end = end if is_followed else min(-(-data_end // unit) * unit, end)
         for first, stop in divide_range(0, read_end, unit):
             yield QueuePart(queue, name, first, stop, read_end, is_followed)
-        bad = _find_size_fault(size, room, end, is_followed=is_followed, is_last=following is None)
+        bad = _find_size_fault(size, room, end, has_next_file=is_followed, is_last_written=following is None)
         if bad is not None:
             yield QueuePart(queue, name, bad.start, bad.end, end, is_followed, bad)
 
@@ -184,20 +184,20 @@ def _find_name_fault(queue: QueueFolder, start: int, size: int) -> BadEntries | 
 
 
 def _find_size_fault(
-    size: int, max_size: int, entries_end: int, *, is_followed: bool, is_last: bool
+    size: int, max_size: int, entries_end: int, *, has_next_file: bool, is_last_written: bool
 ) -> BadEntries | None:
     """Return the bad range that follows from a file's wrong size; None if the size is right."""
     if size > max_size:
-        reason = Reason.SIZE if is_last else Reason.OVERLAP
+        reason = Reason.SIZE if is_last_written else Reason.OVERLAP
         return BadEntries(entries_end, size, reason, f"at most {max_size} bytes", f"{size}")
-    if is_followed and entries_end < max_size:
+    if has_next_file and entries_end < max_size:
         return BadEntries(entries_end, max_size, Reason.MISSING, f"{max_size} bytes to the next file's name", f"{size}")
-    if is_last and entries_end < size:
+    if is_last_written and entries_end < size:
         return BadEntries(entries_end, size, Reason.CUT, "whole entries", f"{size - entries_end} bytes more")
     return None
 
 
-def _last_written_file(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -> int:
+def _last_written_file_index(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -> int:
     """Return the index of the last file with an entry; later files may have been created in advance."""
     # From the end: usually the last file has data, so one is opened.
     for place in range(len(names) - 1, 0, -1):

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.formats.index_entries.entry_columns import (
-    is_timestamp,
     join_short_batches,
     make_bad_range_batch,
     make_entry_batch,
+    mask_storable_times,
     to_timestamp_column,
 )
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
@@ -81,7 +81,7 @@ class _Reader:
     def _open_file(self) -> IndexedFile:
         """Open the file; the manifest of a copy may be newer than the plan, but must have at least as many bytes."""
         part = self._part
-        files = part.queue.store.files()
+        files = part.queue.store.open_files()
         if part.queue.store.is_copy and not part.is_followed:  # in a file before others, zeros are missing entries
             unit = self._layout.entry_size
             data_end = -(-files.data_end(part.path) // unit) * unit
@@ -106,7 +106,7 @@ class _Reader:
         sound = self._layout.is_written(entries)
         sound = sound & (entries["physical_offset"].astype(np.int64) >= 0) & (entries["size"] <= INT32_MAX)
         if "store_timestamp" in self._entry_fields:
-            sound &= is_timestamp(entries["store_timestamp"])
+            sound &= mask_storable_times(entries["store_timestamp"])
         return sound
 
     @property
@@ -124,7 +124,7 @@ class _Reader:
         return {"broker": queue.store.broker, "topic": topic, "queue_id": queue.queue_id}
 
     def _make_rows(self, window: EntryWindow) -> pa.RecordBatch:
-        kept = self._wanted_entries(window)
+        kept = self._mask_wanted_entries(window)
         entries = window.entries if kept is None else window.entries[kept]
         columns = self._queue_columns()
         for name in ("physical_offset", "size", "tags_code", "batch_size"):
@@ -134,13 +134,13 @@ class _Reader:
             columns["queue_offset"] = entries["message_base_offset"]
             columns["store_timestamp"] = to_timestamp_column(entries["store_timestamp"])
         else:
-            first = self._part.first_number + window.start // self._layout.entry_size
+            first = self._part.first_queue_offset + window.start // self._layout.entry_size
             # A ConsumeQueue does not store the queue offset. It is the place of the entry in the queue.
             numbers = np.arange(first, first + len(window.entries))
             columns["queue_offset"] = numbers if kept is None else numbers[kept]
         return make_entry_batch(self._schema, len(entries), columns)
 
-    def _wanted_entries(self, window: EntryWindow) -> Array | None:
+    def _mask_wanted_entries(self, window: EntryWindow) -> Array | None:
         """Return a mask of the entries that become rows; None if all do."""
         low, high = self._filters.min_offset, self._filters.end_offset
         masks = [] if window.sound is None else [window.sound]

@@ -41,7 +41,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
     if checkpoint is None:
         return SmallFiles((), OFFSETS, offsets, {})
     return SmallFiles(
-        claims=_claims(checkpoint),
+        claims=_list_claims(checkpoint),
         offsets_file=OFFSETS,
         group_offsets=offsets,
         delay_offsets={},
@@ -54,10 +54,10 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
     """Return what a checkpoint claims about the log; no claims if its bytes are invalid."""
     parsed = parse_journal_checkpoint(checkpoint)
-    return () if parsed is None else _claims(parsed)
+    return () if parsed is None else _list_claims(parsed)
 
 
-def _claims(checkpoint: JournalCheckpoint) -> tuple[Claim, ...]:
+def _list_claims(checkpoint: JournalCheckpoint) -> tuple[Claim, ...]:
     return tuple(Claim(name, getattr(checkpoint, name), name == _TIME) for name in ("journal_end", _TIME))
 
 

@@ -52,8 +52,8 @@ def sample_consume_file() -> Mapping[str, bytes]:
     return {f"{FOLDER}/{segment_name(0)}": record}
 
 
-def _compute_store_times(window: Window, parts: Array) -> Array:
-    starts = parts[record_walk.START]
+def _compute_store_times(window: Window, record_parts: Array) -> Array:
+    starts = record_parts[record_walk.START]
     sent = read_numbers_at(window, starts + HEAD.offset_of("send_timestamp"), ">i8")
     times: Array = sent + read_numbers_at(window, starts + HEAD.offset_of("store_delay"), ">i4")
     return times

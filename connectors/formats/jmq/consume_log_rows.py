@@ -53,7 +53,7 @@ assert _HEAD.itemsize == HEAD.size
 class _Folder(Protocol):
     """Folder of the files of a consume log."""
 
-    def names(self) -> Mapping[int, str]:
+    def file_names_by_start(self) -> Mapping[int, str]:
         """Return the names of the files by the offset of their first byte, in order."""
         ...
 
@@ -76,7 +76,7 @@ class _LocalFolder:
     def __init__(self, root: Path) -> None:
         self._root, self._folder = root, root / FOLDER
 
-    def names(self) -> Mapping[int, str]:
+    def file_names_by_start(self) -> Mapping[int, str]:
         return files_by_start(self._folder, trusted_root=self._root)
 
     def open(self, name: str) -> SegmentFile:
@@ -97,7 +97,7 @@ class _RemoteFolder:
         self._uri = f"{root}/{FOLDER}"
         self._filesystem, self._folder = resolve_filesystem(self._uri)
 
-    def names(self) -> Mapping[int, str]:
+    def file_names_by_start(self) -> Mapping[int, str]:
         entries = self._filesystem.get_file_info(pafs.FileSelector(self._folder, allow_not_found=True))
         files = {entry.base_name: entry.size for entry in entries if entry.type == pafs.FileType.File}
         manifest = read_shipped_manifest(self._filesystem, self._folder.rsplit("/", 1)[0], FILES_MANIFEST)
@@ -127,7 +127,7 @@ def read_consume_files(root: str, broker: str, start_offset: int | None) -> Iter
         UnsafeFileError: if a file is a link or not regular.
     """
     folder = _RemoteFolder(root) if is_uri(root) else _LocalFolder(Path(root))
-    files = list(folder.names().items())
+    files = list(folder.file_names_by_start().items())
     if not files:
         return
     position = files[0][0] if start_offset is None else start_offset
@@ -268,30 +268,30 @@ def _make_consumption_batch(window: Array, positions: Array, broker: str, window
     columns = {
         "broker": pa.array([broker], pa.string()).take(pa.array(np.zeros(len(positions), np.int64))),
         "consume_offset": pa.array(positions + window_offset),
-        "topic": _text_column(window, at_topic + 1, topic_lengths),
+        "topic": _to_text_column(window, at_topic + 1, topic_lengths),
         "queue_id": pa.array(heads["queue_id"].astype(np.int32)),
         "queue_offset": pa.array(heads["queue_offset"].astype(np.uint64).view(np.int64)),
         "physical_offset": pa.array(heads["journal_offset"].astype(np.uint64).view(np.int64)),
-        "consumer_group": _text_column(window, at_app + 1, window[at_app].astype(np.int64)),
+        "consumer_group": _to_text_column(window, at_app + 1, window[at_app].astype(np.int64)),
         # The log counts deliveries from 1, the table retries from 0.
         "attempt": pa.array(np.maximum(heads["attempt"].astype(np.int32) - 1, 0)),
         "outcome": pa.array([None, *(_OUTCOMES[one].value for one in DeliveryOutcome)], pa.string()).take(
             pa.array(heads["outcome"].astype(np.int64))
         ),
-        "client_host": _host_column(heads["client_ip"].astype(np.int64), heads["client_port"].astype(np.int64)),
+        "client_host": _to_host_column(heads["client_ip"].astype(np.int64), heads["client_port"].astype(np.int64)),
         "event_timestamp": pa.array(np.where(is_time, milliseconds, 0) * 1000, pa.int64(), mask=~is_time),
     }
     arrays = [columns[field.name].cast(field.type) for field in CONSUMPTION_ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=CONSUMPTION_ROWS)
 
 
-def _text_column(window: Array, positions: Array, lengths: Array) -> pa.Array:
+def _to_text_column(window: Array, positions: Array, lengths: Array) -> pa.Array:
     encoded = pc.dictionary_encode(span_array(window, positions, lengths, pa.binary()))
     texts = pa.array([text.decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()], pa.string())
     return texts.take(encoded.indices)
 
 
-def _host_column(addresses: Array, ports: Array) -> pa.Array:
+def _to_host_column(addresses: Array, ports: Array) -> pa.Array:
     distinct, numbers = np.unique((addresses << 16) | ports, return_inverse=True)
     hosts = [Host((one >> 16).to_bytes(4, "big"), one & 0xFFFF) for one in distinct.tolist()]
     return pa.array([str(host) for host in hosts], pa.string()).take(pa.array(numbers))

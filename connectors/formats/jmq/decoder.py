@@ -95,27 +95,27 @@ class JournalBatch(DecodedBatch):
     def column(self, name: str) -> pa.Array:
         """Return a column by its name; see DecodedBatch."""
         if name in _ZEROS:
-            return pa.repeat(pa.scalar(0, _ZEROS[name]), self.rows)
+            return pa.repeat(pa.scalar(0, _ZEROS[name]), self.row_count)
         return super().column(name)
 
-    def message_ids(self) -> pa.Array:
+    def message_id_column(self) -> pa.Array:
         """Return the message ids, which also contain the position."""
-        return self.unique_keys()
+        return self.unique_key_column()
 
-    def kinds(self) -> pa.Array:
+    def kind_column(self) -> pa.Array:
         """Return the messages' kinds; none is a retry or a dead letter, for which a journal has no records."""
         return self._make_constant_column(str(Kind.NORMAL))
 
-    def origin_topics(self) -> pa.Array:
+    def origin_topic_column(self) -> pa.Array:
         """Return the original topics, which are the stored ones, because JMQ has no internal topics."""
         return self.topic_column()
 
-    def unique_keys(self) -> pa.Array:
+    def unique_key_column(self) -> pa.Array:
         """Return JMQ's message ids; topics that are not UTF-8 are in displayed form."""
         replaced = self.topics.invalid_value_numbers
         if not np.isin(self.topic_codes, replaced).any():
-            return super().unique_keys()
-        topics, suffix_at = self.topics.values, self.text.unique_offsets[: self.rows + 1].tolist()
+            return super().unique_key_column()
+        topics, suffix_at = self.topics.values, self.text.unique_offsets[: self.row_count + 1].tolist()
         ids = []
         for row, code in enumerate(self.topic_codes.tolist()):
             stored = self.text.unique[suffix_at[row] : suffix_at[row + 1]].tobytes()
@@ -166,7 +166,7 @@ class JournalDecoder(Decoder):
     _max_entries: ClassVar[int] = MAX_PROPERTIES
     _batch: ClassVar[type[DecodedBatch]] = JournalBatch
 
-    def _make_distinct(self, seed: np.uint64) -> DistinctValues:
+    def _make_distinct_values(self, seed: np.uint64) -> DistinctValues:
         return DistinctValues(
             names=Distinct(seed, _decode_name, OWN_NAMES),
             topics=Distinct(seed, utf8_text),
@@ -176,5 +176,5 @@ class JournalDecoder(Decoder):
             store_hosts=Distinct(seed, _decode_address),
         )
 
-    def _id_suffix(self) -> Array:
+    def _message_id_suffix(self) -> Array:
         return np.frombuffer(f"@{self._broker}".encode() + bytes(OVERWRITE), np.uint8)

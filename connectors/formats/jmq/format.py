@@ -51,7 +51,7 @@ class _Queues(FormatQueues):
         return QUEUES
 
     @cached_property
-    def lookup(self) -> QueueFormat:
+    def lookup_format(self) -> QueueFormat:
         """Description of JMQ's queues for look-ups of records; see `FormatQueues`."""
         from commitlake.connectors.formats.jmq.queue_format import QUEUE_FILES
 
@@ -80,7 +80,12 @@ class _Queues(FormatQueues):
 
 
 class _Indexes(FormatIndexes):
-    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:  # noqa: ARG002
+    def make_index_data_reader(
+        self,
+        start_offset: int,
+        delay_levels_ms: Sequence[int],  # noqa: ARG002
+        chunk_rows: int,
+    ) -> IndexDataReader:
         """Return a reader of data for indexes; see `FormatIndexes`."""
         from commitlake.connectors.formats.jmq.index_data import JournalReader
 
@@ -144,7 +149,7 @@ class JmqFormat(Format):
     small_files = _SmallFiles()
 
     @cached_property
-    def records(self) -> RecordRules:
+    def record_rules(self) -> RecordRules:
         """Functions that examine, parse and convert single records; see `Format`."""
         from commitlake.connectors.formats.jmq.record_rules import RULES
 

@@ -18,12 +18,12 @@ from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.segment_windows import read_numbers_at
 from commitlake.connectors.reading.index_data.log_range_reader import SEED, topic_names
 from commitlake.connectors.reading.kernel import record_walk as h
-from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
+from commitlake.connectors.reading.kernel.buffers import is_crowded_interner, make_interner
 from commitlake.connectors.reading.kernel.columns import intern_spans
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 _STEP_ROWS = 2048
-"""Number of records that are examined together; their topics, at most 255 bytes each, fit unless `is_crowded`."""
+"""Number of records examined together; their topics, at most 255 bytes each, fit unless `is_crowded_interner`."""
 _INT32 = np.iinfo(np.int32)
 
 
@@ -41,9 +41,9 @@ class JournalReader:
         self._rows = chunk_rows
         self._start = self._last_end = start
         self._parts = np.empty((self._kernel.part_count, min(_STEP_ROWS, chunk_rows) + 1), np.int64)
-        self._begin_chunk()
+        self._clear_chunk()
 
-    def _begin_chunk(self) -> None:
+    def _clear_chunk(self) -> None:
         self._topics = make_interner()
         self._columns: list[dict[str, Array]] = []
         self._found = 0
@@ -55,29 +55,31 @@ class JournalReader:
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
-    def add_records(self, window: Window, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
+    def add_records(
+        self, window: Window, record_parts: Array, window_offset: int, bad_ranges: Sequence[BadRange]
+    ) -> None:
         """Add the records found by the last `locate_next_records` to the chunk, before their window is reused."""
         self._bad += bad_ranges
-        if parts.shape[1]:
-            columns = self._make_columns(window, parts, origin)
+        if record_parts.shape[1]:
+            columns = self._make_columns(window, record_parts, window_offset)
             self._columns.append(columns)
-            self._found += parts.shape[1]
+            self._found += record_parts.shape[1]
             self._last_end = int(columns["physical_offset"][-1] + columns["size"][-1])
         if bad_ranges:
             self._last_end = max(self._last_end, bad_ranges[-1].end)
 
-    def _make_columns(self, window: Window, parts: Array, origin: int) -> dict[str, Array]:
-        starts = parts[h.START]
+    def _make_columns(self, window: Window, record_parts: Array, window_offset: int) -> dict[str, Array]:
+        starts = record_parts[h.START]
         topics = np.empty(len(starts), np.int32)
-        intern_spans(window, parts[h.TOPIC], parts[h.TOPIC_LENGTH], SEED, self._topics, topics)
+        intern_spans(window, record_parts[h.TOPIC], record_parts[h.TOPIC_LENGTH], SEED, self._topics, topics)
         received, stored = (read_numbers_at(window, starts + HEAD.offset_of(name), ">i4") for name in _DELAYS)
-        store_times = self._kernel.store_times(window, parts)
+        store_times = self._kernel.store_times(window, record_parts)
         return {
-            "physical_offset": origin + starts,
-            "size": (parts[h.PROPERTIES] + parts[h.PROPERTIES_LENGTH] - starts).astype(np.int32),
+            "physical_offset": window_offset + starts,
+            "size": (record_parts[h.PROPERTIES] + record_parts[h.PROPERTIES_LENGTH] - starts).astype(np.int32),
             "topic": topics,
-            "queue_id": self._kernel.queue_ids(window, parts).astype(np.int32),
-            "queue_offset": self._kernel.queue_offsets(window, parts),
+            "queue_id": self._kernel.queue_ids(window, record_parts).astype(np.int32),
+            "queue_offset": self._kernel.queue_offsets(window, record_parts),
             "store_timestamp": store_times,
             # The broker limits a delay to an int. At the limits the true time is unknown.
             "is_dated": (stored > _INT32.min) & (stored < _INT32.max),
@@ -92,7 +94,7 @@ class JournalReader:
     def is_full(self) -> bool:
         """True if the chunk may have no room for the next records."""
         # Before the next step is read, there must be room for all of it, because a step is not divided.
-        return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
+        return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded_interner(self._topics)
 
     def finish_chunk(self, chunk_end: int | None = None) -> IndexData:
         """Return the records collected so far as a chunk; the next chunk begins at its end."""
@@ -113,7 +115,7 @@ class JournalReader:
             **columns,
         )
         self._start = facts.end
-        self._begin_chunk()
+        self._clear_chunk()
         return facts
 
     def _join_column(self, name: str, number_type: type[np.generic]) -> Array:

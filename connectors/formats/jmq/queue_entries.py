@@ -36,21 +36,21 @@ def _entry_crcs(entries: Array) -> Array:
     return crcs
 
 
-def is_written(entries: Array) -> Array:
+def mask_written_entries(entries: Array) -> Array:
     """Return a mask of the entries with a valid CRC; entries of zeros have none."""
     written: Array = entries["entry_crc"] == _entry_crcs(entries)
     return written
 
 
-def is_lost(entries: Array) -> Array:
+def mask_lost_entries(entries: Array) -> Array:
     """Return a mask of the entries that stand for a message missing from the journal."""
-    lost: Array = (entries["size"] == 0) & is_written(entries)
+    lost: Array = (entries["size"] == 0) & mask_written_entries(entries)
     return lost
 
 
-def to_entries(columns: QueueEntries) -> Array:
+def to_binary_entries(queue_entries: QueueEntries) -> Array:
     """Convert entries given as columns to a queue's binary entries."""
-    return make_entries(columns.physical_offset, columns.size)
+    return make_entries(queue_entries.physical_offset, queue_entries.size)
 
 
 def make_entries(offsets: Array, sizes: Array) -> Array:
@@ -78,10 +78,10 @@ QUEUES = QueueLayout(
     code_field=None,
     default_file_size=DEFAULT_FILE_SIZE,
     is_aligned=False,
-    is_written=is_written,
-    is_filler=is_lost,
+    is_written=mask_written_entries,
+    is_filler=mask_lost_entries,
     refuses_other_names=False,
     fills_gaps=True,
-    to_entries=to_entries,
+    to_entries=to_binary_entries,
     words=_describe_entry,
 )

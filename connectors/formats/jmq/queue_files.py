@@ -59,10 +59,10 @@ def _walk_queue(
 
 
 def _walk_file(
-    files: StoreFiles, path: str, first_number: int, report_damage: Callable[[str], None]
+    files: StoreFiles, path: str, first_entry_number: int, report_damage: Callable[[str], None]
 ) -> Iterator[tuple[int, JmqQueueEntry | None]]:
     """Yield the written entries of a file, each with its number; None in place of an invalid entry."""
-    number, place = first_number, files.location_of(path)
+    number, place = first_entry_number, files.location_of(path)
     with closing(files.open(path)) as file:
         for data in read_chunks(file, CHUNK_ENTRIES * ENTRY.size):
             end = len(data.rstrip(b"\0"))
@@ -71,14 +71,16 @@ def _walk_file(
                 if position + ENTRY.size > len(data):
                     found = f"{len(data) - position} to the end of the file"
                     report_damage(
-                        f"{_describe_position(place, first_number, at)}: expected {ENTRY.size} bytes, found {found}"
+                        f"{_describe_entry_position(place, first_entry_number, at)}: expected {ENTRY.size} bytes, "
+                        f"found {found}"
                     )
                     break
                 try:
                     entry = parse_entry(data, position)
                 except LayoutError as error:
                     report_damage(
-                        f"{_describe_position(place, first_number, at)}: {error.field}: expected {error.expected}, "
+                        f"{_describe_entry_position(place, first_entry_number, at)}: {error.field}: expected "
+                        f"{error.expected}, "
                         "found "
                         f"{error.found}"
                     )
@@ -89,5 +91,5 @@ def _walk_file(
             number += CHUNK_ENTRIES
 
 
-def _describe_position(location: str, first_number: int, number: int) -> str:
-    return f"{location}, entry {number}, byte {(number - first_number) * ENTRY.size}"
+def _describe_entry_position(location: str, first_entry_number: int, entry_number: int) -> str:
+    return f"{location}, entry {entry_number}, byte {(entry_number - first_entry_number) * ENTRY.size}"

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.formats.jmq.queue_entries import ENTRY_DTYPE, is_lost, make_entries
+from commitlake.connectors.formats.jmq.queue_entries import ENTRY_DTYPE, make_entries, mask_lost_entries
 from commitlake.connectors.log_format.queues import NewQueueFiles
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
@@ -27,12 +27,12 @@ class JournalQueueWriter:
     """Writer of one queue; see `connectors.log_format.queues.QueueWriter`.
 
     Attributes:
-        skipped: records that got no entry.
-        lost: entries that stand for messages which the journal lacks.
-        shifted: 0, because every entry is at its number.
+        skipped_count: records that got no entry.
+        lost_count: entries that stand for messages which the journal lacks.
+        shifted_count: 0, because every entry is at its number.
     """
 
-    shifted = 0
+    shifted_count = 0
 
     def __init__(self, files: NewQueueFiles, journal_start: int) -> None:
         """Start with an empty queue.
@@ -41,47 +41,47 @@ class JournalQueueWriter:
             journal_start: offset of the first byte of the journal.
         """
         self._files = files
-        self.skipped = 0
-        self.lost = 0
+        self.skipped_count = 0
+        self.lost_count = 0
         self._journal_start = journal_start
         self._first = self._end = 0  # queue offsets
         self._last_offset = journal_start
 
-    def append_entries(self, entries: Array, numbers: Array | None, first_number: int) -> None:
+    def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
         """Append entries.
 
         Args:
             entries: uint8[entries, bytes].
-            numbers: queue offsets of the entries.
-            first_number: number of the first entry, if there are no numbers.
+            queue_offsets: queue offsets of the entries.
+            first_queue_offset: number of the first entry, if there are no numbers.
         """
-        if numbers is None:
-            self._add_consecutive(first_number, entries)
+        if queue_offsets is None:
+            self._append_consecutive(first_queue_offset, entries)
             return
-        breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-        for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
-            self._add_consecutive(int(numbers[begin]), entries[begin:end])
+        breaks = np.flatnonzero(np.diff(queue_offsets) != 1) + 1
+        for begin, end in pairwise([0, *breaks.tolist(), len(queue_offsets)]):
+            self._append_consecutive(int(queue_offsets[begin]), entries[begin:end])
 
-    def _add_consecutive(self, first_number: int, entries: Array) -> None:
+    def _append_consecutive(self, first_queue_offset: int, entries: Array) -> None:
         """Append the entries of records with consecutive queue offsets."""
-        begin, end = max(0, -first_number), min(len(entries), _MAX_NUMBER + 1 - first_number)
-        self.skipped += len(entries) - max(0, end - begin)
+        begin, end = max(0, -first_queue_offset), min(len(entries), _MAX_NUMBER + 1 - first_queue_offset)
+        self.skipped_count += len(entries) - max(0, end - begin)
         if begin >= end:
             return
-        first_number, entries = first_number + begin, entries[begin:end]
-        if self._must_restart_at(first_number):
-            self.skipped += self._end - self._first
+        first_queue_offset, entries = first_queue_offset + begin, entries[begin:end]
+        if self._must_restart_at(first_queue_offset):
+            self.skipped_count += self._end - self._first
             self._files.clear()
-            self._files.start = first_number * _SIZE
-            self._first = self._end = first_number
-            self.lost = 0
-        known = max(0, min(len(entries), self._end - first_number))
-        self._replace_placeholders(first_number, entries[:known])
-        first_number, entries = first_number + known, entries[known:]
-        taken = self._find_first_possible(first_number, entries)
-        self.skipped += taken
+            self._files.start = first_queue_offset * _SIZE
+            self._first = self._end = first_queue_offset
+            self.lost_count = 0
+        known = max(0, min(len(entries), self._end - first_queue_offset))
+        self._replace_placeholders(first_queue_offset, entries[:known])
+        first_queue_offset, entries = first_queue_offset + known, entries[known:]
+        taken = self._find_first_possible_record(first_queue_offset, entries)
+        self.skipped_count += taken
         if taken < len(entries):
-            self._append_after_gap(first_number + taken, entries[taken:])
+            self._append_after_gap(first_queue_offset + taken, entries[taken:])
 
     def _must_restart_at(self, queue_offset: int) -> bool:
         """Return True if the queue, with at most one entry so far, must start again at this queue offset."""
@@ -89,39 +89,39 @@ class JournalQueueWriter:
             return self._journal_start > 0 and queue_offset != self._end
         return queue_offset < self._first == self._end - 1
 
-    def _find_first_possible(self, first_number: int, entries: Array) -> int:
+    def _find_first_possible_record(self, first_queue_offset: int, entries: Array) -> int:
         """Return the index of the first record before which the journal has room for all messages missing so far."""
-        if first_number == self._end or not len(entries):
+        if first_queue_offset == self._end or not len(entries):
             return 0
         offsets = entries.reshape(-1).view(ENTRY_DTYPE)["physical_offset"].astype(np.int64)
-        missing = first_number - self._end + np.arange(len(entries))
+        missing = first_queue_offset - self._end + np.arange(len(entries))
         possible = missing <= np.maximum(0, offsets - self._last_offset) // MIN_RECORD_SIZE
         return int(np.argmax(possible)) if possible.any() else len(entries)
 
-    def _append_after_gap(self, first_number: int, entries: Array) -> None:
+    def _append_after_gap(self, first_queue_offset: int, entries: Array) -> None:
         fields = entries.reshape(-1).view(ENTRY_DTYPE)
-        missing, offset = first_number - self._end, int(fields["physical_offset"][0])
+        missing, offset = first_queue_offset - self._end, int(fields["physical_offset"][0])
         for begin in range(0, missing, _AT_ONCE):
             count = min(_AT_ONCE, missing - begin)
             places = np.full(count, offset, np.int64)
             self._write_entries(self._end + begin, make_entries(places, np.zeros(count, np.int32)).view(np.uint8))
-        self.lost += missing
-        self._write_entries(first_number, entries)
-        self._end = first_number + len(entries)
+        self.lost_count += missing
+        self._write_entries(first_queue_offset, entries)
+        self._end = first_queue_offset + len(entries)
         self._last_offset = int(fields["physical_offset"][-1])
 
-    def _replace_placeholders(self, first_number: int, entries: Array) -> None:
+    def _replace_placeholders(self, first_queue_offset: int, entries: Array) -> None:
         """Replace placeholders of lost messages by entries of records with the same queue offsets."""
-        begin = max(0, min(len(entries), self._first - first_number))
-        self.skipped += begin
+        begin = max(0, min(len(entries), self._first - first_queue_offset))
+        self.skipped_count += begin
         for at in range(begin, len(entries), _AT_ONCE):
             chosen = entries[at : min(at + _AT_ONCE, len(entries))]
-            known = np.frombuffer(self._files.read((first_number + at) * _SIZE, len(chosen) * _SIZE), ENTRY_DTYPE)
-            places = np.flatnonzero(is_lost(known))
+            known = np.frombuffer(self._files.read((first_queue_offset + at) * _SIZE, len(chosen) * _SIZE), ENTRY_DTYPE)
+            places = np.flatnonzero(mask_lost_entries(known))
             for place in places.tolist():
-                self._write_entries(first_number + at + place, chosen[place])
-            self.lost -= len(places)
-            self.skipped += len(chosen) - len(places)
+                self._write_entries(first_queue_offset + at + place, chosen[place])
+            self.lost_count -= len(places)
+            self.skipped_count += len(chosen) - len(places)
 
-    def _write_entries(self, first_number: int, entries: Array) -> None:
-        self._files.write(first_number * _SIZE, np.ascontiguousarray(entries).reshape(-1).data)
+    def _write_entries(self, first_queue_offset: int, entries: Array) -> None:
+        self._files.write(first_queue_offset * _SIZE, np.ascontiguousarray(entries).reshape(-1).data)

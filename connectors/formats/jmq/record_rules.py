@@ -20,9 +20,9 @@ RULES = RecordRules.of_layouts(
     filler=FILLER,
     filler_magics={Magic.FILLER},
     known_prefix_bytes=HEAD.size,
-    examine=classify_span,
-    scanner=JournalScanner,
+    examine_span=classify_span,
+    make_scanner=JournalScanner,
     parse_message=parse_message,
     checkpoint_confirms=_checkpoint_confirms,
-    row_of=to_message_row,
+    to_row=to_message_row,
 )

@@ -81,7 +81,7 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
     """Return the rows of a retry store's database; none if it does not exist."""
     if is_uri(root):
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
-            return _read_copy(copies) if _download_database(root, Path(copies)) else ()
+            return _read_copied_database(copies) if _download_database(root, Path(copies)) else ()
     folder = Path(root) / FOLDER
     names = files_in(folder, lambda name: name in _FILES, trusted_root=Path(root))
     sizes = {name: (folder / name).lstat().st_size for name in names}
@@ -92,7 +92,7 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
     file = _file_identity(folder / FILE_NAME, Path(root))
     if _SHARED in sizes:  # a broker's lock file
         # A process of its own: the shared memory of a truncated file ends the process that maps it.
-        rows = _read_in_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
+        rows = _read_rows_in_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
     elif not sizes.get(_WAL):  # no transaction waits to be moved to the database
         rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", file, none_if_unreadable=True)
     if rows is not None:
@@ -102,7 +102,7 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
         for name in (_WAL, FILE_NAME):
             if name in sizes:
                 _copy_file(folder / name, Path(root), Path(copies) / name)
-        return _read_copy(copies)
+        return _read_copied_database(copies)
 
 
 def _file_identity(path: Path, root: Path) -> tuple[int, int]:
@@ -115,11 +115,11 @@ def _file_identity(path: Path, root: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _read_copy(folder: str) -> Sequence[Sequence[object]]:
+def _read_copied_database(folder: str) -> Sequence[Sequence[object]]:
     return read_rows(Path(folder) / FILE_NAME, "mode=rw") or ()
 
 
-def _read_in_process(
+def _read_rows_in_process(
     path: Path, uri_parameters: str, file_identity: tuple[int, int]
 ) -> Sequence[Sequence[object]] | None:
     """Call `read_rows` in a separate process, and return its result; see `retry_database`."""
@@ -156,10 +156,10 @@ _WAL, _SHARED, _JOURNAL = (f"{FILE_NAME}{suffix}" for suffix in ("-wal", "-shm",
 _FILES = frozenset({FILE_NAME, _WAL, _SHARED, _JOURNAL})
 
 
-def _refuse_rollback_journal(size: int | None) -> None:
+def _refuse_rollback_journal(journal_size: int | None) -> None:
     """Refuse a database that needs a rollback, because a rollback journal can name files that SQLite then deletes."""
-    if size:
-        raise OSError(f"expected no unfinished transaction in {_JOURNAL}, found {size:,} bytes")
+    if journal_size:
+        raise OSError(f"expected no unfinished transaction in {_JOURNAL}, found {journal_size:,} bytes")
 
 
 def _copy_file(source: Path, root: Path, target: Path) -> None:

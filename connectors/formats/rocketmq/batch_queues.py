@@ -17,7 +17,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_E
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
-def is_written(entries: Array) -> Array:
+def mask_written_entries(entries: Array) -> Array:
     """Return a mask of the entries that a broker accepts as written."""
     written: Array = (
         (entries["physical_offset"] >= 0)
@@ -28,25 +28,25 @@ def is_written(entries: Array) -> Array:
     return written
 
 
-def _is_filler(entries: Array) -> Array:
+def _mask_filler_entries(entries: Array) -> Array:
     return np.zeros(len(entries), np.bool_)
 
 
-def message_counts(columns: QueueEntries) -> Array:
+def message_counts(queue_entries: QueueEntries) -> Array:
     """Return the number of messages in each record; a plain record counts as a batch of one."""
-    counts: Array = np.maximum(columns.batch_size, 1)
+    counts: Array = np.maximum(queue_entries.batch_size, 1)
     return counts
 
 
-def to_entries(columns: QueueEntries) -> Array:
+def to_binary_entries(queue_entries: QueueEntries) -> Array:
     """Convert entries given as columns to the binary entries of a BatchConsumeQueue."""
-    entries = np.zeros(len(columns), ENTRY_DTYPE)
-    entries["physical_offset"] = columns.physical_offset
-    entries["size"] = columns.size
-    entries["tags_code"] = columns.tags_code
-    entries["store_timestamp"] = columns.store_timestamp
-    entries["message_base_offset"] = columns.queue_offset
-    entries["batch_size"] = message_counts(columns)
+    entries = np.zeros(len(queue_entries), ENTRY_DTYPE)
+    entries["physical_offset"] = queue_entries.physical_offset
+    entries["size"] = queue_entries.size
+    entries["tags_code"] = queue_entries.tags_code
+    entries["store_timestamp"] = queue_entries.store_timestamp
+    entries["message_base_offset"] = queue_entries.queue_offset
+    entries["batch_size"] = message_counts(queue_entries)
     entries["compacted_offset"] = NO_COMPACTED_OFFSET
     return entries
 
@@ -65,10 +65,10 @@ QUEUES = QueueLayout(
     code_field="tags_code",
     default_file_size=DEFAULT_FILE_ENTRIES * ENTRY.size,
     is_aligned=True,
-    is_written=is_written,
-    is_filler=_is_filler,
+    is_written=mask_written_entries,
+    is_filler=_mask_filler_entries,
     refuses_other_names=True,
     fills_gaps=False,
-    to_entries=to_entries,
+    to_entries=to_binary_entries,
     words=_describe_entry,
 )

@@ -58,21 +58,21 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
     data = read_checkpoint_file(root / CHECKPOINT, problems, is_live=is_live)
     if data is not None:
         try:
-            claims = _claims(parse_checkpoint(data))
+            claims = _list_claims(parse_checkpoint(data))
         except LayoutError as error:
             problems.note("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected)
     offsets_file = f"{CONFIG}/{_offsets_file_name(root)}"
     groups = tuple(
         StoredOffset(*split_offset_key(str(name)), int(queue), int(offset))
         for name, offsets in _read_offset_table(
-            root, offsets_file, problems, _are_valid_offsets, is_live=is_live
+            root, offsets_file, problems, _are_valid_queue_offsets, is_live=is_live
         ).items()
         for queue, offset in offsets.items()
     )
     delays = _read_offset_table(root, DELAY_OFFSETS, problems, _is_delay_level, is_live=is_live)
     levels = {int(level): int(offset) for level, offset in delays.items()}
     filters = read_consumer_filters(root, problems, is_live=is_live)
-    return SmallFiles(claims, offsets_file, groups, levels, timers=_read_timers(root), group_filters=filters)
+    return SmallFiles(claims, offsets_file, groups, levels, timers=_read_timer_checkpoint(root), group_filters=filters)
 
 
 def _offsets_file_name(root: Path) -> str:
@@ -84,16 +84,16 @@ def _offsets_file_name(root: Path) -> str:
 def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
     """Return what a checkpoint claims about the log; no claims if it is too short."""
     with suppress(LayoutError):
-        return _claims(parse_checkpoint(checkpoint))
+        return _list_claims(parse_checkpoint(checkpoint))
     return ()
 
 
-def _claims(checkpoint: Checkpoint) -> tuple[Claim, ...]:
+def _list_claims(checkpoint: Checkpoint) -> tuple[Claim, ...]:
     names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp", "logics_physical_offset")
     return tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
 
 
-def _read_timers(root: Path) -> TimerProgress | None:
+def _read_timer_checkpoint(root: Path) -> TimerProgress | None:
     """Return the content of `config/timercheck`; None if it is missing or unreadable, or no timer slot was read yet."""
     try:
         checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, trusted_root=root))
@@ -106,7 +106,7 @@ def _read_timers(root: Path) -> TimerProgress | None:
 
 
 def _read_offset_table(
-    root: Path, name: str, problems: Problems, is_valid_entry: Callable[[object, object], bool], *, is_live: bool
+    root: Path, file_name: str, problems: Problems, is_valid_entry: Callable[[object, object], bool], *, is_live: bool
 ) -> dict[Any, Any]:
     def parse(data: bytes) -> dict[Any, Any]:
         document = parse_fastjson(data)
@@ -116,15 +116,17 @@ def _read_offset_table(
         return table
 
     try:
-        found = read_config(root, name, parse)
+        found = read_config(root, file_name, parse)
     except UnsafeFileError as error:
-        problems.note("offsets_unreadable", name, found=_extract_found(error), expected=f"JSON with {_TABLE}")
+        problems.note(
+            "offsets_unreadable", file_name, found=_found_part_of_message(error), expected=f"JSON with {_TABLE}"
+        )
         return {}
-    report_backup_use(problems, name, found, f"JSON with {_TABLE}", is_live=is_live)
+    report_backup_use(problems, file_name, found, f"JSON with {_TABLE}", is_live=is_live)
     return found.content or {}
 
 
-def _extract_found(error: UnsafeFileError) -> str:
+def _found_part_of_message(error: UnsafeFileError) -> str:
     return (error.strerror or str(error)).rpartition("found ")[2]
 
 
@@ -132,7 +134,7 @@ def _is_delay_level(level: object, offset: object) -> bool:
     return parse_int32(str(level)) is not None and int_in_range(offset, INT64_MIN, INT64_MAX) is not None
 
 
-def _are_valid_offsets(_: object, offsets: object) -> bool:
+def _are_valid_queue_offsets(_: object, offsets: object) -> bool:
     # A broker commits whatever queue a client names, also a negative one.
     return isinstance(offsets, dict) and all(
         int_in_range(offset, INT64_MIN, INT64_MAX) is not None and parse_int32(str(queue)) is not None
@@ -170,8 +172,8 @@ def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
     )
 
 
-def _offset_or_zero(offset: int, end: int) -> int:
-    return offset if -1 <= offset <= end else 0
+def _offset_or_zero(offset: int, log_end: int) -> int:
+    return offset if -1 <= offset <= log_end else 0
 
 
 def read_consumer_filters(root: Path, problems: Problems, *, is_live: bool) -> tuple[StoredSubscription, ...]:
@@ -202,8 +204,8 @@ def _parse_filters(data: bytes) -> dict[Any, Any]:
     return table
 
 
-def _list_subscriptions(table: dict[Any, Any]) -> Iterator[StoredSubscription]:
-    for topic, entry in table.items():
+def _list_subscriptions(filter_table: dict[Any, Any]) -> Iterator[StoredSubscription]:
+    for topic, entry in filter_table.items():
         groups = entry.get("groupFilterData") if isinstance(entry, dict) else None
         for group, data in groups.items() if isinstance(groups, dict) else ():
             if not isinstance(data, dict) or not data.get("expression") or not data.get("expressionType"):

@@ -29,8 +29,8 @@ def sample_segment(size: int) -> bytes:
     return (data + serialize_blank(size - len(data))).ljust(size, b"\0")
 
 
-def _read_store_times(window: Window, parts: Array) -> Array:
-    return read_numbers_at(window, parts[STORE_HOST] - STORED.size, ">i8")
+def _read_store_times(window: Window, record_parts: Array) -> Array:
+    return read_numbers_at(window, record_parts[STORE_HOST] - STORED.size, ">i8")
 
 
 KERNEL = FormatKernel(

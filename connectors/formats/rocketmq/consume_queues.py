@@ -15,13 +15,13 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE, 
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
-def is_written(entries: Array) -> Array:
+def mask_written_entries(entries: Array) -> Array:
     """Return a mask of the entries that a broker accepts as written."""
     written: Array = (entries["physical_offset"] >= 0) & (entries["size"] > 0)
     return written
 
 
-def is_filler(entries: Array) -> Array:
+def mask_filler_entries(entries: Array) -> Array:
     """Return a mask of the filler entries, which precede the messages of a queue that was created late."""
     filler: Array = (
         (entries["physical_offset"] == PRE_BLANK.physical_offset)
@@ -31,12 +31,12 @@ def is_filler(entries: Array) -> Array:
     return filler
 
 
-def to_entries(columns: QueueEntries) -> Array:
+def to_binary_entries(queue_entries: QueueEntries) -> Array:
     """Convert entries given as columns to the binary entries of a ConsumeQueue."""
-    entries = np.empty(len(columns), ENTRY_DTYPE)
-    entries["physical_offset"] = columns.physical_offset
-    entries["size"] = columns.size
-    entries["tags_code"] = columns.tags_code
+    entries = np.empty(len(queue_entries), ENTRY_DTYPE)
+    entries["physical_offset"] = queue_entries.physical_offset
+    entries["size"] = queue_entries.size
+    entries["tags_code"] = queue_entries.tags_code
     return entries
 
 
@@ -51,11 +51,11 @@ QUEUES = QueueLayout(
     code_field="tags_code",
     default_file_size=DEFAULT_FILE_SIZE,
     is_aligned=True,
-    is_written=is_written,
-    is_filler=is_filler,
+    is_written=mask_written_entries,
+    is_filler=mask_filler_entries,
     refuses_other_names=True,
     fills_gaps=False,
-    to_entries=to_entries,
+    to_entries=to_binary_entries,
     words=_describe_entry,
 )
 

@@ -11,7 +11,7 @@ from commitlake.connectors.log_format.files import Segment, SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
-from commitlake.connectors.reading.segment_walk import WalkEnd, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, segment_sizes
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, ROCKETMQ, Dialect
@@ -51,7 +51,7 @@ def _detect_by_first_records(segments: Sequence[Segment], log_format: Format) ->
         split = Split("", segment.path, base, base, file_end, base + size, file_end, log_format)
         try:
             with OpenSegment(segment.path) as file:
-                for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
+                for step in walk_records(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
                     starts = step.parts[record_walk.START].tolist()
                     counts = Counter(DIALECT_BY_MAGIC[BLANK.unpack(step.window.data, start)[1]] for start in starts)
                     if counts:

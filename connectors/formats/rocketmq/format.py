@@ -49,11 +49,11 @@ class _Folders(StoreFolders):
     rebuilt = (*_QUEUES, "index", "checkpoint", "config/topics.json")
     unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
 
-    def other_logs(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+    def other_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
         """Yield the other folders of a log with several paths, and those of DLedger; see `StoreFolders`."""
-        from commitlake.connectors.formats.rocketmq.log_folders import other_logs
+        from commitlake.connectors.formats.rocketmq.log_folders import other_log_folders
 
-        return other_logs(root, log_folder, settings)
+        return other_log_folders(root, log_folder, settings)
 
 
 class _Dialects(FormatDialects):
@@ -91,7 +91,7 @@ class _Queues(FormatQueues):
         return QUEUES
 
     @cached_property
-    def lookup(self) -> QueueFormat:
+    def lookup_format(self) -> QueueFormat:
         """Description of ConsumeQueues for look-ups of records; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.consume_queues import CONSUME_QUEUES
 
@@ -140,7 +140,9 @@ class _Queues(FormatQueues):
 class _Indexes(FormatIndexes):
     has_files = True
 
-    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
+    def make_index_data_reader(
+        self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int
+    ) -> IndexDataReader:
         """Return a reader of data for indexes; see `FormatIndexes`."""
         from commitlake.connectors.formats.rocketmq.index_data import CommitLogReader
 
@@ -162,9 +164,9 @@ class _Indexes(FormatIndexes):
 
     def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:
         """Return the newest IndexFile, and the offset of the last record in it; see `FormatIndexes`."""
-        from commitlake.connectors.formats.rocketmq.log_folders import read_newest_indexed
+        from commitlake.connectors.formats.rocketmq.log_folders import read_newest_indexed_record
 
-        return read_newest_indexed(root)
+        return read_newest_indexed_record(root)
 
 
 class _SmallFiles(FormatSmallFiles):
@@ -194,7 +196,7 @@ class _SmallFiles(FormatSmallFiles):
 
         return known_topics(root)
 
-    def rocksdb_offsets(self, root: Path) -> Path | None:
+    def rocksdb_offsets_folder(self, root: Path) -> Path | None:
         """Return the folder of RocksDB's offsets; see `FormatSmallFiles`."""
         folder = root / _ROCKSDB_OFFSETS
         return folder if os.path.lexists(folder / _ROCKSDB_FILE) else None
@@ -223,7 +225,7 @@ class RocketmqFormat(Format):
     small_files = _SmallFiles()
 
     @cached_property
-    def records(self) -> RecordRules:
+    def record_rules(self) -> RecordRules:
         """Functions that examine, parse and convert single records; see `Format`."""
         from commitlake.connectors.formats.rocketmq.record_rules import RULES
 

@@ -103,9 +103,9 @@ class CommitLogReader:
         self._rows = chunk_rows
         self._start = self._last_end = start
         self._parts = np.empty((COMMITLOG_PART_COUNT, _STEP_ROWS + 1), np.int64)
-        self._begin_chunk()
+        self._clear_chunk()
 
-    def _begin_chunk(self) -> None:
+    def _clear_chunk(self) -> None:
         # Untouched memory is not allocated, so only a full chunk takes the full size of the arrays.
         self._topics = make_interner()
         self._out = k.Out(
@@ -146,7 +146,9 @@ class CommitLogReader:
     def _count_irregular_bytes(self) -> int:
         return int(self._out.irregular[4, : self._out.used[k.ODD]].sum())
 
-    def add_records(self, window: Array, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
+    def add_records(
+        self, window: Array, record_parts: Array, window_offset: int, bad_ranges: Sequence[BadRange]
+    ) -> None:
         """Add the records found by the last `locate_next_records` to the chunk, while their window is still open."""
         for row, topic, topic_length, properties, length, magic in self._out.irregular[
             :, : self._out.used[k.ODD]
@@ -161,8 +163,8 @@ class CommitLogReader:
         self._out.used[k.ODD] = 0
         self._committed[:] = self._out.used
         self._bad += bad_ranges
-        if parts.shape[1]:
-            self._last_end = origin + int(parts[h.PROPERTIES, -1] + parts[h.PROPERTIES_LENGTH, -1])
+        if record_parts.shape[1]:
+            self._last_end = window_offset + int(record_parts[h.PROPERTIES, -1] + record_parts[h.PROPERTIES_LENGTH, -1])
         # A bad range may follow the last record of the step.
         if bad_ranges:
             self._last_end = max(self._last_end, bad_ranges[-1].end)
@@ -212,32 +214,32 @@ class CommitLogReader:
             bad=tuple(self._bad),
         )
         self._start = facts.end
-        self._begin_chunk()
+        self._clear_chunk()
         return facts
 
-    def _add_irregular_records(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
+    def _add_irregular_records(self, int_columns: Array, long_columns: Array, key_hashes: Array) -> tuple[Array, Array]:
         """Add the data for indexes that Python has computed for irregular records."""
         # The kernel writes no hashes for irregular rows, so the end of an irregular row's keys is the place where they
         # are inserted.
-        counts = np.diff(ints[k.KEY_END], prepend=0)
+        counts = np.diff(int_columns[k.KEY_END], prepend=0)
         places: list[int] = []
         values: list[int] = []
         for row, record in self._irregular.items():
-            longs[k.TAGS_CODE, row] = record.tags_code
-            ints[k.DELAY_LEVEL, row], ints[k.BATCH_SIZE, row] = record.delay_level, record.batch_size
-            ints[k.TAGS_HASH, row] = record.tags_hash
-            places += [int(ints[k.KEY_END, row])] * len(record.key_hashes)
+            long_columns[k.TAGS_CODE, row] = record.tags_code
+            int_columns[k.DELAY_LEVEL, row], int_columns[k.BATCH_SIZE, row] = record.delay_level, record.batch_size
+            int_columns[k.TAGS_HASH, row] = record.tags_hash
+            places += [int(int_columns[k.KEY_END, row])] * len(record.key_hashes)
             values += record.key_hashes
             counts[row] = len(record.key_hashes)
         ends = np.cumsum(counts, dtype=np.int32)
         return np.insert(key_hashes, places, np.array(values, np.int32)), ends
 
-    def _set_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
+    def _set_delivery_times(self, topics: Sequence[str], int_columns: Array, long_columns: Array) -> None:
         """Replace tags codes by delivery times for records in a schedule topic, as brokers do in queue entries."""
         for dialect in DIALECTS:
             if dialect.schedule_topic in topics:
                 number = topics.index(dialect.schedule_topic)
-                rows = np.flatnonzero((ints[k.TOPIC] == number) & (ints[k.DELAY_LEVEL] > 0))
+                rows = np.flatnonzero((int_columns[k.TOPIC] == number) & (int_columns[k.DELAY_LEVEL] > 0))
                 # As in the broker, a level above the highest one has the delay of the highest.
-                levels = np.minimum(ints[k.DELAY_LEVEL, rows], len(self._levels))
-                longs[k.TAGS_CODE, rows] = longs[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]
+                levels = np.minimum(int_columns[k.DELAY_LEVEL, rows], len(self._levels))
+                long_columns[k.TAGS_CODE, rows] = long_columns[k.STORE_TIMESTAMP, rows] + self._levels[levels - 1]

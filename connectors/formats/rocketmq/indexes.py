@@ -18,7 +18,7 @@ from commitlake.connectors.formats.queue_walking import (
 )
 from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import read_all
+from commitlake.connectors.reading.files.index_files import read_range
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
 
@@ -118,7 +118,7 @@ def _walk_index_file(
 
 def _read_exactly(location: str, file: IndexedFile, size: int, position: int) -> bytes:
     """Read a piece of a file, without a memory map, because truncation of a mapped file would kill the process."""
-    data = read_all(file, position, position + size).tobytes()
+    data = read_range(file, position, position + size).tobytes()
     if len(data) < size:
         raise StoreError(
             f"{location}: expected {size} bytes at {position}, found {len(data)}: the file was truncated just now"

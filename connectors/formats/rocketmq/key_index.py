@@ -126,12 +126,12 @@ class IndexFiles:
         finally:
             os.close(descriptor)
 
-    def _check_unique_keys(self, ids: list[str], topics: Collection[str]) -> None:
-        if not ids:
+    def _check_unique_keys(self, message_ids: list[str], topics: Collection[str]) -> None:
+        if not message_ids:
             return
         found = (message for hit in self._hits if (message := self._message_at(hit)) is not None)
         own = {message.unique_key for message in found if message.topic in topics}
-        unknown = [message_id for message_id in ids if message_id not in own]
+        unknown = [message_id for message_id in message_ids if message_id not in own]
         if unknown:
             raise IndexUnusable(f"the index lacks {unknown[0]}, but contains messages of a batch under another id")
 
@@ -180,7 +180,7 @@ class IndexFiles:
 
     def _uncovered_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Return the parts of a range that no file covers, including the holes between a file's entries."""
-        known = [edge for part in self._parts for edge in _covered_ranges(part)]
+        known = [edge for part in self._parts for edge in _split_at_holes(part)]
         at = start
         for begin, stop in known:
             if stop <= at:
@@ -203,14 +203,14 @@ def _index_hashes(message: Message) -> set[int]:
     return {key_hash(message.topic, key) for key in keys}
 
 
-def _covered_ranges(part: _CoveredRange) -> Iterator[tuple[int, int]]:
-    at = part.start
-    for begin, stop in part.holes:
+def _split_at_holes(covered_range: _CoveredRange) -> Iterator[tuple[int, int]]:
+    at = covered_range.start
+    for begin, stop in covered_range.holes:
         if begin > at:
             yield at, begin
         at = max(at, stop)
-    if part.end > at:
-        yield at, part.end
+    if covered_range.end > at:
+        yield at, covered_range.end
 
 
 class _IndexFile:
@@ -254,7 +254,7 @@ class _IndexFile:
         # The neighbouring files may have other keys of the first and last record.
         start = self._find_second_offset(first, count)
         hits = frozenset(offset for wanted in hashes for offset in self._walk_hash_chain(wanted))
-        return _CoveredRange(start, max(start, last), tuple(self._find_holes(1, count - 1)), hits)
+        return _CoveredRange(start, max(start, last), tuple(self._find_coverage_holes(1, count - 1)), hits)
 
     def _find_second_offset(self, first_offset: int, entry_count: int) -> int:
         for number in range(2, entry_count):
@@ -281,11 +281,11 @@ class _IndexFile:
             if entry.key_hash % slots != wanted_hash % slots or not any(entry):
                 raise _UnusableFileError(f"has an entry {number} that does not belong to its chain")
             if entry.key_hash == wanted_hash:
-                self._check_offset(number, entry.physical_offset)
+                self._check_entry_offset(number, entry.physical_offset)
                 yield entry.physical_offset
             before, number = number, entry.previous_entry
 
-    def _check_offset(self, entry_number: int, physical_offset: int) -> None:
+    def _check_entry_offset(self, entry_number: int, physical_offset: int) -> None:
         header = self._header
         is_known = entry_number < header.index_count  # entries beyond the count are newer than the header
         if is_known and not header.begin_physical_offset <= physical_offset <= header.end_physical_offset:
@@ -294,7 +294,7 @@ class _IndexFile:
                 "the log"
             )
 
-    def _find_holes(self, first_entry: int, last_entry: int) -> Iterator[tuple[int, int]]:
+    def _find_coverage_holes(self, first_entry: int, last_entry: int) -> Iterator[tuple[int, int]]:
         """Return the ranges between consecutive entries whose records are so far apart that entries may be missing."""
         todo = [
             (

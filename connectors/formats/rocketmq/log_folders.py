@@ -36,7 +36,7 @@ def dledger_folders(root: Path) -> list[Path]:
     return [root / name / _DATA for name in names if name.startswith(_DLEDGER) and (root / name / _DATA).is_dir()]
 
 
-def other_logs(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+def other_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
     """Yield the folders that may have parts of a store's log.
 
     Args:
@@ -52,7 +52,7 @@ def other_logs(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Ite
         yield from map(Path, _split_paths(settings.get(_DLEDGER_LOG, "")))
 
 
-def read_newest_indexed(root: Path) -> tuple[str, int] | None:
+def read_newest_indexed_record(root: Path) -> tuple[str, int] | None:
     """Return the newest IndexFile with entries, and the physical offset of its last record; None if there is none.
 
     Args:

@@ -179,9 +179,9 @@ class PulledRecords:
                 )
         self.cut = None if cut_at is None else _locate_cut_position(window, answers, np.concatenate(starts), cut_at)
 
-    def _check_offsets(self, window: Array, parts: Array) -> None:
+    def _check_offsets(self, window: Array, record_parts: Array) -> None:
         """Refuse records with impossible offsets, which would otherwise be skipped as not wanted."""
-        offsets = read_numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
+        offsets = read_numbers_at(window, record_parts[START] + _AT_OWN_OFFSET, ">i8")
         wrong = offsets[(offsets < 0) | (offsets > MAX_START_OFFSET)]
         if len(wrong):
             raise DamagedLogError(
@@ -193,27 +193,29 @@ class PulledRecords:
         """Log the number of dropped records."""
         self._refused.log_counts()
 
-    def _make_rows_with_damage(self, window: Array, parts: Array, is_intact: Array) -> Iterator[pa.RecordBatch]:
+    def _make_rows_with_damage(
+        self, window: Array, record_parts: Array, intact_mask: Array
+    ) -> Iterator[pa.RecordBatch]:
         # The first damaged record.
-        first = int(np.argmin(is_intact))
+        first = int(np.argmin(intact_mask))
         if first:  # in mode FAILFAST, rows before the damage are returned
             yield from self._reader.decode_located_records(
-                window, 0, np.ascontiguousarray(parts[:, :first]), self._inspect
+                window, 0, np.ascontiguousarray(record_parts[:, :first]), self._inspect
             )
-        values = [self._report_damage(window, int(start)) for start in parts[START, ~is_intact]]
+        values = [self._report_damage(window, int(start)) for start in record_parts[START, ~intact_mask]]
         yield from bad_range_rows(values, self._split, self._request)
-        is_intact = is_intact.copy()
-        is_intact[:first] = False
-        if is_intact.any():
+        intact_mask = intact_mask.copy()
+        intact_mask[:first] = False
+        if intact_mask.any():
             yield from self._reader.decode_located_records(
-                window, 0, np.ascontiguousarray(parts[:, is_intact]), self._inspect
+                window, 0, np.ascontiguousarray(record_parts[:, intact_mask]), self._inspect
             )
 
-    def _count_and_note_last_record(self, window: Array, parts: Array, is_intact: Array) -> None:
+    def _count_and_note_last_record(self, window: Array, record_parts: Array, intact_mask: Array) -> None:
         """Count the intact records, and note the place and digest of the last record, whether it is intact or not."""
-        self.taken += int(is_intact.sum())
-        if parts.shape[1]:
-            start = int(parts[START, -1])
+        self.taken += int(intact_mask.sum())
+        if record_parts.shape[1]:
+            start = int(record_parts[START, -1])
             begin, end = _record_extent(window, start)
             record = window[start : start + end - begin].tobytes()
             self.last_taken = TakenRecord(begin, end - begin, compute_record_digest(record))
@@ -224,15 +226,15 @@ class PulledRecords:
         expected, found = "a body that matches its checksum", "another body"
         return self._refused.count_bad_range(begin, end, Fault.BODY_CRC, expected, found, first)
 
-    def _count_messages(self, window: Array, parts: Array) -> int:
+    def _count_messages(self, window: Array, record_parts: Array) -> int:
         """Return the number of messages in records."""
-        flags = read_numbers_at(window, parts[START] + _AT_SYS_FLAG, ">i4")
-        count = int(parts.shape[1])
+        flags = read_numbers_at(window, record_parts[START] + _AT_SYS_FLAG, ">i4")
+        count = int(record_parts.shape[1])
         for row in np.flatnonzero(flags & INNER_BATCH).tolist():
             self.has_inner_batches = True
-            begin = int(parts[PROPERTIES, row])
-            raw = window[begin : begin + int(parts[PROPERTIES + 1, row])].tobytes()
-            own = int.from_bytes(window[int(parts[START, row]) + _AT_QUEUE_OFFSET :][:8].tobytes())
+            begin = int(record_parts[PROPERTIES, row])
+            raw = window[begin : begin + int(record_parts[PROPERTIES + 1, row])].tobytes()
+            own = int.from_bytes(window[int(record_parts[START, row]) + _AT_QUEUE_OFFSET :][:8].tobytes())
             count += base_offset_and_count(dict(parse_properties(raw)), own)[1] - 1
         return count
 
@@ -250,30 +252,30 @@ def parse_first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
 
 
 def _mask_wanted_records(
-    window: Array, parts: Array, wanted_range: PulledRange, *, is_by_queue_offset: bool
+    window: Array, record_parts: Array, wanted_range: PulledRange, *, is_by_queue_offset: bool
 ) -> tuple[Array, int | None]:
     """Return a mask of the wanted records, and the position of the first record after them."""
-    offsets = read_numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
+    offsets = read_numbers_at(window, record_parts[START] + _AT_OWN_OFFSET, ">i8")
     chosen: Array = offsets >= wanted_range.first_byte
     if is_by_queue_offset:
-        own = read_numbers_at(window, parts[START] + _AT_QUEUE_OFFSET, ">i8")
+        own = read_numbers_at(window, record_parts[START] + _AT_QUEUE_OFFSET, ">i8")
         chosen &= (own >= wanted_range.queue_offsets.start) & (own < wanted_range.queue_offsets.stop)
     past = np.flatnonzero(offsets >= wanted_range.end_byte)
     if not len(past):
         return chosen, None
     chosen[past[0] :] = False
-    return chosen, int(parts[START, past[0]])
+    return chosen, int(record_parts[START, past[0]])
 
 
-def _locate_cut_position(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> CutPosition:
+def _locate_cut_position(window: Array, answers: Sequence[bytes], record_starts: Array, position: int) -> CutPosition:
     ends = np.cumsum([len(answer) for answer in answers])
     number = int(np.searchsorted(ends, position, "right"))
     begin, end = int(ends[number]) - len(answers[number]), int(ends[number])
-    in_answer = starts[(starts >= begin) & (starts < end)]
+    in_answer = record_starts[(record_starts >= begin) & (record_starts < end)]
     own = int.from_bytes(window[position + _AT_QUEUE_OFFSET :][:8].tobytes())
     return CutPosition(number, int((in_answer < position).sum()), len(in_answer), own)
 
 
-def _record_extent(window: Array, start: int) -> tuple[int, int]:
-    offset = int.from_bytes(window[start + _AT_OWN_OFFSET : start + _AT_OWN_OFFSET + 8].tobytes())
-    return offset, offset + int.from_bytes(window[start + _AT_SIZE : start + _AT_SIZE + 4].tobytes())
+def _record_extent(window: Array, record_start: int) -> tuple[int, int]:
+    offset = int.from_bytes(window[record_start + _AT_OWN_OFFSET : record_start + _AT_OWN_OFFSET + 8].tobytes())
+    return offset, offset + int.from_bytes(window[record_start + _AT_SIZE : record_start + _AT_SIZE + 4].tobytes())

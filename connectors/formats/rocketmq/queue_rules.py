@@ -18,28 +18,30 @@ STATE_SIZE = 4
 
 @compiled
 def choose_entries(
-    queue_offsets: Array, physical_offsets: Array, record_sizes: Array, state: Array, is_appended: Array
+    queue_offsets: Array, physical_offsets: Array, record_sizes: Array, queue_state: Array, appended_mask: Array
 ) -> None:
-    """Choose the entries that a broker would append to a queue's files, in the output array `is_appended`.
+    """Choose the entries that a broker would append to a queue's files, in the output array `appended_mask`.
 
     Args:
         queue_offsets: int64, queue offsets.
         physical_offsets: int64, physical offsets.
         record_sizes: int64, bytes of the records.
-        state: int64[STATE_SIZE], updated.
-        is_appended: bool out, whether each entry is appended.
+        queue_state: int64[STATE_SIZE], updated.
+        appended_mask: bool out, whether each entry is appended.
     """
     for row in range(len(queue_offsets)):
         number = queue_offsets[row]
-        is_appended[row] = False
+        appended_mask[row] = False
         # The broker's two reasons to skip an entry: its record is behind the last one entered, or its queue offset is
         # taken.
-        if physical_offsets[row] + record_sizes[row] <= state[PHYSICAL_END] or (number != 0 and number < state[END]):
-            state[SKIPPED] += 1
+        if physical_offsets[row] + record_sizes[row] <= queue_state[PHYSICAL_END] or (
+            number != 0 and number < queue_state[END]
+        ):
+            queue_state[SKIPPED] += 1
             continue
-        is_appended[row] = True
-        if number > state[END]:
-            state[SHIFTED] += 1
+        appended_mask[row] = True
+        if number > queue_state[END]:
+            queue_state[SHIFTED] += 1
         # By one, also for a shifted entry: the file has no place for a gap, so the position is what counts from now on.
-        state[END] += 1
-        state[PHYSICAL_END] = physical_offsets[row] + record_sizes[row]
+        queue_state[END] += 1
+        queue_state[PHYSICAL_END] = physical_offsets[row] + record_sizes[row]

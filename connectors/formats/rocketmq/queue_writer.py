@@ -22,7 +22,7 @@ class RocketmqQueueWriter:
         lost: 0, because there are no entries for messages that the log lacks.
     """
 
-    lost = 0
+    lost_count = 0
 
     def __init__(self, files: NewQueueFiles, queue: NewQueue) -> None:
         """Start with an empty queue.
@@ -40,57 +40,61 @@ class RocketmqQueueWriter:
         self._position = -1  # byte position of the next entry; -1 before the first
 
     @property
-    def skipped(self) -> int:
+    def skipped_count(self) -> int:
         """Number of entries that were skipped."""
         return int(self._state[record_rules.SKIPPED])
 
     @property
-    def shifted(self) -> int:
+    def shifted_count(self) -> int:
         """Number of entries at a smaller queue offset than their own, because earlier messages are missing."""
         return int(self._state[record_rules.SHIFTED])
 
-    def append_entries(self, entries: Array, numbers: Array | None, first_number: int) -> None:
+    def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
         """Append entries.
 
         Args:
             entries: uint8[entries, bytes].
-            numbers: queue offsets of the entries.
-            first_number: number of the first entry, if there are no numbers.
+            queue_offsets: queue offsets of the entries.
+            first_queue_offset: number of the first entry, if there are no numbers.
         """
         if self._is_batch:
-            self._add_batches(entries)
+            self._append_batch_entries(entries)
             return
         if self._position < 0:
-            self._begin_queue(first_number if numbers is None else int(numbers[0]))
-        if numbers is None and first_number == self._state[record_rules.END]:
+            self._begin_queue(first_queue_offset if queue_offsets is None else int(queue_offsets[0]))
+        if queue_offsets is None and first_queue_offset == self._state[record_rules.END]:
             last = entries[-1].view(ENTRY)[0]
             self._state[record_rules.END] += len(entries)
             self._state[record_rules.PHYSICAL_END] = int(last["physical_offset"]) + int(last["size"])
         else:
             following = np.arange(len(entries), dtype=np.int64)  # `arange` with a large start returns floats
-            entries = self._choose_entries(entries, first_number + following if numbers is None else numbers)
+            entries = self._choose_entries(
+                entries, first_queue_offset + following if queue_offsets is None else queue_offsets
+            )
         self._write_entries(entries)
 
-    def _add_batches(self, entries: Array) -> None:
+    def _append_batch_entries(self, entries: Array) -> None:
         """Append entries to a BatchConsumeQueue, which begins at byte 0 and whose entries contain their offsets."""
         self._position = max(0, self._position)
         self._write_entries(entries)
 
-    def _begin_queue(self, first_number: int) -> None:
+    def _begin_queue(self, first_queue_offset: int) -> None:
         """Start the queue with its first entry, and write filler before it in that entry's file."""
-        first_number = first_number if 0 <= first_number <= _MAX_NUMBER and not self._closes_head else 0
-        self._state[record_rules.END] = first_number
-        self._position = first_number * self._entry_size
+        first_queue_offset = (
+            first_queue_offset if 0 <= first_queue_offset <= _MAX_NUMBER and not self._closes_head else 0
+        )
+        self._state[record_rules.END] = first_queue_offset
+        self._position = first_queue_offset * self._entry_size
         before = self._position % self._file_size // self._entry_size
         self._position -= before * self._entry_size
         if before:
             self._write_entries(np.ascontiguousarray(_filler_entries(before)).view(np.uint8).reshape(before, -1))
 
-    def _choose_entries(self, entries: Array, numbers: Array) -> Array:
+    def _choose_entries(self, entries: Array, queue_offsets: Array) -> Array:
         fields = entries.reshape(-1).view(ENTRY)
         kept = np.empty(len(entries), np.bool_)
         offsets, sizes = fields["physical_offset"].astype(np.int64), fields["size"].astype(np.int64)
-        record_rules.choose_entries(numbers.astype(np.int64), offsets, sizes, self._state, kept)
+        record_rules.choose_entries(queue_offsets.astype(np.int64), offsets, sizes, self._state, kept)
         chosen: Array = entries[kept]
         return chosen
 

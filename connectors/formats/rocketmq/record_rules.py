@@ -66,9 +66,9 @@ RULES = RecordRules.of_layouts(
     filler=BLANK,
     filler_magics=BLANK_MAGICS,
     known_prefix_bytes=HEAD.size + V4_SIZE + STORED.size,  # up to the store time; every record is longer
-    examine=classify_span,
-    scanner=SegmentScanner,
+    examine_span=classify_span,
+    make_scanner=SegmentScanner,
     parse_message=parse_message,
     checkpoint_confirms=_checkpoint_confirms,
-    row_of=to_message_row,
+    to_row=to_message_row,
 )

@@ -32,21 +32,21 @@ def needs_topic_config(topic: str) -> bool:
 
 
 def read_topics(root: Path) -> dict[str, Any]:
-    """Return the document of topics.json in RocketMQ's format; see `read_table`."""
-    return read_table(root, TOPICS, TABLE)
+    """Return the document of topics.json in RocketMQ's format; see `read_config_document`."""
+    return read_config_document(root, TOPICS, TABLE)
 
 
-def read_table(root: Path, name: str, table_key: str) -> dict[str, Any]:
+def read_config_document(root: Path, file_name: str, table_key: str) -> dict[str, Any]:
     """Return a configuration file's document, or that of its backup; empty if neither can be used."""
-    return load_table(root, name, table_key).content or {}
+    return load_config_file(root, file_name, table_key).content or {}
 
 
-def load_table(root: Path, name: str, table_key: str) -> ConfigFile[dict[str, Any]]:
+def load_config_file(root: Path, file_name: str, table_key: str) -> ConfigFile[dict[str, Any]]:
     """Load a configuration file that must have a table under a key, or its backup, as a broker does.
 
     Args:
         root: The store's folder.
-        name: The file, relative to it.
+        file_name: The file, relative to it.
         table_key: The key under which it has its entries.
 
     Raises:
@@ -60,7 +60,7 @@ def load_table(root: Path, name: str, table_key: str) -> ConfigFile[dict[str, An
             raise ValueError(f"JSON without {table_key}")  # noqa: TRY004 (of the parsed file)
         return dict(known)
 
-    return read_config(root, name, parse, limit=MAX_BYTES)
+    return read_config(root, file_name, parse, max_bytes=MAX_BYTES)
 
 
 def known_topics(root: Path) -> frozenset[str] | None:

@@ -17,16 +17,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta_log.checkpoint_check import added_paths, find_checkpoint_fault, may_be_huge
+from commitlake.connectors.lake.delta_log.checkpoint_check import (
+    added_paths,
+    find_checkpoint_fault,
+    may_be_huge_checkpoint,
+)
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE, find_action_fault, parse_json
 from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.delta_log.newest_versions import read_newest
+from commitlake.connectors.lake.delta_log.newest_versions import read_newest_version
 from commitlake.connectors.lake.delta_log.seals import (
     Seal,
     compute_file_digest,
     expected_row_sum,
-    needed_files,
+    list_needed_files,
     newest_version,
     read_newest_seal,
     write_seal,
@@ -87,10 +91,10 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> LogList
     try:
         folder = LogFolder(table_uri, storage_options)
     except TableNotFoundError:  # the folder does not exist
-        listing, damage = LogListing(), find_missing_log(read_newest(table_uri, storage_options))
+        listing, damage = LogListing(), find_missing_log(read_newest_version(table_uri, storage_options))
     else:
         listing = folder.read_listing()
-        damage = next(find_damage(folder, listing), None)
+        damage = next(find_log_damage(folder, listing), None)
     if damage is not None:
         raise log_damaged_error(table_uri, damage)
     return listing
@@ -125,7 +129,7 @@ def _may_be_huge(table_uri: str, storage_options: StorageOptions, file: LogFile)
             _checked_footers.clear()
         try:
             with LogFolder(table_uri, storage_options).open(file.name) as source:
-                _checked_footers[key] = may_be_huge(pq.ParquetFile(source))
+                _checked_footers[key] = may_be_huge_checkpoint(pq.ParquetFile(source))
         except (pa.ArrowException, OSError):  # a reader finds the same damage, or it is JSON
             return False
     return _checked_footers[key]
@@ -171,13 +175,15 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
         if listing.noted <= listing.newest_version:
             return
     # Damage must not be sealed: a seal would make it the truth.
-    damage = next(find_damage(folder, listing, is_own=True), None)
+    damage = next(find_log_damage(folder, listing, wrote_newest_entries=True), None)
     if damage is not None:
         raise log_damaged_error(table_uri, damage)
     write_seal(folder, listing, expected_row_sum(folder, listing, seal))
 
 
-def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own: bool = False) -> Iterator[LogDamage]:
+def find_log_damage(
+    folder: LogFolder, listing: LogListing | None = None, *, wrote_newest_entries: bool = False
+) -> Iterator[LogDamage]:
     """Yield the damage in the log files that a reader of the newest version needs, oldest first.
 
     If a writer deletes files or adds a checkpoint during the check, that is not damage: the log is listed again until
@@ -185,13 +191,16 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
 
     Args:
         listing: its files; by default they are listed.
-        is_own: True if this process has written the newest entries, which may then have any size.
+        wrote_newest_entries: True if this process has written the newest entries, which may then have any size.
     """
     for attempt in count():
         listing = listing or folder.read_listing()
         seal, _ = read_newest_seal(folder, listing)
         try:
-            found = [*_find_missing(listing, seal), *_find_changed(folder, listing, seal, is_own=is_own)]
+            found = [
+                *_find_missing_entries(listing, seal),
+                *_find_changed_files(folder, listing, seal, wrote_newest_entries=wrote_newest_entries),
+            ]
             found += _find_lost_checkpoint(folder, listing)
         except FileNotFoundError:
             # Still listed but not there: no cleanup, but an error.
@@ -207,7 +216,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
         return
 
 
-def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
+def _find_missing_entries(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
     """Yield a `LogDamage` for each missing log entry."""
     newest = newest_version(listing, seal)
     if listing.newest_version < 0:
@@ -233,10 +242,12 @@ def missing_versions(listing: LogListing, newest_version: int) -> Iterator[int]:
     )
 
 
-def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, is_own: bool) -> Iterator[LogDamage]:
+def _find_changed_files(
+    folder: LogFolder, listing: LogListing, seal: Seal | None, *, wrote_newest_entries: bool
+) -> Iterator[LogDamage]:
     """Yield a `LogDamage` for each log file that has changed or cannot be read."""
     sealed = seal.files if seal else {}
-    for file in needed_files(listing):
+    for file in list_needed_files(listing):
         is_entry = file.version in listing.entries and listing.entries[file.version] == file
         if is_entry and file.version == listing.checkpoint_version and file.name not in sealed:
             continue  # readers need only the checkpoint
@@ -248,12 +259,16 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
                 reason = f"expected {size:,} bytes, found {file.size:,}"
             elif compute_file_digest(folder, file) != digest:
                 reason = f"its bytes were changed: expected SHA-256 {digest[:16]}…, found another"
-        elif not is_own and file.size > MAX_ENTRY_BYTES:
+        elif not wrote_newest_entries and file.size > MAX_ENTRY_BYTES:
             reason = f"expected at most {MAX_ENTRY_BYTES:,} bytes, found {file.size:,}: another program has written it"
         else:
             data = folder.read(file.name)
             is_parquet = file.name.endswith(".parquet")
-            reason = find_checkpoint_fault(data, is_own=is_own) if is_parquet else find_entry_fault(data)
+            reason = (
+                find_checkpoint_fault(data, is_written_by_us=wrote_newest_entries)
+                if is_parquet
+                else find_entry_fault(data)
+            )
         if reason:
             yield LogDamage(file.name, file.version, reason, is_entry)
 

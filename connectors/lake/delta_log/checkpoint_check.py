@@ -21,7 +21,7 @@ _CHECKED_BYTES = 1 << 28  # of decoded rows that a check has in memory
 _SIDECAR = "sidecar"
 
 
-def may_be_huge(file: pq.ParquetFile) -> bool:
+def may_be_huge_checkpoint(file: pq.ParquetFile) -> bool:
     """Return whether a checkpoint may be too large to read, by its footer, or refers to further files."""
     footer = file.metadata
     if any(
@@ -29,26 +29,26 @@ def may_be_huge(file: pq.ParquetFile) -> bool:
     ):
         return True
     # A column can have one value of this size in each row.
-    largest = max(_column_bytes(footer), default=0)
+    largest = max(_column_chunk_sizes(footer), default=0)
     return bool(_explain_exceeded_limit(footer)) or footer.num_rows * largest > MAX_CHECKPOINT_BYTES
 
 
-def find_checkpoint_fault(data: bytes, *, is_own: bool = False) -> str:
+def find_checkpoint_fault(data: bytes, *, is_written_by_us: bool = False) -> str:
     """Return the reason why bytes are not a checkpoint that a reader can decode; empty for a valid one.
 
     Args:
         data: the file.
-        is_own: True if this process has written it; it may then have any size.
+        is_written_by_us: True if this process has written it; it may then have any size.
     """
     try:
         # With page checksums: changed bytes can decode to valid but wrong values.
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        if not is_own and (reached := _explain_exceeded_limit(file.metadata)):
+        if not is_written_by_us and (reached := _explain_exceeded_limit(file.metadata)):
             return reached
         decoded = 0
         for batch in _read_batches(file, file.schema_arrow.names):
             decoded += batch.nbytes
-            if decoded > MAX_CHECKPOINT_BYTES and not is_own:
+            if decoded > MAX_CHECKPOINT_BYTES and not is_written_by_us:
                 return f"expected at most {MAX_CHECKPOINT_BYTES:,} bytes of decoded rows, found more"
             if _SIDECAR in batch.schema.names and batch.column(_SIDECAR).null_count < len(batch):
                 return "expected all actions in this file, found names of others that have them"
@@ -67,7 +67,7 @@ def added_paths(data: bytes) -> Iterator[str]:
 
 
 def _read_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    largest = max(_column_bytes(file.metadata), default=0)
+    largest = max(_column_chunk_sizes(file.metadata), default=0)
     # If all of the largest column were in one batch, it would still fit.
     rows = max(1, min(1 << 16, _CHECKED_BYTES // max(1, largest)))
     yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
@@ -77,13 +77,13 @@ def _explain_exceeded_limit(footer: pq.FileMetaData) -> str:
     values = sum(column.num_values for column in _column_chunks(footer))
     if values > MAX_CHECKPOINT_VALUES:
         return f"expected at most {MAX_CHECKPOINT_VALUES:,} values, found {values:,}: another program has written it"
-    size = sum(_column_bytes(footer))
+    size = sum(_column_chunk_sizes(footer))
     if size > MAX_CHECKPOINT_BYTES:
         return f"expected at most {MAX_CHECKPOINT_BYTES:,} bytes, found {size:,}: another program has written it"
     return ""
 
 
-def _column_bytes(footer: pq.FileMetaData) -> Iterator[int]:
+def _column_chunk_sizes(footer: pq.FileMetaData) -> Iterator[int]:
     return (column.total_uncompressed_size for column in _column_chunks(footer))
 
 

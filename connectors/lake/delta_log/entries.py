@@ -26,7 +26,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("found values that are nested too deeply") from None
 
 
-def commit_info(entry: bytes) -> dict[str, Any] | None:
+def find_commit_info(entry: bytes) -> dict[str, Any] | None:
     """Return the `commitInfo` of a log entry; None if there is none, or it is invalid."""
     for line in entry.splitlines():
         if b'"commitInfo"' in line:
@@ -53,7 +53,7 @@ def parse_row_count(stats: object) -> int | None:
     return rows
 
 
-def outside_path(action: object) -> str | None:
+def find_outside_path(action: object) -> str | None:
     """Return the path in a log action if it is outside the table's folder; else None."""
     if not isinstance(action, dict):
         return None
@@ -69,7 +69,7 @@ def find_action_fault(action: object) -> str:
     """Return why a value is not a valid action of this lake's logs; empty for a valid one."""
     if not isinstance(action, dict):
         return "expected an object"
-    outside = outside_path(action)
+    outside = find_outside_path(action)
     if outside is not None:
         return f"expected files of this table, found {outside[:200]!r}"
     for kind in _FILES:

@@ -56,10 +56,10 @@ class TableFile:
 
 def read_table_files(table: DeltaTable) -> list[TableFile]:
     """Return the data files of a table, in the order of its log."""
-    return [_table_file(action) for action in file_actions(table).to_pylist()]
+    return [_to_table_file(action) for action in read_file_actions(table).to_pylist()]
 
 
-def _table_file(action: dict[str, Any]) -> TableFile:
+def _to_table_file(action: dict[str, Any]) -> TableFile:
     partition = {name: None if value is None else str(value) for name, value in (action.get("partition") or {}).items()}
     return TableFile(
         path=action["path"],
@@ -73,7 +73,7 @@ def _table_file(action: dict[str, Any]) -> TableFile:
     )
 
 
-def file_actions(table: DeltaTable) -> pa.Table:
+def read_file_actions(table: DeltaTable) -> pa.Table:
     """Return a row for each data file of a table: path, size, statistics and partition."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
 
@@ -84,7 +84,7 @@ def column_bounds_per_file(
     """Return the smallest and largest value of a column in each file; null if the log does not have them.
 
     Args:
-        actions: the result of `file_actions`.
+        actions: the result of `read_file_actions`.
         column: a column of the table.
         data_type: type of the column's values.
     """
@@ -96,7 +96,7 @@ def one_value_per_file(actions: pa.Table, column: str) -> pa.ChunkedArray | None
     """Return a text column's value for each file that has only one; None if it may have several values or nulls.
 
     Args:
-        actions: result of `file_actions`.
+        actions: result of `read_file_actions`.
         column: name of a text column.
     """
     least, greatest = column_bounds_per_file(actions, column, pa.string())

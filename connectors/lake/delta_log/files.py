@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER, SEALS
-from commitlake.connectors.lake.delta_log.newest_versions import read_newest, write_newest
+from commitlake.connectors.lake.delta_log.newest_versions import read_newest_version, write_newest_version
 from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_filesystem
 from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.adapter_choice import open_lake_storage
@@ -99,11 +99,11 @@ class LogFolder:
     def read_listing(self) -> LogListing:
         """List the log; the listing is empty for a table without one."""
         # Seals and note are read first; otherwise, those added meanwhile would seem to lack their entries.
-        noted = read_newest(self.table_uri, self._options)
+        noted = read_newest_version(self.table_uri, self._options)
         seals = sorted((name for name, _, _ in self._list_files(SEALS) if _ENTRY.fullmatch(name)), reverse=True)
-        return replace(self.read_entries(), seals=seals, noted=noted)
+        return replace(self.list_entry_files(), seals=seals, noted=noted)
 
-    def read_entries(self) -> LogListing:
+    def list_entry_files(self) -> LogListing:
         """List the log's entries and checkpoints only, in one request."""
         found = LogListing()
         has_pointer = False
@@ -145,7 +145,7 @@ class LogFolder:
 
     def record_newest_version(self, version: int) -> None:
         """Record the table's newest version in the lake, beside the table."""
-        write_newest(self.table_uri, version, self._s3)
+        write_newest_version(self.table_uri, version, self._s3)
 
     def delete(self, name: str, folder: str = LOG) -> None:
         """Delete a file of the log, if it exists."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.delta_log.entries import commit_info
+from commitlake.connectors.lake.delta_log.entries import find_commit_info
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 
 
@@ -38,6 +38,6 @@ def read_history(log_folder: LogFolder, newest_version: int) -> Iterator[CommitN
             data = log_folder.read(entry_name(version))
         except FileNotFoundError:  # deleted by a cleanup meanwhile
             continue
-        info = commit_info(data)
+        info = find_commit_info(data)
         if info is not None:
             yield CommitNote(version, int(info.get("timestamp") or 0), info.get("userMetadata"))

@@ -45,7 +45,7 @@ NOTES = "_newest"
 """Name of a folder in the lake."""
 
 
-def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
+def read_newest_version(table_uri: str, storage_options: StorageOptions = None) -> int:
     """Return the newest version of a table that the lake has recorded; -1 if there is none.
 
     Args:
@@ -61,10 +61,10 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
             data = read_file(Path(root) / NOTES / f"{name}.json")
     except (FileNotFoundError, NotADirectoryError):
         return -1
-    return _parse(data, name)
+    return _parse_newest_version(data, name)
 
 
-def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> None:
+def write_newest_version(table_uri: str, version: int, s3: S3Options | None = None) -> None:
     """Store a table's newest version.
 
     Args:
@@ -78,7 +78,7 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
         file.write(data)
 
 
-def delete_newest(table_uri: str, storage_options: StorageOptions = None) -> None:
+def delete_newest_version(table_uri: str, storage_options: StorageOptions = None) -> None:
     """Delete the stored version of a table that is being removed."""
     root, name = _split_table_uri(table_uri)
     with suppress(FileNotFoundError):
@@ -91,7 +91,7 @@ def _split_table_uri(table_uri: str) -> tuple[str, str]:
     return root or posixpath.curdir, name
 
 
-def _parse(data: bytes, name: str) -> int:
+def _parse_newest_version(data: bytes, name: str) -> int:
     text = verify_digest_line(data)
     if text is None:
         return -1

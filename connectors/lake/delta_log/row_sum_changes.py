@@ -61,13 +61,13 @@ UNKNOWN = SumChange(None)
 
 
 def compute_sum_change(
-    added_statistics: Iterable[str], removed_sums: Iterable[int | None] = (), *, replaces_all_files: bool = False
+    added_statistics: Iterable[str], removed_row_sums: Iterable[int | None] = (), *, replaces_all_files: bool = False
 ) -> SumChange:
     """Return the change of a table's row sum by a commit that adds and removes files.
 
     Args:
         added_statistics: the statistics of the files that it adds, as JSON.
-        removed_sums: the sums of the files that it removes.
+        removed_row_sums: the sums of the files that it removes.
         replaces_all_files: True if the added files replace all others.
     """
     total = 0
@@ -76,7 +76,7 @@ def compute_sum_change(
         if number is None:
             return UNKNOWN
         total += int(number)
-    for known in removed_sums:
+    for known in removed_row_sums:
         if known is None:
             return UNKNOWN
         total -= known

@@ -19,7 +19,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from commitlake.connectors.lake.delta_log.entries import commit_info
+from commitlake.connectors.lake.delta_log.entries import find_commit_info
 from commitlake.connectors.lake.delta_log.file_names import SEALS
 from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.newest_versions import add_digest_line, sha256_hex, verify_digest_line
@@ -112,7 +112,7 @@ def newest_version(listing: LogListing, seal: Seal | None) -> int:
     return max([known, *(version for version in named if version <= known + _FAR)])
 
 
-def needed_files(listing: LogListing) -> list[LogFile]:
+def list_needed_files(listing: LogListing) -> list[LogFile]:
     """Return the files that a reader of the newest version needs, in order."""
     entries = [listing.entries[version] for version in sorted(listing.entries) if version >= listing.checkpoint_version]
     return [*listing.checkpoints.get(listing.checkpoint_version, []), *entries]
@@ -127,7 +127,7 @@ def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) 
     total, first = (0, 0) if seal is None else (seal.row_sum, seal.version + 1)
     for version in range(first, listing.newest_version + 1):
         try:
-            info = commit_info(folder.read(entry_name(version)))
+            info = find_commit_info(folder.read(entry_name(version)))
         except FileNotFoundError:
             # Unknown from here on, until a commit states the whole sum.
             total = None
@@ -147,7 +147,7 @@ def write_seal(
         replaces_older_seals: whether to delete earlier seals, because the log was repaired.
     """
     name = entry_name(listing.newest_version)
-    files = {file.name: (file.size, compute_file_digest(folder, file)) for file in needed_files(listing)}
+    files = {file.name: (file.size, compute_file_digest(folder, file)) for file in list_needed_files(listing)}
     # The new seal is written first, so that a log is never without one. If this process is killed before the next line,
     # the next seal records the version.
     folder.write(name, Seal(listing.newest_version, listing.checkpoint_version, files, row_sum).to_bytes(), SEALS)

@@ -38,7 +38,7 @@ from commitlake.connectors.lake.delta_log.entries import parse_json, parse_row_c
 from commitlake.connectors.lake.delta_log.file_actions import (
     PARTITION,
     column_bounds_per_file,
-    file_actions,
+    read_file_actions,
     read_table_files,
 )
 from commitlake.connectors.lake.delta_log.file_names import LOG
@@ -106,7 +106,7 @@ class AddedVersion:
     is_erasure: bool = False
 
     @property
-    def rows(self) -> int | None:
+    def row_count(self) -> int | None:
         """Return the number of rows added; None if one of the writers did not state it."""
         counts = [file.rows for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
@@ -180,7 +180,7 @@ def files_in_time_range(
     Raises:
         VersionsError: if files contain more than the table's rows.
     """
-    actions = file_actions(table)
+    actions = read_file_actions(table)
     _check_deletion_vectors(actions)
     least, greatest = column_bounds_per_file(actions, column, _TIME_TYPE)
     # A file without statistics may have rows of any time.
@@ -218,9 +218,9 @@ def _read_versions(table_uri: str, versions: range, storage_options: StorageOpti
         yield _read_version(table_uri, version, files)
 
 
-def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> AddedVersion:
+def _read_version(table_uri: str, version: int, filesystem: pafs.FileSystem) -> AddedVersion:
     try:
-        with files.open_input_stream(f"{LOG}/{version:020d}.json") as commit:
+        with filesystem.open_input_stream(f"{LOG}/{version:020d}.json") as commit:
             data = commit.readall()
     except FileNotFoundError:
         raise VersionGoneError(
@@ -246,10 +246,12 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
         ) from None
 
 
-def _is_erasure(info: object) -> bool:
+def _is_erasure(commit_metadata: object) -> bool:
     """Return True if a commit's metadata marks it as an erasure; see `erasures`."""
     try:
-        return isinstance(info, dict) and ERASURE_KEY in parse_json(info.get("userMetadata") or "{}")
+        return isinstance(commit_metadata, dict) and ERASURE_KEY in parse_json(
+            commit_metadata.get("userMetadata") or "{}"
+        )
     except (ValueError, TypeError):  # written by another program
         return False
 

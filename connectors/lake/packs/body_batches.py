@@ -71,7 +71,7 @@ def batches_with_bodies(
     fields = pa.RecordBatch.from_arrays(refs.flatten(), names=[field.name for field in refs.type])
     crcs = _to_int64(batch.column("body_crc"), UNKNOWN_CRC)
     # Negative lengths are damage, which the reader reports; here they must only not confuse the sizes.
-    for start, end in _divide_rows(np.maximum(_to_int64(fields.column("length"), 0), 0)):
+    for start, end in _divide_rows_by_body_size(np.maximum(_to_int64(fields.column("length"), 0), 0)):
         rows = batch.slice(start, end - start)
         runs = [
             _read_pack_bodies(fields.slice(first, last - first), crcs[first:last], store, cache, max_frame_bytes)
@@ -112,22 +112,22 @@ def decompress_bodies(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.Reco
         yield _replace_bodies(batch, start, batch.num_rows, bodies, errors)
 
 
-def convert_bodies(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
+def convert_bodies(batch: pa.RecordBatch, body_form: BodyForm) -> pa.RecordBatch:
     """Return a batch with its bodies in another form.
 
     Args:
         batch: has `body` as the producers sent them, and `body_error`, both as `decompressed` returns them.
-        form: the form; as text, `body` is a string.
+        body_form: the form; as text, `body` is a string.
 
     Returns:
         The batch; a body that does not have the form is null, and `body_error` says why.
     """
-    if form is BodyForm.BYTES:
+    if body_form is BodyForm.BYTES:
         return batch
     errors = batch.column("body_error").to_pylist()
     texts: list[str | None] = []
     for row, body in enumerate(batch.column("body").to_pylist()):
-        text, error = (None, None) if body is None else _body_to_text(body, is_json=form is BodyForm.JSON)
+        text, error = (None, None) if body is None else _body_to_text(body, is_json=body_form is BodyForm.JSON)
         texts.append(text)
         errors[row] = errors[row] or error
     batch = batch.set_column(batch.schema.get_field_index("body"), "body", pa.array(texts, pa.string()))
@@ -145,7 +145,7 @@ def _body_to_text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None
         return None, f"expected at most {MAX_JSON_BYTES:,} bytes of JSON, found {len(body):,}"
     if is_json:
         try:
-            json.loads(text, parse_int=_ignore_number, parse_float=_ignore_number, parse_constant=_refuse_constant)
+            json.loads(text, parse_int=_ignore_number, parse_float=_ignore_number, parse_constant=_refuse_json_constant)
         except (ValueError, RecursionError) as error:
             why = str(error) if isinstance(error, ValueError) else "lists or objects that are nested too deeply"
             return None, f"expected JSON: {why}"
@@ -156,8 +156,8 @@ def _ignore_number(_: str) -> None:
     """Return None for a number in JSON, because only validity matters and Python refuses numbers with many digits."""
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"found {name}, which is not valid JSON")
+def _refuse_json_constant(constant: str) -> Any:
+    raise ValueError(f"found {constant}, which is not valid JSON")
 
 
 def _replace_bodies(
@@ -172,11 +172,11 @@ def _replace_bodies(
     return rows.append_column("body_error", texts)
 
 
-def _divide_rows(lengths: Array) -> Iterator[tuple[int, int]]:
+def _divide_rows_by_body_size(body_lengths: Array) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows whose bodies have at most `BATCH_BYTES`, or of a single row with a larger body."""
-    ends = np.cumsum(lengths)
+    ends = np.cumsum(body_lengths)
     start = 0
-    while start < len(lengths):
+    while start < len(body_lengths):
         taken = int(ends[start - 1]) if start else 0
         end = max(start + 1, int(np.searchsorted(ends, taken + BATCH_BYTES, side="right")))
         yield start, end
@@ -204,6 +204,6 @@ def _read_pack_bodies(
     return read_bodies(store, pack, places, crcs, max_frame_bytes=max_frame_bytes, cache=cache)
 
 
-def _to_int64(values: pa.Array, null: int) -> Array:
-    numbers: Array = values.cast(pa.int64()).fill_null(null).to_numpy(zero_copy_only=False)
+def _to_int64(values: pa.Array, null_value: int) -> Array:
+    numbers: Array = values.cast(pa.int64()).fill_null(null_value).to_numpy(zero_copy_only=False)
     return numbers

@@ -70,12 +70,12 @@ class WipeResult:
     is_gone: bool = False
 
 
-def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> WipeResult:
+def wipe_bodies(store: PackStore, pack: str, body_refs: PackRefs) -> WipeResult:
     """Erase bodies in a pack; bodies that were erased before stay erased.
 
     Args:
         pack: name of the pack.
-        refs: references to the bodies.
+        body_refs: references to the bodies.
 
     Raises:
         PackError: if the pack cannot be read or written, or a reference does not match the pack.
@@ -88,7 +88,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> WipeResult:
         raise
     replaced: dict[int, bytes] = {}
     count = total = 0
-    for offset, length, spans in _group_spans_by_frame(refs):
+    for offset, length, spans in _group_spans_by_frame(body_refs):
         content = _read_frame(store, pack, offset, length, max(start + size for start, size in spans))
         if content is None:  # everything was already removed
             continue
@@ -107,12 +107,12 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> WipeResult:
     return WipeResult(count, total, size)
 
 
-def _group_spans_by_frame(refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
+def _group_spans_by_frame(body_refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
     """Yield the frames with bodies to erase: position, stored length, and spans of the bodies in its content."""
     found: dict[tuple[int, int], set[tuple[int, int]]] = {}
-    for row in np.flatnonzero(np.asarray(refs.lengths) > 0).tolist():
-        frame = (int(refs.frame_offsets[row]), int(refs.frame_lengths[row]))
-        found.setdefault(frame, set()).add((int(refs.offsets[row]), int(refs.lengths[row])))
+    for row in np.flatnonzero(np.asarray(body_refs.lengths) > 0).tolist():
+        frame = (int(body_refs.frame_offsets[row]), int(body_refs.frame_lengths[row]))
+        found.setdefault(frame, set()).add((int(body_refs.offsets[row]), int(body_refs.lengths[row])))
     for (offset, length), spans in sorted(found.items()):
         yield offset, length, sorted(spans)
 
@@ -173,16 +173,16 @@ def _overwrite_bodies(content: bytes, spans: Spans) -> Iterator[bytes]:
     """
     ends = [0, *(start + size for start, size in spans)]
     pieces = [content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True)]
-    yield from _try_fillings(content, spans, b"".join(pieces))
+    yield from _yield_fillings(content, spans, b"".join(pieces))
     single = [span for span in spans if not any(_slice_span(content, span) in piece for piece in pieces)]
     if len(single) < len(spans):
-        yield from _try_fillings(content, single, b"".join(pieces))
+        yield from _yield_fillings(content, single, b"".join(pieces))
 
 
-def _try_fillings(content: bytes, spans: Spans, kept_content: bytes) -> Iterator[bytes]:
+def _yield_fillings(content: bytes, spans: Spans, kept_content: bytes) -> Iterator[bytes]:
     yield _fill_spans(content, spans, lambda _, size: bytes(size))
     yield _fill_spans(
-        content, spans, lambda start, size: _repeat_pattern(_kept_content_before(content, spans, start)[-size:], size)
+        content, spans, lambda start, size: _repeat_pattern(_content_kept_before(content, spans, start)[-size:], size)
     )
     step = max(1, len(kept_content) // _MAX_FILLS)
     for first in range(0, len(kept_content), step):
@@ -196,7 +196,7 @@ def _make_pattern_fill(pattern: bytes) -> Callable[[int, int], bytes]:
     return lambda _, size: _repeat_pattern(pattern, size)
 
 
-def _kept_content_before(content: bytes, spans: Spans, end: int) -> bytes:
+def _content_kept_before(content: bytes, spans: Spans, end: int) -> bytes:
     """Return a frame's content before a position, without the given spans."""
     pieces, position = [], 0
     for start, size in spans:

@@ -26,7 +26,7 @@ def fetch_body(
     """Fetch the body of a message with at most one ranged read.
 
     Args:
-        store: the store of the lake's bodies, from `open_store`.
+        store: the store of the lake's bodies, from `open_pack_store`.
         row: row with `COLUMNS` as in `messages`, `body_ref` as a mapping.
         as_stored: whether to return the body as the broker stored it, or as the producer sent it.
         max_bytes: largest allowed size of the body, both compressed and decompressed.

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.kernel.crc import crc32
 UNKNOWN_CRC = -(1 << 63)  # outside int32, so no table contains it
 
 
-def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, length: Any) -> Any:
+def _memcpy(_typing_context: Any, target: Any, target_offset: Any, source: Any, source_offset: Any, length: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         to, to_at, of, of_at, size = arguments
         to_data = context.make_array(signature.args[0])(context, builder, to).data
@@ -27,7 +27,7 @@ def _memcpy(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, le
         to_address, of_address = builder.gep(to_data, [to_at]), builder.gep(of_data, [of_at])
         cgutils.raw_memcpy(builder, to_address, of_address, size, 1)  # type: ignore[no-untyped-call]
 
-    return types.void(target, target_at, source, source_at, length), generate
+    return types.void(target, target_offset, source, source_offset, length), generate
 
 
 # copy(target, target_at, source, source_at, length) copies bytes between arrays; numbers are int64. The caller
@@ -36,11 +36,11 @@ copy: Any = emitted(_memcpy)
 
 
 @compiled
-def spans_fit(size: int, positions: Array, lengths: Array, max_length: int) -> bool:
-    """Return True if every span lies within `size` bytes and does not exceed the maximum length."""
+def spans_fit(window_size: int, positions: Array, lengths: Array, max_length: int) -> bool:
+    """Return True if every span lies within `window_size` bytes and does not exceed the maximum length."""
     for row in range(len(positions)):
         position, length = positions[row], lengths[row]
-        if position < 0 or length < 0 or length > max_length or position > size - length:
+        if position < 0 or length < 0 or length > max_length or position > window_size - length:
             return False
     return True
 

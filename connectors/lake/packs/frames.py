@@ -3,7 +3,7 @@
     pack  = frame*                      nothing before, between or after: `zstd -d` returns all bodies, joined
     frame = zstd(body*), at most 256 KiB of bodies; a larger body has a frame of its own
 
-Small packs may be joined to a merged one, which has an index at its end; see `merged`.
+Small packs may be joined to a merged one, which has an index at its end; see `merged_packs`.
 
 A body has no header. Its reference contains the pack's name, the start of the frame (`frame_offset`) and its stored
 size (`frame_length`), and the place of the body in the frame's content (`offset`, `length`).
@@ -82,9 +82,9 @@ class PackRefs:
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
 
-def join_refs(parts: Sequence[PackRefs]) -> PackRefs:
+def join_refs(refs_lists: Sequence[PackRefs]) -> PackRefs:
     """Return several lists of places in the same pack as one list."""
-    return PackRefs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(PackRefs)))
+    return PackRefs(*(np.concatenate([getattr(part, field.name) for part in refs_lists]) for field in fields(PackRefs)))
 
 
 class FrameError(CommitLakeError, ValueError):

@@ -10,7 +10,7 @@ finds no file of a pack's name looks for it in the merged packs of the same date
 So `zstd -d` still returns all bodies, joined. A merged pack holds each pack once, and never another merged pack: those
 that are merged again are taken apart.
 
-While packs are merged, a body may be in several files. `find_copies` returns all of them, so that none survives an
+While packs are merged, a body may be in several files. `find_pack_copies` returns all of them, so that none survives an
 erasure.
 """
 
@@ -81,7 +81,7 @@ def _damaged_error(file: PackFile, found: str) -> PackError:
     return PackError(file.name, None, "an index at the end of a merged pack", found, _DAMAGED)
 
 
-def write_merged(store: PackStore, name: str, pack_places: Sequence[tuple[str, PackPlace]]) -> int:
+def write_merged_pack(store: PackStore, name: str, pack_places: Sequence[tuple[str, PackPlace]]) -> int:
     """Write a merged pack from the given packs.
 
     Args:
@@ -143,13 +143,13 @@ class PackCopies:
     error: PackError | None = None
 
 
-def find_copies(
-    store: PackStore, names: Iterable[str], found_places: MutableMapping[str, PackPlace] | None = None
+def find_pack_copies(
+    store: PackStore, pack_names: Iterable[str], found_places: MutableMapping[str, PackPlace] | None = None
 ) -> dict[str, PackCopies]:
     """Find all places where packs are stored, and return them by the names of the packs.
 
     Args:
-        names: names of the packs.
+        pack_names: names of the packs.
         found_places: receives the places of all packs in the merged packs that are read; None if they are not wanted.
 
     Raises:
@@ -157,7 +157,7 @@ def find_copies(
     """
     by_folder: dict[str, list[str]] = defaultdict(list)
     found: dict[str, PackCopies] = {}
-    for name in names:
+    for name in pack_names:
         try:
             parse_pack_name(name)  # before it becomes a part of a path
         except PackNameError as error:
@@ -165,23 +165,25 @@ def find_copies(
         else:
             by_folder[name.rpartition("/")[0]].append(name)
     for folder, wanted in by_folder.items():
-        found |= _find_copies_in(store, folder, wanted, {} if found_places is None else found_places)
+        found |= _find_pack_copies_in_folder(store, folder, wanted, {} if found_places is None else found_places)
     return found
 
 
-def _find_copies_in(
-    store: PackStore, folder: str, names: Sequence[str], found_places: MutableMapping[str, PackPlace]
+def _find_pack_copies_in_folder(
+    store: PackStore, folder: str, pack_names: Sequence[str], found_places: MutableMapping[str, PackPlace]
 ) -> dict[str, PackCopies]:
     for _ in range(_TRIES):
         files = list(store.list_packs(folder))
         own = {file.name: PackPlace(file.name, 0, file.size) for file in files}
-        found = {name: PackCopies([own[name]] if name in own else []) for name in names}
+        found = {name: PackCopies([own[name]] if name in own else []) for name in pack_names}
         try:
             for file in files:
                 held = parse_pack_name(file.name)
-                covered = [name for name in names if held.is_merged and contains_range(held, parse_pack_name(name))]
+                covered = [
+                    name for name in pack_names if held.is_merged and contains_range(held, parse_pack_name(name))
+                ]
                 if covered:
-                    found_places.update(_add_places(store, file, covered, found))
+                    found_places.update(_add_places_in_merged_pack(store, file, covered, found))
         # Between the listing and the read, `maintain` may have merged this file into another and deleted it.
         except PackError as error:
             if error.found != "none":
@@ -192,8 +194,8 @@ def _find_copies_in(
     raise gone
 
 
-def _add_places(
-    store: PackStore, file: PackFile, names: Sequence[str], found_copies: dict[str, PackCopies]
+def _add_places_in_merged_pack(
+    store: PackStore, file: PackFile, pack_names: Sequence[str], found_copies: dict[str, PackCopies]
 ) -> dict[str, PackPlace]:
     """Add the places of packs in a merged pack to `found_copies`, and return the places of all packs in it."""
     try:
@@ -203,40 +205,42 @@ def _add_places(
     except PackError as error:
         if error.found == "none":
             raise
-        for name in names:
+        for name in pack_names:
             found_copies[name] = replace(found_copies[name], error=error)
         return {}
-    for name in names:
+    for name in pack_names:
         if name in members:
             found_copies[name] = replace(found_copies[name], places=[*found_copies[name].places, members[name]])
     return members
 
 
-def contains_range(merged: PackName, pack: PackName) -> bool:
+def contains_range(merged_pack: PackName, pack: PackName) -> bool:
     """Return whether the range of offsets of a merged pack contains that of a pack of the same date and broker."""
-    return merged.start <= pack.start and pack.end <= merged.end
+    return merged_pack.start <= pack.start and pack.end <= merged_pack.end
 
 
-def read_pack_range(store: PackStore, name: str, offset: int, length: int) -> bytes:
+def read_pack_range(store: PackStore, pack_name: str, offset: int, length: int) -> bytes:
     """Read a range of a pack, merged or not; see `PackStore.read_range`."""
 
     def read(place: PackPlace) -> bytes:
         wanted = length if place.size is None else max(0, min(length, place.size - offset))
         return store.read_range(place.file, place.offset + offset, wanted)
 
-    return _read_from_any_place(store, name, read)
+    return _read_from_any_place(store, pack_name, read)
 
 
-def pack_size(store: PackStore, name: str) -> int:
+def pack_size(store: PackStore, pack_name: str) -> int:
     """Return the size of a pack in bytes, merged or not; see `PackStore.size`."""
-    return _read_from_any_place(store, name, lambda place: store.size(place.file) if place.size is None else place.size)
+    return _read_from_any_place(
+        store, pack_name, lambda place: store.size(place.file) if place.size is None else place.size
+    )
 
 
-def _read_from_any_place(store: PackStore, name: str, read_place: Callable[[PackPlace], _Answer]) -> _Answer:
+def _read_from_any_place(store: PackStore, pack_name: str, read_place: Callable[[PackPlace], _Answer]) -> _Answer:
     known = store.merged_places
     for _ in range(_TRIES):
         # The last known place first, because a merged pack serves many bodies in a row.
-        place = known.get(name) or PackPlace(name)
+        place = known.get(pack_name) or PackPlace(pack_name)
         try:
             return read_place(place)
         except PackError as error:
@@ -246,11 +250,11 @@ def _read_from_any_place(store: PackStore, name: str, read_place: Callable[[Pack
         # Cleared as a whole: it is only a memory of look-ups, and is filled again in no time.
         if len(known) >= _MAX_KNOWN:
             known.clear()
-        known.pop(name, None)
-        copies = find_copies(store, [name], known)[name]
+        known.pop(pack_name, None)
+        copies = find_pack_copies(store, [pack_name], known)[pack_name]
         if not copies.places:
             raise copies.error or missing
         # A pack's own file is what is tried for unknown names, so it needs no entry.
-        if copies.places[0].file == name:
-            known.pop(name, None)
+        if copies.places[0].file == pack_name:
+            known.pop(pack_name, None)
     raise missing

@@ -3,7 +3,7 @@
     store_date=2026-11-20/broker=broker-a/00000000000000000000-00000000000134217728-5f0c3a9e77d2b164.zst
 
 A merged pack has `-merged` before `.zst`, and the range from the first to the last byte of the packs that it holds, see
-`merged`; no row refers to its name.
+`merged_packs`; no row refers to its name.
 
 The date is first so that a rule of an object store can expire bodies by date. The numbers are the range of the broker's
 log that the bodies come from: its start, and its end, exclusive. The last part is a random token of the writer. Rows
@@ -110,15 +110,17 @@ def pack_name(
     date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
     if not fits_folder_name(broker):
         raise ValueError(f"broker {broker[:100]!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found more")
-    return f"store_date={date}/{_folder(broker)}/{start:020}-{end:020}-{token}{'-merged' if is_merged else ''}.zst"
+    return (
+        f"store_date={date}/{_broker_folder(broker)}/{start:020}-{end:020}-{token}{'-merged' if is_merged else ''}.zst"
+    )
 
 
 def fits_folder_name(broker: str) -> bool:
     """Return True if a broker's name, once escaped, is short enough for the name of a folder of packs."""
-    return len(_folder(broker)) <= _MAX_PART_BYTES
+    return len(_broker_folder(broker)) <= _MAX_PART_BYTES
 
 
-def _folder(broker: str) -> str:
+def _broker_folder(broker: str) -> str:
     return f"broker={_escape_broker_name(broker)}"
 
 
@@ -161,11 +163,11 @@ def _escape_broker_name(broker: str) -> str:
     return re.sub(r"\.{2,}", lambda dots: "%2E" * len(dots[0]), escaped)
 
 
-def find_name_fault(name: str) -> str | None:
+def find_broker_name_fault(broker: str) -> str | None:
     """Return the reason why a text is not a valid broker name, as `expected ..., found ...`; None for a valid name."""
-    shown = ascii(name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}...")
-    if not fits_folder_name(name):
-        return f"expected a broker's name of at most 248 bytes, found {len(name)} characters: {shown}"
-    if not name or name != name.strip() or "/" in name or escape_line(name) != name:
+    shown = ascii(broker if len(broker) <= _MAX_SHOWN else f"{broker[:_MAX_SHOWN]}...")
+    if not fits_folder_name(broker):
+        return f"expected a broker's name of at most 248 bytes, found {len(broker)} characters: {shown}"
+    if not broker or broker != broker.strip() or "/" in broker or escape_line(broker) != broker:
         return f"expected a broker's name without '/', control characters and spaces around it, found {shown}"
     return None

@@ -125,14 +125,14 @@ class PackStore:
         with self._convert_errors("packs to be deleted"):
             self._storage.delete_all(known)
 
-    def delete_unfinished(self, older_than: datetime.datetime) -> int:
+    def delete_unfinished_packs(self, older_than: datetime.datetime) -> int:
         """Delete files that killed writers left unfinished, and return their number.
 
         Args:
             older_than: time; later files are kept, because their writers may still be running.
         """
         with self._convert_errors("unfinished packs to be deleted"):
-            return self._storage.delete_old_unfinished(_DATES, older_than, _is_pack)
+            return self._storage.delete_old_unfinished_files(_DATES, older_than, _is_pack_name)
 
     @contextmanager
     def _convert_errors(self, expected: str, name: str = "") -> Iterator[None]:
@@ -150,7 +150,7 @@ class PackStore:
         return PackError(name, None, f"{self._storage.file_noun} in {self._storage.text}", "none", _EXPIRED)
 
 
-def open_store(location: PackLocation) -> PackStore:
+def open_pack_store(location: PackLocation) -> PackStore:
     """Return the store of a lake's bodies.
 
     Args:
@@ -172,7 +172,7 @@ def open_store(location: PackLocation) -> PackStore:
     return PackStore(FolderStorage(root, may_be_link=True))
 
 
-def _is_pack(name: str) -> bool:
+def _is_pack_name(name: str) -> bool:
     try:
         parse_pack_name(name)
     except PackNameError:

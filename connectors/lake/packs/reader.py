@@ -113,7 +113,7 @@ def read_body(
 def read_bodies(
     store: PackStore,
     pack: str,
-    refs: PackRefs,
+    body_refs: PackRefs,
     crcs: Array | None = None,
     *,
     max_frame_bytes: int = MAX_FRAME_BYTES,
@@ -123,13 +123,13 @@ def read_bodies(
 
     Args:
         pack: name of the pack.
-        refs: references to the bodies, in any order, also repeatedly.
+        body_refs: references to the bodies, in any order, also repeatedly.
         crcs: int64, `body_crc` of each body, `UNKNOWN_CRC` if the table has none; None to skip the comparison.
         max_frame_bytes: maximum end of a body in its frame.
         cache: cache of frames from earlier calls, and for later ones.
 
     Returns:
-        A binary array without nulls, in the order of `refs`.
+        A binary array without nulls, in the order of `body_refs`.
 
     Raises:
         PackError: if one of the bodies is not available or does not match.
@@ -138,58 +138,66 @@ def read_bodies(
     """
     cache = cache or FrameCache(1)
     # Copy the arrays, because numba compiles again for read-only arrays such as views of Arrow's buffers.
-    refs = PackRefs(*(np.array(getattr(refs, field.name), np.int64) for field in dataclasses.fields(refs)))
-    crcs = np.full(len(refs), compiled_copying.UNKNOWN_CRC) if crcs is None else np.array(crcs, np.int64)
-    sizes = {len(refs.frame_offsets), len(refs.frame_lengths), len(refs.offsets), len(refs.lengths), len(crcs)}
+    body_refs = PackRefs(
+        *(np.array(getattr(body_refs, field.name), np.int64) for field in dataclasses.fields(body_refs))
+    )
+    crcs = np.full(len(body_refs), compiled_copying.UNKNOWN_CRC) if crcs is None else np.array(crcs, np.int64)
+    sizes = {
+        len(body_refs.frame_offsets),
+        len(body_refs.frame_lengths),
+        len(body_refs.offsets),
+        len(body_refs.lengths),
+        len(crcs),
+    }
     if len(sizes) > 1:
         raise ValueError(f"expected arrays with the same number of rows, found {sorted(sizes)} rows")
-    _check_ref_ranges(pack, refs, max_frame_bytes)
-    out_offsets = np.zeros(len(refs) + 1, np.int64)
-    np.cumsum(refs.lengths, out=out_offsets[1:])
+    _check_ref_ranges(pack, body_refs, max_frame_bytes)
+    out_offsets = np.zeros(len(body_refs) + 1, np.int64)
+    np.cumsum(body_refs.lengths, out=out_offsets[1:])
     if out_offsets[-1] > _MAX_ARRAY_BYTES:
         raise ValueError(f"expected at most {_MAX_ARRAY_BYTES} bytes of bodies in one call, found {out_offsets[-1]}")
-    frames = _wanted_frames(refs)
+    frames = _frames_of_bodies(body_refs)
     for frame in frames:
         _check_stored_size(pack, frame)
     # Allocate only now, after the lengths in the table are checked against their frames.
     out = np.empty(out_offsets[-1], np.uint8)
     for frame, content in _read_frames(store, pack, frames, cache):
         bodies = np.frombuffer(content, np.uint8)
-        compiled_copying.copy_from_frame(bodies, frame.rows, refs.offsets, refs.lengths, out, out_offsets)
-    _check_crcs(pack, refs, out, out_offsets, crcs)
+        compiled_copying.copy_from_frame(bodies, frame.rows, body_refs.offsets, body_refs.lengths, out, out_offsets)
+    _check_body_crcs(pack, body_refs, out, out_offsets, crcs)
     buffers = [None, pa.py_buffer(out_offsets.astype(np.int32)), pa.py_buffer(out)]
-    return pa.Array.from_buffers(pa.binary(), len(refs), buffers)
+    return pa.Array.from_buffers(pa.binary(), len(body_refs), buffers)
 
 
-def _check_ref_ranges(pack: str, refs: PackRefs, max_frame_bytes: int) -> None:
+def _check_ref_ranges(pack: str, body_refs: PackRefs, max_frame_bytes: int) -> None:
     for name in ("frame_offset", "frame_length", "offset", "length"):
-        values = getattr(refs, f"{name}s")
+        values = getattr(body_refs, f"{name}s")
         if len(values) and (least := int(values.min())) < 0:
             row = int(values.argmin())
-            place = None if name == "frame_offset" else int(refs.frame_offsets[row])
+            place = None if name == "frame_offset" else int(body_refs.frame_offsets[row])
             raise PackError(pack, place, f"a body_ref whose {name} is not negative", f"{least}", _BAD_REFERENCE)
-    ends = refs.offsets + refs.lengths
+    ends = body_refs.offsets + body_refs.lengths
     if len(ends) and (greatest := int(ends.max())) > max_frame_bytes:
         raise PackError(
             pack,
-            int(refs.frame_offsets[ends.argmax()]),
+            int(body_refs.frame_offsets[ends.argmax()]),
             f"a body that ends within the first {max_frame_bytes} bytes of its frame",
             f"one that ends at {greatest}",
             f"{_BAD_REFERENCE}; if bodies may be so large, raise max_frame_bytes",
         )
 
 
-def _wanted_frames(refs: PackRefs) -> list[_Frame]:
+def _frames_of_bodies(body_refs: PackRefs) -> list[_Frame]:
     """Return the frames of all non-empty bodies, ordered by place."""
-    rows = np.flatnonzero(refs.lengths)
+    rows = np.flatnonzero(body_refs.lengths)
     if not len(rows):
         return []
     # In the order of the pack, so that neighbouring frames are read with one request.
-    rows = rows[np.lexsort((refs.frame_lengths[rows], refs.frame_offsets[rows]))]
-    offsets, lengths = refs.frame_offsets[rows], refs.frame_lengths[rows]
+    rows = rows[np.lexsort((body_refs.frame_lengths[rows], body_refs.frame_offsets[rows]))]
+    offsets, lengths = body_refs.frame_offsets[rows], body_refs.frame_lengths[rows]
     # A frame that is referenced with two lengths becomes two frames, one of which cannot be decompressed.
     firsts = np.flatnonzero(np.r_[True, (offsets[1:] != offsets[:-1]) | (lengths[1:] != lengths[:-1])])
-    needed = np.maximum.reduceat(refs.offsets[rows] + refs.lengths[rows], firsts)
+    needed = np.maximum.reduceat(body_refs.offsets[rows] + body_refs.lengths[rows], firsts)
     groups = np.split(rows, firsts[1:])
     return [
         _Frame(int(offset), int(length), int(end), group)
@@ -221,8 +229,8 @@ def _read_frames(
         wanted = max(frame.offset + frame.length for frame in run) - start
         data = pa.py_buffer(read_pack_range(store, pack, start, wanted))
         for frame in run:
-            # The pack may end too early, which `_decompress` reports for the frame concerned.
-            content = _decompress(pack, data.slice(min(frame.offset - start, data.size)), frame)
+            # The pack may end too early, which `_decompress_frame` reports for the frame concerned.
+            content = _decompress_frame(pack, data.slice(min(frame.offset - start, data.size)), frame)
             cache.put(pack, frame.offset, frame.length, content)
             yield frame, content
 
@@ -244,24 +252,24 @@ def _group_adjacent_frames(frames: list[_Frame]) -> Iterator[list[_Frame]]:
         yield run
 
 
-def _decompress(pack: str, data: pa.Buffer, frame: _Frame) -> pa.Buffer:
-    if data.size < frame.length:
+def _decompress_frame(pack: str, stored_bytes: pa.Buffer, frame: _Frame) -> pa.Buffer:
+    if stored_bytes.size < frame.length:
         expected = f"a frame of {frame.length} bytes"
-        raise PackError(pack, frame.offset, expected, f"the end of the pack after {data.size}", _BAD_PACK)
+        raise PackError(pack, frame.offset, expected, f"the end of the pack after {stored_bytes.size}", _BAD_PACK)
     try:
-        return decompress_frame(data.slice(0, frame.length), frame.needed)
+        return decompress_frame(stored_bytes.slice(0, frame.length), frame.needed)
     except FrameError as error:
         raise PackError(pack, frame.offset, error.expected, error.found, _BAD_PACK) from None
 
 
-def _check_crcs(pack: str, refs: PackRefs, data: Array, offsets: Array, crcs: Array) -> None:
+def _check_body_crcs(pack: str, body_refs: PackRefs, data: Array, offsets: Array, crcs: Array) -> None:
     row = compiled_copying.find_wrong_crc(data, offsets, crcs)
     if row >= 0:
         body = data[offsets[row] : offsets[row + 1]].tobytes()
         raise PackError(
             pack,
-            int(refs.frame_offsets[row]),
-            f"a body with the CRC {crcs[row]} at {refs.offsets[row]} in the frame",
+            int(body_refs.frame_offsets[row]),
+            f"a body with the CRC {crcs[row]} at {body_refs.offsets[row]} in the frame",
             f"the CRC {body_crc(body)} of these {len(body)} bytes",
             _BAD_PACK,
         )

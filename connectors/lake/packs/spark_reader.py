@@ -17,7 +17,7 @@ from commitlake.connectors.lake.packs.body_batches import (
 )
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.connectors.worker_errors import forward_worker_errors
@@ -34,7 +34,7 @@ def with_bodies(
     packs: PackLocation | str,
     *,
     as_stored: bool = False,
-    form: BodyForm = BodyForm.BYTES,
+    body_form: BodyForm = BodyForm.BYTES,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_frame_bytes: int = MAX_FRAME_BYTES,
 ) -> DataFrame:
@@ -55,8 +55,8 @@ def with_bodies(
         max_frame_bytes: size of the largest stored body that may be read; see `read_bodies`.
 
     Returns:
-        The columns of `messages`, `body` (binary, or string by `form`) and `body_error` (string, null if the body is
-        there); the same number of rows, in no particular order.
+        The columns of `messages`, `body` (binary, or string by `body_form`) and `body_error` (string, null if the body
+        is there); the same number of rows, in no particular order.
 
     Raises:
         ValueError: if a column is missing or has another type, or `body` or `body_error` already exists.
@@ -65,13 +65,13 @@ def with_bodies(
     """
     _check_columns(messages.schema, as_stored=as_stored)
     location = packs if isinstance(packs, PackLocation) else pack_location(packs)
-    open_store(location)
-    body_type = BinaryType() if as_stored or form is BodyForm.BYTES else StringType()
+    open_pack_store(location)
+    body_type = BinaryType() if as_stored or body_form is BodyForm.BYTES else StringType()
     added = [StructField("body", body_type, nullable=True)]
     if not as_stored:
         added.append(StructField("body_error", StringType(), nullable=True))
     schema = StructType([*messages.schema.fields, *added])
-    read = _make_reader(location, max_frame_bytes, None if as_stored else max_bytes, form)
+    read = _make_body_reader(location, max_frame_bytes, None if as_stored else max_bytes, body_form)
     return repartition_by_pack(messages).mapInArrow(read, schema)
 
 
@@ -105,19 +105,19 @@ def _check_columns(schema: StructType, *, as_stored: bool) -> None:
             raise ValueError(f"column {name}: expected {wanted.simpleString()}, found {found}{advice}")
 
 
-def _make_reader(
-    location: PackLocation, max_frame_bytes: int, max_bytes: int | None, form: BodyForm
+def _make_body_reader(
+    location: PackLocation, max_frame_bytes: int, max_bytes: int | None, body_form: BodyForm
 ) -> Callable[[_Batches], _Batches]:
     """Return a function that adds bodies to batches: as stored if `max_bytes` is None."""
 
     def read(batches: _Batches) -> _Batches:
         with forward_worker_errors():
-            store, cache = open_store(location), FrameCache()
+            store, cache = open_pack_store(location), FrameCache()
             for batch in batches:
                 for stored in batches_with_bodies(batch, store, cache, max_frame_bytes):
                     if max_bytes is None:
                         yield stored
                     else:
-                        yield from (convert_bodies(each, form) for each in decompress_bodies(stored, max_bytes))
+                        yield from (convert_bodies(each, body_form) for each in decompress_bodies(stored, max_bytes))
 
     return read

@@ -22,7 +22,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 @contextmanager
-def arrow_output(file: object) -> Iterator[pa.NativeFile]:
+def open_arrow_output(file: object) -> Iterator[pa.NativeFile]:
     """Wrap a Python file for Arrow's Parquet writer, with a buffer that joins its small writes; the file stays open.
 
     Arrow's writer of Parquet writes a thousand pieces per data file. Each would wait for Python's lock, which the other
@@ -104,7 +104,7 @@ def write_data_file(
     rows: pa.Table,
     lake: Lake,
     store_date: str | None,
-    name: str,
+    file_name: str,
     *,
     close_later: CloseLater | None = None,
 ) -> DataFile:
@@ -113,14 +113,14 @@ def write_data_file(
     Args:
         rows: the columns of `messages` without the partition.
         store_date: the partition.
-        name: file name; a file of that name is replaced.
+        file_name: file name; a file of that name is replaced.
         close_later: called with the function that closes the file, which waits for the disk; the file gets its name
             then. By default, the file is closed before this function returns.
 
     Raises:
         S3Error: if an object store refuses it.
     """
-    path = f"store_date={store_date or NO_DATE}/{name}"
+    path = f"store_date={store_date or NO_DATE}/{file_name}"
     with ExitStack() as stack:
         output = stack.enter_context(open_table_file(lake, "messages", path))
         metadata = _write_parquet(rows, output)
@@ -143,7 +143,7 @@ def open_table_file(lake: Lake, table: str, path: str) -> Iterator[pa.NativeFile
     Raises:
         S3Error: if an object store refuses it.
     """
-    with open_lake_storage(lake.uri(table), lake.s3).open_write(path) as file, arrow_output(file) as output:
+    with open_lake_storage(lake.uri(table), lake.s3).open_write(path) as file, open_arrow_output(file) as output:
         yield output
 
 

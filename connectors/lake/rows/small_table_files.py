@@ -16,7 +16,7 @@ def write_plain_file(
     rows: pa.Table,
     lake: Lake,
     table: str,
-    name: str,
+    file_name: str,
     encodings: Mapping[str, str] | None = None,
     row_group_rows: int | None = None,
     statistics: Sequence[str] | None = None,
@@ -29,7 +29,7 @@ def write_plain_file(
     Args:
         rows: the table's columns.
         table: name of the table.
-        name: file name; a file of that name is replaced.
+        file_name: file name; a file of that name is replaced.
         encodings: Parquet encodings of columns that do not use dictionaries.
         row_group_rows: number of rows of a row group; by default Arrow's.
         statistics: columns whose minimum and maximum go to the table's log; by default all but binary ones.
@@ -39,12 +39,12 @@ def write_plain_file(
     if statistics is None:
         statistics = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]
     collected: list[pq.FileMetaData] = []
-    with open_table_file(lake, table, name) as output:
+    with open_table_file(lake, table, file_name) as output:
         _write_parquet(
             rows, output, collected, encodings or {}, row_group_rows, [*statistics, *footer_statistics], has_row_sum
         )
         size = output.tell()
-    return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0], frozenset(footer_statistics)))
+    return DataFile(file_name, None, size, rows.num_rows, file_statistics(collected[0], frozenset(footer_statistics)))
 
 
 def _write_parquet(

@@ -108,15 +108,15 @@ class TableRows:
             return table_filesystem(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
         return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would call Python code
 
-    def _constant_values(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:
+    def _constant_values(self, row_group: pq.RowGroupMetaData, column_numbers: Mapping[str, int]) -> Constants:
         """Return the value of each column that is constant in a row group."""
         found: Constants = {}
         if not self.skips_constants:
             return found
-        for name, number in columns.items():
+        for name, number in column_numbers.items():
             data_type = self.schema.field(name).type
             is_plain = pa.types.is_string(data_type) or pa.types.is_integer(data_type) or pa.types.is_boolean(data_type)
-            statistics = group.column(number).statistics if is_plain else None
+            statistics = row_group.column(number).statistics if is_plain else None
             if statistics is not None and _has_one_value(statistics):
                 found[name] = statistics.min
         return found

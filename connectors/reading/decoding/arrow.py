@@ -61,7 +61,7 @@ def map_array(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows; copy few rows to small buffers, because the kernel's buffers have room for thousands.
+    """Return the same rows; if they are few, copy them from the kernel's large buffers to buffers of their size.
 
     A caller that keeps the rows of many small files would otherwise keep some MiB for each of them.
     """
@@ -92,8 +92,8 @@ class Dictionary:
     def to_string_array(self, codes: Array) -> pa.Array:
         """Return rows, given as numbers, as an array of plain strings; -1 is null."""
         offsets = np.empty(len(codes) + 1, np.int32)
-        data = np.empty(kernel.expanded_size(codes, self._offsets) + OVERWRITE, np.uint8)
-        kernel.expand(codes, self._offsets, self._data, offsets, data)
+        data = np.empty(kernel.size_of_expanded_codes(codes, self._offsets) + OVERWRITE, np.uint8)
+        kernel.expand_codes(codes, self._offsets, self._data, offsets, data)
         return string_array(offsets, data, codes >= 0)
 
 

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.decoding import arrow
 from commitlake.connectors.reading.decoding.arrow import Dictionary
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel import record_walk as h
-from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
+from commitlake.connectors.reading.kernel.buffers import is_crowded_interner, make_interner
 from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.kernel.strings import DISTINCT, intern_span
 from commitlake.schemas.layouts.rocketmq.hosts import V6_SIZE, parse_host
@@ -67,7 +67,7 @@ class Distinct:
     def renew_if_crowded(self) -> Distinct:
         """Return this object, or a new, empty one if this one has become too large for the next batch."""
         # Replaced as a whole, not cleared: earlier batches, which a caller may still hold, refer to the old object.
-        return self._make_empty() if is_crowded(self.interner) else self
+        return self._make_empty() if is_crowded_interner(self.interner) else self
 
     def replace_if_large(self) -> Distinct:
         """Return this object, or a new, empty one if it has many values, which the next split may not need."""
@@ -206,7 +206,7 @@ class DecodedBatch:
     store_hosts: Distinct
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of records."""
         return int(self.parts.shape[1])
 
@@ -261,7 +261,7 @@ class DecodedBatch:
         """Return the indexes of the rows whose properties are not UTF-8."""
         rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
         # `first_rows` may have cut this batch, but the list of rows is that of the whole.
-        return rows[rows < self.rows]
+        return rows[rows < self.row_count]
 
     def replace_texts(self, texts_by_row: dict[int, Texts]) -> tuple[Array, Array]:
         """Return a window and positions in which some texts of the records are replaced, for another decoding."""
@@ -276,40 +276,40 @@ class DecodedBatch:
         return np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]), parts
 
     def _int32_values(self, name: str) -> Array:
-        numbers: Array = self.columns.numbers32[self.numbers32.index(name), : self.rows]
+        numbers: Array = self.columns.numbers32[self.numbers32.index(name), : self.row_count]
         return numbers
 
     def int64_values(self, name: str) -> Array:
         """Return a column of stored 8-byte integers; times are in ms."""
-        numbers: Array = self.columns.numbers64[self.numbers64.index(name), : self.rows]
+        numbers: Array = self.columns.numbers64[self.numbers64.index(name), : self.row_count]
         return numbers
 
     @property
     def sys_flags(self) -> Array:
         """sys_flag of every record."""
-        flags: Array = self.columns.sys_flags[: self.rows]
+        flags: Array = self.columns.sys_flags[: self.row_count]
         return flags
 
     def _row_codes(self, code_row: int) -> Array:
-        codes: Array = self.columns.codes[code_row, : self.rows]
+        codes: Array = self.columns.codes[code_row, : self.row_count]
         return codes
 
     def _dictionary_column(self, dictionary: Dictionary, codes: Array) -> pa.Array:
         return dictionary.to_dictionary_array(codes) if self.encoded else dictionary.to_string_array(codes)
 
     def _make_constant_column(self, text: str) -> pa.Array:
-        return arrow.constant_array(text, self.rows, as_dictionary=self.encoded)
+        return arrow.constant_array(text, self.row_count, as_dictionary=self.encoded)
 
     @property
     def topic_codes(self) -> Array:
         """Return the index in `topics` of each record's topic."""
         return self._row_codes(b.TOPIC)
 
-    def brokers(self) -> pa.Array:
+    def broker_column(self) -> pa.Array:
         """Return the store's name for every row."""
         return self._make_constant_column(self.broker)
 
-    def formats(self) -> pa.Array:
+    def format_column(self) -> pa.Array:
         """Return the format's name for every row."""
         return self._make_constant_column(self.format_name)
 
@@ -317,12 +317,12 @@ class DecodedBatch:
         """Return the topics; bytes that are not UTF-8 become U+FFFD."""
         return self._dictionary_column(self.topics.to_dictionary, self.topic_codes)
 
-    def kinds(self) -> pa.Array:
+    def kind_column(self) -> pa.Array:
         """Return the kinds, which are derived from the topics."""
         codes = np.array([_KIND_CODES[kind_of(name)] for name in self.topics.texts], np.int32)
         return self._dictionary_column(_KINDS, codes[self.topic_codes])
 
-    def origin_topics(self) -> pa.Array:
+    def origin_topic_column(self) -> pa.Array:
         """Return the original topics: the stored ones, except for records in internal topics."""
         named = self._row_codes(b.ORIGIN)
         # Properties that name another topic stay after delivery, so they count only in topics where a message waits or
@@ -347,7 +347,7 @@ class DecodedBatch:
         """Return the brokers' hosts."""
         return self._dictionary_column(self.store_hosts.to_dictionary, self._row_codes(b.STORE_HOST))
 
-    def body_codecs(self) -> pa.Array:
+    def body_codec_column(self) -> pa.Array:
         """Return the compression of each body."""
         # Usually no body is compressed, and a constant column needs no memory per row.
         bits = self.sys_flags & (COMPRESSED | COMPRESSION_MASK)
@@ -358,46 +358,46 @@ class DecodedBatch:
             Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32)
         )
 
-    def message_ids(self) -> pa.Array:
+    def message_id_column(self) -> pa.Array:
         """Return the offset message ids."""
-        return arrow.string_array(self.columns.message_id_offsets[: self.rows + 1], self.columns.message_ids)
+        return arrow.string_array(self.columns.message_id_offsets[: self.row_count + 1], self.columns.message_ids)
 
-    def unique_keys(self) -> pa.Array:
+    def unique_key_column(self) -> pa.Array:
         """Return the clients' message ids."""
-        present = self.text.present[b.UNIQUE_KEY, : self.rows]
-        return arrow.string_array(self.text.unique_offsets[: self.rows + 1], self.text.unique, present)
+        present = self.text.present[b.UNIQUE_KEY, : self.row_count]
+        return arrow.string_array(self.text.unique_offsets[: self.row_count + 1], self.text.unique, present)
 
-    def keys(self) -> pa.Array:
+    def keys_column(self) -> pa.Array:
         """Return the business keys as lists."""
-        offsets = self.text.list_offsets[: self.rows + 1]
+        offsets = self.text.list_offsets[: self.row_count + 1]
         values = arrow.string_array(self.text.key_offsets[: int(offsets[-1]) + 1], self.text.keys)
-        return arrow.list_array(offsets, values, self.text.present[b.KEYS, : self.rows])
+        return arrow.list_array(offsets, values, self.text.present[b.KEYS, : self.row_count])
 
-    def properties(self) -> pa.Array:
+    def properties_column(self) -> pa.Array:
         """Return all properties as maps."""
-        offsets = self.text.map_offsets[: self.rows + 1]
+        offsets = self.text.map_offsets[: self.row_count + 1]
         count = int(offsets[-1])
         names = self._dictionary_column(self.names.to_dictionary, self.text.names[:count])
         values = arrow.string_array(self.text.value_offsets[: count + 1], self.text.values)
         return arrow.map_array(offsets, names, values)
 
-    def priority(self) -> pa.Array:
+    def priority_column(self) -> pa.Array:
         """Return the priority property if it is a number, else null."""
         found = self.text.priorities[:, : self.text.used[b.PRIORITIES]]
         # As for `rows_with_invalid_text`, the list is that of the whole batch.
-        found = found[:, found[0] < self.rows]
+        found = found[:, found[0] < self.row_count]
         if not found.shape[1]:
-            return pa.nulls(self.rows, pa.int32())
-        priorities: list[int | None] = [None] * self.rows
+            return pa.nulls(self.row_count, pa.int32())
+        priorities: list[int | None] = [None] * self.row_count
         for row, position, length in found.T.tolist():
             priorities[row] = parse_priority(self.window[position : position + length].tobytes().decode())
         return pa.array(priorities, pa.int32())
 
-    def body_sizes(self) -> pa.Array:
+    def body_size_column(self) -> pa.Array:
         """Return the sizes of the stored bodies."""
         return arrow.fixed_width_array(self.parts[h.BODY_LENGTH].astype(np.int32), pa.int32())
 
-    def bodies(self) -> pa.Array:
+    def body_column(self) -> pa.Array:
         """Return the stored bodies."""
         return arrow.span_array(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
 
@@ -408,11 +408,11 @@ class DecodedBatch:
     def _timestamp_column(self, name: str) -> pa.Array:
         return arrow.fixed_width_array(self.int64_values(name) * _MICROSECONDS, _TIMESTAMP)
 
-    def born_timestamps(self) -> pa.Array:
+    def born_timestamp_column(self) -> pa.Array:
         """Return the born times, by producers' clocks."""
         return self._timestamp_column("born_timestamp")
 
-    def store_timestamps(self) -> pa.Array:
+    def store_timestamp_column(self) -> pa.Array:
         """Return the store times, by brokers' clocks."""
         return self._timestamp_column("store_timestamp")
 
@@ -420,24 +420,24 @@ class DecodedBatch:
 _NO_CODEC = str(body_codec(0))
 
 _BUILDERS: dict[str, str] = {
-    "broker": "brokers",
+    "broker": "broker_column",
     "topic": "topic_column",
-    "msg_id": "message_ids",
-    "unique_key": "unique_keys",
-    "keys": "keys",
+    "msg_id": "message_id_column",
+    "unique_key": "unique_key_column",
+    "keys": "keys_column",
     "tags": "tag_column",
-    "kind": "kinds",
-    "born_timestamp": "born_timestamps",
-    "store_timestamp": "store_timestamps",
+    "kind": "kind_column",
+    "born_timestamp": "born_timestamp_column",
+    "store_timestamp": "store_timestamp_column",
     "born_host": "born_host_column",
     "store_host": "store_host_column",
     "sys_flag": "sys_flag_column",
-    "priority": "priority",
-    "body_size": "body_sizes",
-    "body_codec": "body_codecs",
-    "properties": "properties",
-    "format": "formats",
-    "origin_topic": "origin_topics",
+    "priority": "priority_column",
+    "body_size": "body_size_column",
+    "body_codec": "body_codec_column",
+    "properties": "properties_column",
+    "format": "format_column",
+    "origin_topic": "origin_topic_column",
     "producer_group": "producer_group_column",
-    "body": "bodies",
+    "body": "body_column",
 }

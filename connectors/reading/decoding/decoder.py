@@ -1,6 +1,6 @@
 """Decoder of a split's columns by the kernel, and the buffers that the kernel fills.
 
-A `Decoder` serves one split, or several of one store, one after the other. `walk` calls its
+A `Decoder` serves one split, or several of one store, one after the other. `walk_records` calls its
 `locate_next_records`, which finds records
 and decodes them in the same pass; `take_batch` then returns them as a `DecodedBatch`.
 """
@@ -28,7 +28,7 @@ _INT32 = np.iinfo(np.int32)
 _INT64 = np.iinfo(np.int64)
 
 
-def kernel_filters(filters: Filters) -> KernelFilters:
+def to_kernel_filters(filters: Filters) -> KernelFilters:
     """Return the filters that the kernel applies; the others apply to decoded columns, see `batches`."""
     bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
     for place, bound in (
@@ -100,14 +100,14 @@ class Decoder:
             _SEED,
             _position_table([self._fields32[name] for name in self._numbers32]),
             _position_table([self._fields64[name] for name in self._numbers64]),
-            self._id_suffix(),
+            self._message_id_suffix(),
         )
-        self._choice = kernel_filters(filters)
+        self._choice = to_kernel_filters(filters)
         self._scratch = b.make_scratch(self._max_entries)
-        self._distinct = self._make_distinct(_SEED)
+        self._distinct = self._make_distinct_values(_SEED)
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 
-    def _make_distinct(self, seed: np.uint64) -> DistinctValues:
+    def _make_distinct_values(self, seed: np.uint64) -> DistinctValues:
         """Return an object that numbers distinct strings."""
         return DistinctValues(
             names=Distinct(seed, utf8_text, b.NAMES),
@@ -118,7 +118,7 @@ class Decoder:
             store_hosts=Distinct(seed, host_text),
         )
 
-    def _id_suffix(self) -> Array:
+    def _message_id_suffix(self) -> Array:
         """Return the text with which all message ids end; empty unless the format's ids need one."""
         return b.NO_SUFFIX
 
@@ -126,7 +126,7 @@ class Decoder:
         """Return new buffers for the kernel to fill, because the previous ones now belong to a batch."""
         message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
         self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), has_message_ids=message_ids)
-        self._text = b.make_text(self._wanted)
+        self._text = b.make_text_buffers(self._wanted)
         self._distinct = self._distinct.renew_if_crowded()
         return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
 
@@ -135,19 +135,19 @@ class Decoder:
         self._distinct = self._distinct.replace_if_large()
 
     def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Continue from `state[POSITION]` and decode; return the positions of the wanted records. See `walking.Hop`."""
+        """Continue from `state[POSITION]` and decode; return positions of wanted records. See `segment_walk.Hop`."""
         kernel.locate_and_decode_records(
             self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._make_outputs()
         )
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
-    def take_batch(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+    def take_batch(self, window: Array, window_offset: int, record_parts: Array) -> DecodedBatch:
         """Return the records that the last `locate_next_records` found, as a batch."""
         return self._batch(
             window=window,
-            origin=origin,
-            parts=parts,
+            origin=window_offset,
+            parts=record_parts,
             broker=self._broker,
             format_name=self._format_name,
             columns=self._columns,
@@ -158,8 +158,8 @@ class Decoder:
             **self._distinct._asdict(),
         )
 
-    def decode_batch(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+    def decode_batch(self, window: Array, window_offset: int, record_parts: Array) -> DecodedBatch:
         """Decode the first of these located records, as many as fit in one batch."""
-        chosen = np.ascontiguousarray(parts[:, : b.ROWS])
+        chosen = np.ascontiguousarray(record_parts[:, : b.ROWS])
         count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._make_outputs())
-        return self.take_batch(window, origin, chosen[:, :count])
+        return self.take_batch(window, window_offset, chosen[:, :count])

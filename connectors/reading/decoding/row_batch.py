@@ -44,7 +44,7 @@ class RowBatch:
         columns = [None if self._is_decompressed(field) else self._make_column(field) for field in self._request.schema]
         place = next((place for place, column in enumerate(columns) if column is None), None)
         if place is None:
-            yield from self._make_batch(columns, 0, self._decoded.rows)
+            yield from self._make_batch(columns, 0, self._decoded.row_count)
             return
         for first, bodies in self._decompress_bodies():
             part = [column.slice(first, len(bodies)) if column is not None else None for column in columns]
@@ -78,7 +78,7 @@ class RowBatch:
 
     def _make_column(self, field: pa.Field) -> pa.Array:
         if field.name == CORRUPT_RECORD or not self._decoded.has_column(field.name):
-            return pa.nulls(self._decoded.rows, field.type)
+            return pa.nulls(self._decoded.row_count, field.type)
         if field.name in _TIMESTAMPS:
             return self._make_timestamp_column(field)
         column = self._decoded.column(field.name)
@@ -107,10 +107,10 @@ class RowBatch:
 
     def _decompress_bodies(self) -> Iterator[tuple[int, pa.Array]]:
         """Decompress the bodies of the first rows, as many as `BATCH_BYTES` allow, but at least one."""
-        stored, flags = self._decoded.bodies(), self._decoded.sys_flags
+        stored, flags = self._decoded.body_column(), self._decoded.sys_flags
         values: list[bytes | None] = []
         first = size = 0
-        for row in range(self._decoded.rows):
+        for row in range(self._decoded.row_count):
             body = self._decompress_body(row, stored[row].as_py(), int(flags[row]))
             more = 0 if body is None else len(body)
             if values and size + more > BATCH_BYTES:
@@ -132,7 +132,7 @@ class RowBatch:
 
 def record_fault(
     fault_notes: Notes,
-    decoded: DecodedBatch,
+    decoded_batch: DecodedBatch,
     row: int,
     bad_range_counter: BadRangeCounter,
     fault: Fault,
@@ -147,7 +147,7 @@ def record_fault(
     """
     if row not in fault_notes:
         fault_notes[row] = bad_range_counter.count_bad_range(
-            *decoded.record_extent(row), fault, expected, found, raw[:FIRST_BYTES]
+            *decoded_batch.record_extent(row), fault, expected, found, raw[:FIRST_BYTES]
         )
 
 

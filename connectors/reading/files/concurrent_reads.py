@@ -16,17 +16,17 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def map_concurrently(function: Callable[[_T], _R], values: Sequence[_T], threads: int) -> list[_R]:
+def map_concurrently(function: Callable[[_T], _R], values: Sequence[_T], thread_count: int) -> list[_R]:
     """Call a function for each value, several at a time, and return the results in order.
 
     Args:
         values: its arguments.
-        threads: largest number of threads; with one, the functions are called on this thread.
+        thread_count: largest number of threads; with one, the functions are called on this thread.
 
     Raises:
         Exception: the first error in the order of the values, after all calls have ended.
     """
-    count = min(threads, len(values))
+    count = min(thread_count, len(values))
     if count <= 1:
         return list(map(function, values))
     with ThreadPoolExecutor(count) as pool:

@@ -63,7 +63,7 @@ class LocalStoreFiles:
         return self._root / path.partition("/")[0]
 
 
-def read_all(file: SegmentFile, start: int, end: int) -> Array:
+def read_range(file: SegmentFile, start: int, end: int) -> Array:
     """Return a range of a file, shortened to the end of the file.
 
     Args:
@@ -75,7 +75,7 @@ def read_all(file: SegmentFile, start: int, end: int) -> Array:
     return window[: file.read_into(window, start)]
 
 
-def find_data(file: IndexedFile, start: int, end: int) -> int | None:
+def find_nonzero_window(file: IndexedFile, start: int, end: int) -> int | None:
     """Return the start of the first window in a range of a file that is not all zeros, or None.
 
     Args:
@@ -101,6 +101,6 @@ def find_data(file: IndexedFile, start: int, end: int) -> int | None:
 def has_data(file: IndexedFile) -> bool:
     """Return whether a file has any nonzero byte, and close the file."""
     try:
-        return find_data(file, 0, MAX_FILE_BYTES) is not None
+        return find_nonzero_window(file, 0, MAX_FILE_BYTES) is not None
     finally:
         file.close()

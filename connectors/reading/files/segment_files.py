@@ -1,6 +1,6 @@
 """Files of segments on local disks and other filesystems of `pyarrow.fs`.
 
-Large local segments are mapped, see `windows`. If a file was truncated, a read here returns fewer bytes.
+Large local segments are mapped, see `segment_windows`. If a file was truncated, a read here returns fewer bytes.
 """
 
 from __future__ import annotations

@@ -83,14 +83,14 @@ class _MappingGuard:
             row[self._guard.END] = address + size
             return row
 
-    def unprotect_region(self, row: Rows) -> None:
+    def unprotect_region(self, table_row: Rows) -> None:
         """End the protection of a region."""
         with self._lock:
-            row[self._guard.END] = 0
+            table_row[self._guard.END] = 0
 
-    def count_missing_pages(self, row: Rows) -> int:
+    def count_missing_pages(self, table_row: Rows) -> int:
         """Return how many missing pages of the region were accessed."""
-        return int(row[self._guard.HITS])
+        return int(table_row[self._guard.HITS])
 
 
 _guards: dict[int, _MappingGuard] = {}  # by process id: a forked child inherits the handler, and must detect that
@@ -214,20 +214,20 @@ class Windows:
         self._ahead = ReadAhead(file) if isinstance(file, RemoteSegment) else None
         self._last = 0
 
-    def open(self, origin: int, max_end: int, read_end: int | None = None) -> OpenWindow:
+    def open(self, window_offset: int, max_end: int, read_end: int | None = None) -> OpenWindow:
         """Open the window that begins at a physical offset, at most up to another one.
 
         Args:
-            origin: physical offset of its first byte.
+            window_offset: physical offset of its first byte.
             max_end: physical offset at which it ends at the latest.
             read_end: physical offset up to which the caller will read on; by default `max_end`.
         """
-        wanted = max(0, max_end - origin)
+        wanted = max(0, max_end - window_offset)
         if min(wanted, self._map_bytes) >= _MIN_MAP_BYTES and isinstance(self._file, LocalFile):
             # No less than the minimum, because a sparse file may have many small holes.
-            size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._count_bytes_to_hole(origin)))
+            size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._count_bytes_to_hole(window_offset)))
             # The kernel reads up to PADDING bytes past the window, so these are mapped, too.
-            mapping = Mapping.map_file(self._file.descriptor, origin - self._base_offset, size + PADDING)
+            mapping = Mapping.map_file(self._file.descriptor, window_offset - self._base_offset, size + PADDING)
             if mapping is not None:
                 # At the end of the file the padding takes bytes of the file itself; the rest is then read into the
                 # buffer.
@@ -236,22 +236,24 @@ class Windows:
         size = min(self._size, wanted)
         if len(self._buffer) < size + PADDING:
             self._buffer = np.empty(size + PADDING, np.uint8)
-        self._last = length = self._read_window(self._buffer[:size], origin, max_end if read_end is None else read_end)
+        self._last = length = self._read_window(
+            self._buffer[:size], window_offset, max_end if read_end is None else read_end
+        )
         # Fewer bytes than asked for: only the end of the file does that.
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
 
-    def _read_window(self, window: Window, origin: int, read_end: int) -> int:
+    def _read_window(self, window: Window, window_offset: int, read_end: int) -> int:
         if self._ahead is None:
-            return self._file.read_into(window, origin - self._base_offset)
-        return self._ahead.read_into(window, origin - self._base_offset, read_end - self._base_offset)
+            return self._file.read_into(window, window_offset - self._base_offset)
+        return self._ahead.read_into(window, window_offset - self._base_offset, read_end - self._base_offset)
 
-    def _count_bytes_to_hole(self, origin: int) -> int:
+    def _count_bytes_to_hole(self, window_offset: int) -> int:
         """Return the bytes up to the next hole of a local file, and a few of the hole's zeros.
 
-        Reading the rest of a hole would fill the memory with zeros; `walk` skips it.
+        Reading the rest of a hole would fill the memory with zeros; `walk_records` skips it.
         """
         assert isinstance(self._file, LocalFile)
-        position = origin - self._base_offset
+        position = window_offset - self._base_offset
         return self._file.next_hole(position) - position + _HOLE_BYTES
 
     @property
@@ -269,17 +271,17 @@ class Windows:
         self._map_bytes = 0  # a mapping ends with the file and must include PADDING bytes, so it may never grow
 
 
-def read_numbers_at(window: Window, positions: Array, code: str) -> Array:
+def read_numbers_at(window: Window, positions: Array, type_code: str) -> Array:
     """Return the numbers at the given positions of a window, decoded by a numpy type code such as ">i8"."""
-    size = np.dtype(code).itemsize
-    found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
+    size = np.dtype(type_code).itemsize
+    found: Array = window[positions[:, None] + np.arange(size)].view(type_code).reshape(-1).astype(np.int64)
     return found
 
 
-def make_head_reader(head: Layout, name: str) -> Callable[[Window, Array], Array]:
+def make_head_reader(head_layout: Layout, field_name: str) -> Callable[[Window, Array], Array]:
     """Return a function that reads a numeric field from the heads of located records in a window."""
-    return partial(_numbers_in_heads, head.offset_of(name), dict(head.numpy_fields)[name])
+    return partial(_read_head_numbers, head_layout.offset_of(field_name), dict(head_layout.numpy_fields)[field_name])
 
 
-def _numbers_in_heads(offset: int, code: str, window: Window, parts: Array) -> Array:
-    return read_numbers_at(window, parts[START] + offset, code)
+def _read_head_numbers(field_offset: int, type_code: str, window: Window, record_parts: Array) -> Array:
+    return read_numbers_at(window, record_parts[START] + field_offset, type_code)

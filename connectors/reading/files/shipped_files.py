@@ -246,10 +246,10 @@ class ShippedStoreFiles:
     def _read_range(self, entry: ShippedFile, start: int, end: int) -> Array:
         return _ShippedObject(self, entry).read_at(end - start, start)
 
-    def changed_object_error(self, entry: ShippedFile, found: int) -> StoreError:
+    def changed_object_error(self, entry: ShippedFile, found_size: int) -> StoreError:
         """Return the error for an object that does not have the size that the manifest states."""
         place = self.location_of(entry.name)
-        return StoreError(f"{place}: expected {entry.shipped_bytes} bytes, found {found}: the copy was changed")
+        return StoreError(f"{place}: expected {entry.shipped_bytes} bytes, found {found_size}: the copy was changed")
 
     def _get_entry(self, path: str) -> ShippedFile:
         entry = self.manifest.files.get(path)
@@ -272,7 +272,7 @@ class _PickledStoreFiles:
 
     @property
     def _open_files(self) -> StoreFiles:
-        return _open_for_run(self._root, self._run)
+        return _open_files_for_run(self._root, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
@@ -308,7 +308,7 @@ class _PickledStoreFiles:
 
 
 @lru_cache(maxsize=8)
-def _open_for_run(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
+def _open_files_for_run(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
     return open_shipped_files(root)
 
 
@@ -409,9 +409,9 @@ class _ShippedObject:
     def close(self) -> None:
         """Do nothing: the store keeps the object open for other reads."""
 
-    def _check_complete(self, found: int, expected: int) -> None:
-        if found < expected:
-            raise self._files.changed_object_error(self._entry, found)
+    def _check_complete(self, found_size: int, expected_size: int) -> None:
+        if found_size < expected_size:
+            raise self._files.changed_object_error(self._entry, found_size)
 
 
 class _LargeFile:

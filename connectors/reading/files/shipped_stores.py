@@ -25,7 +25,7 @@ import pyarrow.fs as pafs
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.remote_files import RemoteFile
-from commitlake.connectors.storage.adapter_choice import is_readable
+from commitlake.connectors.storage.adapter_choice import is_read_by_adapter
 from commitlake.connectors.storage.uris import check_scheme, is_uri
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
@@ -121,7 +121,7 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
             fixed = path[: path.rindex("/", 0, special.start())]
             filesystem, inner_path = resolve_filesystem(fixed)
             return filesystem, inner_path.rstrip("/") + path[len(fixed) :]
-        if is_readable(path):
+        if is_read_by_adapter(path):
             from commitlake.connectors.storage.filesystem import open_filesystem  # noqa: PLC0415 (needs extras)
 
             return open_filesystem(path)
@@ -147,12 +147,12 @@ def _get_bucket_filesystem(bucket: str) -> pafs.FileSystem:
 
 
 @lru_cache(maxsize=8)
-def _open_bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], process: int) -> pafs.FileSystem:  # noqa: ARG001
+def _open_bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], process_id: int) -> pafs.FileSystem:  # noqa: ARG001
     """Return Arrow's client of a bucket, cached because a new one takes a request and opens connections of its own.
 
     Args:
         settings: variables of the environment that the client reads; another environment needs another client.
-        process: id of this process; a client does not survive a fork.
+        process_id: id of this process; a client does not survive a fork.
     """
     filesystem, _ = pafs.FileSystem.from_uri(f"s3://{bucket}")
     return filesystem

@@ -14,7 +14,7 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.buffers import Interner
 from commitlake.connectors.reading.kernel.strings import DISTINCT
-from commitlake.connectors.reading.segment_walk import WalkEnd, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
@@ -50,11 +50,13 @@ def read_index_data(
     if split.missing:
         yield _missing_segment_data(split)
         return
-    reader = split.format.indexes.index_data_reader(split.start, delay_levels_ms, chunk_rows)
+    reader = split.format.indexes.make_index_data_reader(split.start, delay_levels_ms, chunk_rows)
     end = WalkEnd()
     try:
         with OpenSegment(split.path) as file:
-            for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, hop=reader.locate_next_records):
+            for step in walk_records(
+                file, split, _WINDOW_BYTES, max_record_bytes, end, locate_records=reader.locate_next_records
+            ):
                 # Before the walk goes on: the columns refer to the window, which the next step closes.
                 reader.add_records(step.window, step.parts, step.origin, step.bad)
                 if reader.is_full:
@@ -68,7 +70,7 @@ def read_index_data(
 
 
 def _missing_segment_data(split: Split) -> IndexData:
-    reader = split.format.indexes.index_data_reader(split.start, (0,), 1)
+    reader = split.format.indexes.make_index_data_reader(split.start, (0,), 1)
     reader.add_bad_range(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
     return reader.finish_chunk(split.end)
 

@@ -18,15 +18,15 @@ _QUEUE_BITS = 32
 def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool = True) -> Iterator[QueueEntries]:
     """Return the entries of each queue for the records of a chunk; some records have no entry.
 
-    An inner batch has one entry; `IndexData.is_batch` says in which kind of queue it is.
+    An inner batch has one entry; `IndexData.batch_mask` says in which kind of queue it is.
 
     Args:
         index_data: the chunk.
         includes_light_queues: True if a record that names light queues also has an entry in each of them.
     """
     names = list(index_data.topics)
-    rows = np.arange(index_data.rows)
-    queued = index_data.is_queued
+    rows = np.arange(index_data.record_count)
+    queued = index_data.queued_mask
     topic, queue_id, queue_offset = index_data.topic, index_data.queue_id, index_data.queue_offset
     # Usually all records are queued, and the columns are used without a copy.
     if not queued.all():
@@ -47,7 +47,7 @@ def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool
         queue_offset = queue_offset[by_place]
     # One number for topic and queue id, so that grouping compares numbers only.
     keys = (topic.astype(np.int64) << _QUEUE_BITS) | (queue_id.astype(np.int64) & 0xFFFFFFFF)
-    order, starts, distinct = _group_by_key(keys)
+    order, starts, distinct = _group_rows_by_key(keys)
     for number, (begin, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         chosen = order[begin:end]
         taken = rows[chosen]
@@ -64,7 +64,7 @@ def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool
         )
 
 
-def _group_by_key(keys: Array) -> tuple[Array, Array, Array]:
+def _group_rows_by_key(keys: Array) -> tuple[Array, Array, Array]:
     """Group rows by key: return the rows in the order of the groups, each group's start, and the keys."""
     count = len(keys)
     distinct, numbers = np.empty(count, np.int64), np.empty(count, np.int32)

@@ -12,38 +12,38 @@ from commitlake.connectors.reading.kernel.compile_options import compiled
 
 
 @compiled
-def number_keys(keys: Array, table: Array, distinct_keys: Array, key_numbers: Array) -> int:
+def number_keys(keys: Array, hash_table: Array, distinct_keys: Array, out_key_numbers: Array) -> int:
     """Number the distinct keys of rows in order of appearance, and return the count of distinct keys.
 
     Args:
         keys: int64.
-        table: int32 zeros, a power of two long and at least twice as long as `keys`.
+        hash_table: int32 zeros, a power of two long and at least twice as long as `keys`.
         distinct_keys: int64 out, with room for every key.
-        key_numbers: int32 out, each key's number.
+        out_key_numbers: int32 out, each key's number.
     """
-    mask = np.uint64(len(table) - 1)
+    mask = np.uint64(len(hash_table) - 1)
     count = 0
     likely = -1
     for row in range(len(keys)):
         key = keys[row]
         if likely >= 0 and distinct_keys[likely] == key:
-            key_numbers[row] = likely
+            out_key_numbers[row] = likely
             continue
         word = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
         slot = (word >> np.uint64(29)) & mask
         while True:
-            found = table[slot] - 1
+            found = hash_table[slot] - 1
             if found < 0:
                 found = count
                 distinct_keys[count] = key
                 count += 1
-                table[slot] = count
+                hash_table[slot] = count
                 break
             if distinct_keys[found] == key:
                 break
             slot = (slot + np.uint64(1)) & mask
         likely = found
-        key_numbers[row] = found
+        out_key_numbers[row] = found
     return count
 
 

@@ -89,7 +89,7 @@ def make_interner() -> Interner:
     )
 
 
-def is_crowded(interner: Interner) -> bool:
+def is_crowded_interner(interner: Interner) -> bool:
     """Return whether an interner is so full that it should be replaced before the next batch."""
     # Limits far below the capacity, because a batch adds to it, and an interner can only be replaced between batches.
     return bool(interner.counts[DISTINCT] > _DISTINCT // 4 or interner.counts[TEXT_END] > _TEXT_BYTES // 2)
@@ -205,7 +205,7 @@ class Text(NamedTuple):
     priorities: Array
 
 
-def make_text(wanted_bits: int) -> Text:
+def make_text_buffers(wanted_bits: int) -> Text:
     """Create empty outputs for the selected texts from properties."""
     offsets = np.zeros((3, ROWS + 1), np.int32)
     entries = _ENTRIES if wanted_bits & WANT_ENTRIES else 0

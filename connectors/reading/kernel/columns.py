@@ -14,10 +14,10 @@ from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 
 
 @compiled
-def gather_i32(window, positions, field_offset, mask, out):
-    """Set out[i] to the int32 at positions[i] + field_offset, with only the bits of `mask`."""
+def gather_i32(window, positions, field_offset, bit_mask, out):
+    """Set out[i] to the int32 at positions[i] + field_offset, with only the bits of `bit_mask`."""
     for row in range(len(positions)):
-        out[row] = load_be_i32(window, positions[row] + field_offset) & np.int32(mask)
+        out[row] = load_be_i32(window, positions[row] + field_offset) & np.int32(bit_mask)
 
 
 @compiled

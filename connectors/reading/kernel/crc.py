@@ -39,9 +39,9 @@ _TABLES = _make_tables()
 
 
 @compiled
-def _crc_by_table(window, position, length, state):
-    """Continue a CRC, given as inverted `state`, over bytes of a window, eight per step."""
-    crc = np.uint64(state)
+def _crc_by_table(window, position, length, crc_state):
+    """Continue a CRC, given as inverted `crc_state`, over bytes of a window, eight per step."""
+    crc = np.uint64(crc_state)
     end = position + length
     while end - position >= 8:
         word = load_le_u64(window, position) ^ crc
@@ -63,20 +63,22 @@ def _crc_by_table(window, position, length, state):
 
 
 @compiled
-def _crc_narrow(window, position, length, state):
+def _crc_by_narrow_vectors(window, position, length, crc_state):
     if length >= BLOCK_SIZE:
-        return fold_crc_narrow(window, position, length, state)
-    return _crc_by_table(window, position, length, state)
+        return fold_crc_narrow(window, position, length, crc_state)
+    return _crc_by_table(window, position, length, crc_state)
 
 
 @compiled
-def _crc_wide(window, position, length, state):
+def _crc_by_wide_vectors(window, position, length, crc_state):
     if length >= BLOCK_SIZE:
-        return fold_crc_wide(window, position, length, state)
-    return _crc_by_table(window, position, length, state)
+        return fold_crc_wide(window, position, length, crc_state)
+    return _crc_by_table(window, position, length, crc_state)
 
 
-_crc = _crc_wide if HAS_WIDE_MULTIPLY else _crc_narrow if HAS_CARRY_LESS_MULTIPLY else _crc_by_table
+_crc = (
+    _crc_by_wide_vectors if HAS_WIDE_MULTIPLY else _crc_by_narrow_vectors if HAS_CARRY_LESS_MULTIPLY else _crc_by_table
+)
 
 
 _START = np.uint64(0xFFFFFFFF)

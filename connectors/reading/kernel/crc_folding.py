@@ -69,27 +69,27 @@ class _Folder:
         name = "llvm.x86.pclmulqdq" + ("" if blocks == 1 else f".{128 * blocks}")
         self._multiply = cgutils.get_or_insert_function(builder.module, signature, name)
 
-    def constant(self, *pairs: tuple[int, int]) -> Any:
+    def emit_constant(self, *pairs: tuple[int, int]) -> Any:
         """Emit a vector of these blocks; a single block is repeated."""
         chosen = pairs if len(pairs) == self.blocks else pairs * self.blocks
         return ir.Constant(self.vector, [ir.Constant(_WORD, word) for pair in chosen for word in pair])
 
-    def multiply(self, left: Any, right: Any, selector: int) -> Any:
+    def emit_multiply(self, left: Any, right: Any, selector: int) -> Any:
         return self.builder.call(self._multiply, [left, right, ir.Constant(_BYTE, selector)])
 
-    def load(self, address: Any) -> Any:
+    def emit_load(self, address: Any) -> Any:
         return self.builder.load(self.builder.bitcast(address, self.vector.as_pointer()), align=1)
 
     def emit_seeded_vector(self, vector: Any, crc_state: Any) -> Any:
         """Emit code that combines the CRC so far into the first bytes of the first input vector."""
-        seed = self.builder.insert_element(self.constant((0, 0)), crc_state, ir.Constant(_INT, 0))
+        seed = self.builder.insert_element(self.emit_constant((0, 0)), crc_state, ir.Constant(_INT, 0))
         return self.builder.xor(vector, seed)
 
     def emit_shift(self, vector: Any, multipliers: Any) -> Any:
-        low = self.multiply(vector, multipliers, 0x00)
-        return self.builder.xor(low, self.multiply(vector, multipliers, 0x11))
+        low = self.emit_multiply(vector, multipliers, 0x00)
+        return self.builder.xor(low, self.emit_multiply(vector, multipliers, 0x11))
 
-    def fold(self, vector: Any, multipliers: Any, data: Any) -> Any:
+    def emit_fold(self, vector: Any, multipliers: Any, data: Any) -> Any:
         return self.builder.xor(self.emit_shift(vector, multipliers), data)
 
     def emit_block(self, vector: Any, number: int) -> Any:
@@ -103,7 +103,7 @@ class _Folder:
         if self.blocks == 1:
             return last
         distances = [_fold_multipliers(BLOCK_SIZE * (self.blocks - 1 - number)) for number in range(self.blocks - 1)]
-        moved = self.emit_shift(vector, self.constant(*distances, (0, 0)))
+        moved = self.emit_shift(vector, self.emit_constant(*distances, (0, 0)))
         for number in range(self.blocks - 1):
             last = self.builder.xor(last, self.emit_block(moved, number))
         return last
@@ -122,19 +122,19 @@ class _InputCursor:
         """Emit code that reads the next vector."""
         here = self._builder.load(self._cursor)
         self._builder.store(self._builder.add(here, ir.Constant(_WORD, folder.size)), self._cursor)
-        return folder.load(self._builder.gep(self._data, [here]))
+        return folder.emit_load(self._builder.gep(self._data, [here]))
 
-    def bytes_left(self) -> Any:
+    def emit_bytes_left(self) -> Any:
         """Emit the number of bytes left."""
         return self._builder.sub(self._end, self._builder.load(self._cursor))
 
     def emit_has_bytes(self, size: int) -> Any:
         """Emit a condition that is true if at least this many bytes are left."""
-        return self._builder.icmp_signed(">=", self.bytes_left(), ir.Constant(_WORD, size))
+        return self._builder.icmp_signed(">=", self.emit_bytes_left(), ir.Constant(_WORD, size))
 
-    def last_block(self, folder: _Folder) -> Any:
+    def emit_last_block(self, folder: _Folder) -> Any:
         """Emit a read of the block that ends with the input."""
-        return folder.load(
+        return folder.emit_load(
             self._builder.gep(self._data, [self._builder.sub(self._end, ir.Constant(_WORD, BLOCK_SIZE))])
         )
 
@@ -150,56 +150,56 @@ def _emit_while(builder: Any, condition: Callable[[], Any], body: Callable[[], N
     builder.position_at_end(after)
 
 
-def _fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_vector: Any) -> Any:
+def _emit_fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_vector: Any) -> Any:
     """Emit the folding of several vectors side by side; `first_vector`, which is already read, starts the first one."""
     lanes = [cgutils.alloca_once_value(builder, first_vector)]
     lanes += [cgutils.alloca_once_value(builder, cursor.emit_next_vector(folder)) for _ in range(_LANES - 1)]
-    step = folder.constant(_fold_multipliers(_LANES * folder.size))
+    step = folder.emit_constant(_fold_multipliers(_LANES * folder.size))
 
     def fold_all() -> None:
         for lane in lanes:
-            builder.store(folder.fold(builder.load(lane), step, cursor.emit_next_vector(folder)), lane)
+            builder.store(folder.emit_fold(builder.load(lane), step, cursor.emit_next_vector(folder)), lane)
 
     _emit_while(builder, lambda: cursor.emit_has_bytes(_LANES * folder.size), fold_all)
     joined = builder.load(lanes[-1])
     for number, lane in enumerate(lanes[:-1]):
-        distance = folder.constant(_fold_multipliers((_LANES - 1 - number) * folder.size))
+        distance = folder.emit_constant(_fold_multipliers((_LANES - 1 - number) * folder.size))
         joined = builder.xor(joined, folder.emit_shift(builder.load(lane), distance))
     return joined
 
 
-def _fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_state: Any) -> Any:
+def _emit_fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_state: Any) -> Any:
     """Emit the folding of all whole vectors, at least one, into one block."""
     vector = cgutils.alloca_once_value(builder, folder.emit_seeded_vector(cursor.emit_next_vector(folder), crc_state))
     # One vector is read. Three more fill the lanes, and a shorter rest than one step of all four is not worth the
     # joining.
     with builder.if_then(cursor.emit_has_bytes((2 * _LANES - 1) * folder.size)):
-        builder.store(_fold_lanes(builder, cursor, folder, builder.load(vector)), vector)
-    step = folder.constant(_fold_multipliers(folder.size))
+        builder.store(_emit_fold_lanes(builder, cursor, folder, builder.load(vector)), vector)
+    step = folder.emit_constant(_fold_multipliers(folder.size))
     _emit_while(
         builder,
         lambda: cursor.emit_has_bytes(folder.size),
-        lambda: builder.store(folder.fold(builder.load(vector), step, cursor.emit_next_vector(folder)), vector),
+        lambda: builder.store(folder.emit_fold(builder.load(vector), step, cursor.emit_next_vector(folder)), vector),
     )
     return folder.emit_combined_block(builder.load(vector))
 
 
-def _fold_rest(builder: Any, cursor: _InputCursor, folder: _Folder, block: Any) -> None:
+def _emit_fold_last_bytes(builder: Any, cursor: _InputCursor, folder: _Folder, block: Any) -> None:
     """Emit the folding of the last bytes, fewer than a block, into the variable `emit_block`.
 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
-    left = cursor.bytes_left()
+    left = cursor.emit_bytes_left()
     # With no bytes left, a shift would be by 128 bits, whose result is undefined in LLVM.
     with builder.if_then(builder.icmp_signed(">", left, ir.Constant(_WORD, 0))):
         bits = builder.zext(builder.mul(left, ir.Constant(_WORD, 8)), _WIDE)
         opposite = builder.sub(ir.Constant(_WIDE, 8 * BLOCK_SIZE), bits)
         value = builder.bitcast(builder.load(block), _WIDE)
-        last = builder.bitcast(cursor.last_block(folder), _WIDE)
+        last = builder.bitcast(cursor.emit_last_block(folder), _WIDE)
         fresh = builder.shl(builder.lshr(last, opposite), opposite)
         ahead = builder.bitcast(builder.shl(value, opposite), folder.vector)
         after = builder.bitcast(builder.or_(builder.lshr(value, bits), fresh), folder.vector)
-        builder.store(folder.fold(ahead, folder.constant(_fold_multipliers(BLOCK_SIZE)), after), block)
+        builder.store(folder.emit_fold(ahead, folder.emit_constant(_fold_multipliers(BLOCK_SIZE)), after), block)
 
 
 def _emit_reduce_to_crc(builder: Any, folder: _Folder, block: Any) -> Any:
@@ -208,15 +208,15 @@ def _emit_reduce_to_crc(builder: Any, folder: _Folder, block: Any) -> Any:
     def shift_right(value: Any, bits: int) -> Any:
         return builder.bitcast(builder.lshr(builder.bitcast(value, _WIDE), ir.Constant(_WIDE, bits)), folder.vector)
 
-    low_words = folder.constant(_LOW_WORDS)
+    low_words = folder.emit_constant(_LOW_WORDS)
     value = builder.xor(
-        folder.multiply(block, folder.constant(_fold_multipliers(BLOCK_SIZE)), 0x10), shift_right(block, 64)
+        folder.emit_multiply(block, folder.emit_constant(_fold_multipliers(BLOCK_SIZE)), 0x10), shift_right(block, 64)
     )
-    folded = folder.multiply(builder.and_(value, low_words), folder.constant(_REDUCE_TO_64), 0x00)
+    folded = folder.emit_multiply(builder.and_(value, low_words), folder.emit_constant(_REDUCE_TO_64), 0x00)
     value = builder.xor(folded, shift_right(value, 32))
-    barrett = folder.constant(_BARRETT)
-    quotient = builder.and_(folder.multiply(builder.and_(value, low_words), barrett, 0x10), low_words)
-    value = builder.xor(value, folder.multiply(quotient, barrett, 0x00))
+    barrett = folder.emit_constant(_BARRETT)
+    quotient = builder.and_(folder.emit_multiply(builder.and_(value, low_words), barrett, 0x10), low_words)
+    value = builder.xor(value, folder.emit_multiply(quotient, barrett, 0x00))
     low = builder.extract_element(value, ir.Constant(_INT, 0))
     return builder.lshr(low, ir.Constant(_WORD, 32))
 
@@ -230,23 +230,23 @@ def _make_fold_intrinsic(blocks_per_vector: int) -> Callable[..., Any]:
             single = _Folder(builder, 1)
             block = cgutils.alloca_once(builder, single.vector)
             if blocks_per_vector == 1:
-                builder.store(_fold_vectors(builder, stretch, single, state), block)
+                builder.store(_emit_fold_vectors(builder, stretch, single, state), block)
             else:
                 several = _Folder(builder, blocks_per_vector)
                 with builder.if_else(stretch.emit_has_bytes(several.size)) as (long, short):
                     with long:
-                        builder.store(_fold_vectors(builder, stretch, several, state), block)
+                        builder.store(_emit_fold_vectors(builder, stretch, several, state), block)
                     with short:
                         builder.store(single.emit_seeded_vector(stretch.emit_next_vector(single), state), block)
-                step = single.constant(_fold_multipliers(BLOCK_SIZE))
+                step = single.emit_constant(_fold_multipliers(BLOCK_SIZE))
                 _emit_while(
                     builder,
                     lambda: stretch.emit_has_bytes(BLOCK_SIZE),
                     lambda: builder.store(
-                        single.fold(builder.load(block), step, stretch.emit_next_vector(single)), block
+                        single.emit_fold(builder.load(block), step, stretch.emit_next_vector(single)), block
                     ),
                 )
-            _fold_rest(builder, stretch, single, block)
+            _emit_fold_last_bytes(builder, stretch, single, block)
             return _emit_reduce_to_crc(builder, single, builder.load(block))
 
         return types.uint64(window, types.int64, types.int64, types.uint64), generate

@@ -28,7 +28,7 @@ _KEY_SIZE = 2  # size of the shortest key and its space
 
 
 @compiled
-def _is_topic(window, position, length, wanted_topics, topic_offsets):
+def _is_wanted_topic(window, position, length, wanted_topics, topic_offsets):
     for number in range(len(topic_offsets) - 1):
         begin = topic_offsets[number]
         if topic_offsets[number + 1] - begin == length:
@@ -43,11 +43,11 @@ def _is_topic(window, position, length, wanted_topics, topic_offsets):
 
 
 @compiled
-def _move_wanted_records_first(layout, window, parts, first, count, record_filters):
+def _move_wanted_records_first(layout, window, record_parts, first_record, record_count, record_filters):
     """Move the parts of the wanted records to the front, and return the number of wanted records."""
-    kept = first
-    for row in range(first, first + count):
-        offset, time, queue_id = read_filter_values(layout, window, parts, row)
+    kept = first_record
+    for row in range(first_record, first_record + record_count):
+        offset, time, queue_id = read_filter_values(layout, window, record_parts, row)
         if offset < record_filters.bounds[MIN_OFFSET] or offset >= record_filters.bounds[END_OFFSET]:
             continue
         if time < record_filters.bounds[MIN_STORE_TIME] or time >= record_filters.bounds[END_STORE_TIME]:
@@ -58,15 +58,19 @@ def _move_wanted_records_first(layout, window, parts, first, count, record_filte
                 found |= record_filters.queue_ids[number] == queue_id
             if not found:
                 continue
-        if len(record_filters.topic_offsets) > 1 and not _is_topic(
-            window, parts[h.TOPIC, row], parts[h.TOPIC_LENGTH, row], record_filters.topics, record_filters.topic_offsets
+        if len(record_filters.topic_offsets) > 1 and not _is_wanted_topic(
+            window,
+            record_parts[h.TOPIC, row],
+            record_parts[h.TOPIC_LENGTH, row],
+            record_filters.topics,
+            record_filters.topic_offsets,
         ):
             continue
         if kept != row:
-            for part in range(parts.shape[0]):
-                parts[part, kept] = parts[part, row]
+            for part in range(record_parts.shape[0]):
+                record_parts[part, kept] = record_parts[part, row]
         kept += 1
-    return kept - first
+    return kept - first_record
 
 
 @compiled
@@ -77,18 +81,18 @@ def _count_free_text_bytes(interner):
 
 
 @compiled
-def _count_fitting_records(layout, parts, first, count, plan, interners, text):
+def _count_fitting_records(layout, record_parts, first_record, record_count, column_selection, interners, out_texts):
     """Return how many of these records are certain to fit in all outputs."""
-    wanted = plan.wanted
+    wanted = column_selection.wanted
     room = np.int64(_NO_LIMIT)
     if wanted & b.WANT_ENTRIES:
-        room = min(room, _ENTRY_SIZE * (len(text.names) - text.used[b.ENTRIES]))
-        room = min(room, len(text.values) - OVERWRITE - text.used[b.VALUE_BYTES])
+        room = min(room, _ENTRY_SIZE * (len(out_texts.names) - out_texts.used[b.ENTRIES]))
+        room = min(room, len(out_texts.values) - OVERWRITE - out_texts.used[b.VALUE_BYTES])
     if wanted & b.WANT_UNIQUE_KEY:
-        room = min(room, len(text.unique) - OVERWRITE - text.used[b.UNIQUE_BYTES])
+        room = min(room, len(out_texts.unique) - OVERWRITE - out_texts.used[b.UNIQUE_BYTES])
     if wanted & b.WANT_KEYS:
-        room = min(room, _KEY_SIZE * (len(text.key_offsets) - 1 - text.used[b.KEY_ITEMS]))
-        room = min(room, len(text.keys) - OVERWRITE - text.used[b.KEY_BYTES])
+        room = min(room, _KEY_SIZE * (len(out_texts.key_offsets) - 1 - out_texts.used[b.KEY_ITEMS]))
+        room = min(room, len(out_texts.keys) - OVERWRITE - out_texts.used[b.KEY_BYTES])
     room = min(
         room,
         _count_free_text_bytes(interners[0]),
@@ -103,66 +107,84 @@ def _count_fitting_records(layout, parts, first, count, plan, interners, text):
     )
     # Each record counts with all of its text in every output. The estimate is too high, but takes one subtraction per
     # record, and nothing is checked while the record is decoded.
-    for row in range(first, first + count):
-        room -= max_text_size(layout, parts, row, plan)
+    for row in range(first_record, first_record + record_count):
+        room -= max_text_size(layout, record_parts, row, column_selection)
         if room < 0:
-            return row - first
-    return count
+            return row - first_record
+    return record_count
 
 
 @compiled
-def decode_records(layout, window, parts, plan, interners, scratch, out, text):
+def decode_records(layout, window, record_parts, column_selection, interners, scratch, out_columns, out_texts):
     """Decode records that are already located, and return how many fit."""
-    count = _count_fitting_records(layout, parts, 0, parts.shape[1], plan, interners, text)
-    decode_rows(layout, window, parts, 0, count, plan, interners, scratch, out, text)
+    count = _count_fitting_records(
+        layout, record_parts, 0, record_parts.shape[1], column_selection, interners, out_texts
+    )
+    decode_rows(layout, window, record_parts, 0, count, column_selection, interners, scratch, out_columns, out_texts)
     return count
 
 
 @compiled
 def locate_and_decode_records(
-    layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults,
+    layout, window, window_length, window_offset, range_end, segment_end, file_end, max_record_bytes, verifies_crc,
+    state, record_parts, faults,
     record_filters,
-    plan, interners, scratch, out, text,
+    column_selection, interners, scratch, out_columns, out_texts,
 ):  # fmt: skip
     """Locate records until `state[STOP]` is set, and decode those that pass the filters; see also `hop`.
 
     Args:
         layout: see `layouts`.
         window: see `hop`.
-        length: see `hop`.
-        origin: see `hop`.
-        limit: see `hop`.
+        window_length: see `hop`.
+        window_offset: see `hop`.
+        range_end: see `hop`.
         segment_end: see `hop`.
         file_end: see `hop`.
-        max_record: see `hop`.
-        verify: see `hop`.
+        max_record_bytes: see `hop`.
+        verifies_crc: see `hop`.
         state: see `hop`; the caller empties RECORDS and FAULTS.
-        parts: int64[parts, ROWS + 1] out.
+        record_parts: int64[parts, ROWS + 1] out.
         faults: int64[room, 3] out.
         record_filters: the filters for records.
-        plan: the wanted columns.
+        column_selection: the wanted columns.
         interners: one each for names, topics, tags, producer groups, born hosts and store hosts.
         scratch: see `buffers.Scratch`.
-        out: see `buffers.Columns`.
-        text: see `buffers.Text`.
+        out_columns: see `buffers.Columns`.
+        out_texts: see `buffers.Text`.
     """
     rows = np.int64(0)
-    room = parts.shape[1] - 1
+    room = record_parts.shape[1] - 1
     state[h.STOP] = h.STOP_ROOM
     while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
         state[h.RECORDS] = 0
         # One column more than records: see `hop`.
-        chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
-        h.hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
+        chunk = record_parts[:, rows : rows + min(CHUNK, room - rows) + 1]
+        h.hop(
+            layout,
+            window,
+            window_length,
+            window_offset,
+            range_end,
+            segment_end,
+            file_end,
+            max_record_bytes,
+            verifies_crc,
+            state,
+            chunk,
+            faults,
+        )
         found = state[h.RECORDS]
         if record_filters.chooses:
-            found = _move_wanted_records_first(layout, window, parts, rows, found, record_filters)
-        fitting = _count_fitting_records(layout, parts, rows, found, plan, interners, text)
-        decode_rows(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
+            found = _move_wanted_records_first(layout, window, record_parts, rows, found, record_filters)
+        fitting = _count_fitting_records(layout, record_parts, rows, found, column_selection, interners, out_texts)
+        decode_rows(
+            layout, window, record_parts, rows, fitting, column_selection, interners, scratch, out_columns, out_texts
+        )
         rows += fitting
         # The hop is ahead of the decoder. Set it back to the first record without room, so that the next batch begins
         # there.
         if fitting < found:
-            h.discard_findings_after(origin + parts[h.START, rows], state, faults)
+            h.discard_findings_after(window_offset + record_parts[h.START, rows], state, faults)
             break
     state[h.RECORDS] = rows

@@ -64,7 +64,7 @@ def cache_folder() -> Path | None:
             if os.access(root, os.W_OK | os.X_OK):
                 folder = root / f"kernel-{_source_digest()}"
                 if not os.environ.get(_FOLDER_VARIABLE):
-                    _copy_installed(folder)
+                    _copy_installed_cache(folder)
                 make_private_folder(folder, owners=_trusted_owners(root))
                 return folder
         except SharedFolderError as error:
@@ -85,7 +85,7 @@ def compiled_function_count() -> int | None:
     return None if folder is None else sum(1 for _ in folder.glob("*/*.nbc"))
 
 
-def _copy_installed(folder: Path) -> None:
+def _copy_installed_cache(folder: Path) -> None:
     """Copy compiled code from an installation that is now read-only, as in a container, to the cache folder.
 
     Args:

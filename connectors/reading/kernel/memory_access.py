@@ -22,9 +22,9 @@ OVERWRITE = 32
 _BYTE, _WORD = ir.IntType(8), ir.IntType(64)
 
 
-def _emit_address(context: Any, builder: Any, array_type: Any, array: Any, position: Any, target: Any) -> Any:
+def _emit_address(context: Any, builder: Any, array_type: Any, array: Any, position: Any, target_type: Any) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [position]), target.as_pointer())
+    return builder.bitcast(builder.gep(data, [position]), target_type.as_pointer())
 
 
 def _make_loader(result_type: Any, swaps_bytes: bool) -> Callable[..., Any]:
@@ -61,7 +61,7 @@ def store_be_u64(typing_context, out, position, value):
 
 
 @emitted
-def copy_32_bytes(typing_context, window, source, out, target):
+def copy_32_bytes(typing_context, window, position, out, out_position):
     """Copy 32 bytes; the caller may need only the first of them."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -74,10 +74,10 @@ def copy_32_bytes(typing_context, window, source, out, target):
     return types.void(window, types.int64, out, types.int64), generate
 
 
-def _emit_broadcast(builder: Any, vector: Any, value: Any) -> Any:
+def _emit_broadcast(builder: Any, vector_type: Any, value: Any) -> Any:
     """Emit a vector with the same value in each element."""
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    one = builder.insert_element(ir.Constant(vector_type, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector_type.count), [0] * vector_type.count)
     return builder.shuffle_vector(one, one, mask)
 
 

@@ -4,9 +4,9 @@ Properties are a sequence of entries. An entry is a name, a separator, a value, 
 may lack. Marks are ASCII, so entries are found in bytes, before anything is decoded. A format's `Grammar` defines the
 marks. It is a compile-time constant for these functions, so a feature that a format lacks costs nothing.
 
-    cursor = first_entry(position)
+    cursor = make_property_cursor(position)
     while True:
-        entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+        entry, cursor = next_property_entry(GRAMMAR, window, end, cursor)
         if not entry.is_there:
             break
         ...
@@ -87,9 +87,9 @@ class PropertyEntry(NamedTuple):
 
 
 @inlined
-def make_cursor(position):
+def make_property_cursor(position):
     """Return a cursor before the first entry of properties that begin at a position."""
-    # One block before the first: `next_entry` moves on by a block whenever no marks are left.
+    # One block before the first: `next_property_entry` moves on by a block whenever no marks are left.
     return Cursor(position - _LOOK_BYTES, np.uint64(0), np.uint64(0), position, _NONE)
 
 
@@ -102,7 +102,7 @@ def _is_separator(grammar, window, position, end):
 
 
 @inlined
-def next_entry(grammar, window, end, cursor):
+def next_property_entry(grammar, window, end, cursor):
     """Return the next property, and the cursor after it; properties end at `end`."""
     block, marks, others, begin, escaped = cursor
     separator = _NONE
@@ -201,38 +201,38 @@ def store_value_span(entry, value_index, spans):
 
 
 @inlined
-def _copy_unescaped(escape, window, position, length, out, target):
+def _copy_unescaped(escape, window, position, length, out, out_position):
     """Copy a value without its escapes, and return the length of the copy."""
-    end, begin = position + length, target
+    end, begin = position + length, out_position
     while position < end:
         if window[position] == escape and position + 1 < end:
             position += 1
-        out[target] = window[position]
-        target += 1
+        out[out_position] = window[position]
+        out_position += 1
         position += 1
-    return target - begin
+    return out_position - begin
 
 
 @inlined
-def copy_values(grammar, window, spans, count, first, values, offsets, target):
+def copy_values(grammar, window, spans, value_count, first_value_index, out_values, out_offsets, out_position):
     """Copy the values of a record's properties to the output, one after another; return the end of the last.
 
     Args:
         grammar: the grammar of the format.
         window: bytes that contain the values.
         spans: see `store_value_span`.
-        count: number of values.
-        first: index of the first value in `offsets`.
-        values: output for the bytes of the values.
-        offsets: output for the end of each value.
-        target: position of the first value in `values`.
+        value_count: number of values.
+        first_value_index: index of the first value in `out_offsets`.
+        out_values: output for the bytes of the values.
+        out_offsets: output for the end of each value.
+        out_position: position of the first value in `out_values`.
     """
-    for entry in range(count):
+    for entry in range(value_count):
         length = spans[1, entry]
         if grammar.escape != grammar.separator and length < 0:
-            target += _copy_unescaped(grammar.escape, window, spans[0, entry], ~length, values, target)
+            out_position += _copy_unescaped(grammar.escape, window, spans[0, entry], ~length, out_values, out_position)
         else:
-            copy_span(window, spans[0, entry], length, values, target)
-            target += length
-        offsets[first + entry + 1] = target
-    return target
+            copy_span(window, spans[0, entry], length, out_values, out_position)
+            out_position += length
+        out_offsets[first_value_index + entry + 1] = out_position
+    return out_position

@@ -25,37 +25,49 @@ NONE_AT_ALL = -2
 
 
 @compiled
-def find_record_start(layout, window, length, origin, search_start, segment_end, file_end, max_record, parts):
+def find_record_start(
+    layout, window, window_length, window_offset, search_start, segment_end, file_end, max_record_bytes, record_parts
+):
     """Return the first record start at or after `search_start` that is certainly not inside another record.
 
     Args:
         layout: see `layouts`.
-        window: uint8 array; its first `length` bytes are those of the segment from `origin` on.
-        length: bytes of the window that count.
-        origin: physical offset of the window's first byte.
+        window: uint8 array; its first `window_length` bytes are those of the segment from `window_offset` on.
+        window_length: bytes of the window that count.
+        window_offset: physical offset of the window's first byte.
         search_start: physical offset at which the search for a record begins.
         segment_end: physical offset after the segment, which a BLANK must reach.
         file_end: physical offset after the file's last byte.
-        max_record: larger sizes are faults.
-        parts: int64[PART_COUNT, 1], scratch.
+        max_record_bytes: larger sizes are faults.
+        record_parts: int64[PART_COUNT, 1], scratch.
 
     Returns:
         The physical offset of the record, NONE_HERE or NONE_AT_ALL.
     """
     reach = np.int64(0)
-    position = next_landmark(layout, window, 0, length, origin)
+    position = next_landmark(layout, window, 0, window_length, window_offset)
     # A wrong landmark costs nothing but time: it can only extend `reach`, so that too few positions count as certain,
     # never too many.
     while position >= 0:
-        offset = origin + position
+        offset = window_offset + position
         kind, size = classify_span(
-            layout, window, length, position, offset, segment_end, file_end, max_record, False, parts, np.int64(0)
+            layout,
+            window,
+            window_length,
+            position,
+            offset,
+            segment_end,
+            file_end,
+            max_record_bytes,
+            False,
+            record_parts,
+            np.int64(0),
         )
         # Its size leads exactly to the segment's end, so no record follows it, unless it is part of a body.
         if kind == h.BLANK:
             return NONE_AT_ALL
         if kind == h.MORE:
-            if length - position < head_size(layout):
+            if window_length - position < head_size(layout):
                 return NONE_HERE
             own_offset, own_size = read_head(layout, window, position)
             # Only a head with its own offset is taken for a record that is cut by the window.
@@ -66,8 +78,10 @@ def find_record_start(layout, window, length, origin, search_start, segment_end,
         elif kind == h.RECORD:
             is_border = reach <= offset and offset >= search_start
             # The CRC is computed for this one only. For a record that spans others, a wrong claim is harmless.
-            if is_border and body_matches_crc(layout, window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
+            if is_border and body_matches_crc(
+                layout, window, position, record_parts[h.BODY, 0], record_parts[h.BODY_LENGTH, 0]
+            ):
                 return offset
             reach = max(reach, offset + size)
-        position = next_landmark(layout, window, position + 1, length, origin)
+        position = next_landmark(layout, window, position + 1, window_length, window_offset)
     return NONE_HERE

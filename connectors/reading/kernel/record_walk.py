@@ -56,51 +56,65 @@ def _has_nonzero_bytes(window, begin, end):
 
 
 @compiled
-def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
+def _find_bad_range_end(
+    layout,
+    window,
+    window_length,
+    window_offset,
+    range_end,
+    segment_end,
+    file_end,
+    max_record_bytes,
+    state,
+    record_parts,
+    faults,
+):
     """Search for the end of a bad range; return False if the window ends first."""
     # Zeros contain no landmark, so as long as there are only zeros, nothing is searched in them.
-    if state[BAD_ALL_ZEROS] and _has_nonzero_bytes(window, state[POSITION] - origin, length):
+    if state[BAD_ALL_ZEROS] and _has_nonzero_bytes(window, state[POSITION] - window_offset, window_length):
         state[BAD_ALL_ZEROS] = 0
     end = -1
     while end < 0:
         candidate = (
-            -1 if state[BAD_ALL_ZEROS] else next_landmark(layout, window, state[POSITION] - origin, length, origin)
+            -1
+            if state[BAD_ALL_ZEROS]
+            else next_landmark(layout, window, state[POSITION] - window_offset, window_length, window_offset)
         )
-        if candidate < 0 or origin + candidate >= limit:
-            if origin + length >= limit:
-                end = limit
+        if candidate < 0 or window_offset + candidate >= range_end:
+            if window_offset + window_length >= range_end:
+                end = range_end
                 # No record lies between the BLANK and the end of the data, so it was a real one, and the log continues
                 # in the next segment.
-                if state[BLANK_AT] >= 0 and limit >= min(segment_end, file_end):
+                if state[BLANK_AT] >= 0 and range_end >= min(segment_end, file_end):
                     end = state[BLANK_AT]
                     state[STOP] = STOP_BLANK
                 break
             # A landmark may be cut by the window's end. The next window begins where such a one could begin.
-            state[POSITION] = max(state[POSITION], origin + length - landmark_size(layout) + 1)
+            state[POSITION] = max(state[POSITION], window_offset + window_length - landmark_size(layout) + 1)
             return False
-        state[POSITION] = origin + candidate
+        state[POSITION] = window_offset + candidate
         kind, _ = classify_span(
             layout,
             window,
-            length,
+            window_length,
             candidate,
-            origin + candidate,
+            window_offset + candidate,
             segment_end,
             file_end,
-            max_record,
+            max_record_bytes,
             # The CRC is always verified here, because after damage only an intact body shows that the position is
             # right.
             True,
-            parts,
+            record_parts,
             state[RECORDS],
         )
         if kind == MORE:
             return False
         if ends_bad_range(layout, kind):
-            end = origin + candidate
+            end = window_offset + candidate
         else:
             if kind == BLANK and state[BLANK_AT] < 0:  # it may be in a body, so it only counts if no record follows
-                state[BLANK_AT] = origin + candidate
+                state[BLANK_AT] = window_offset + candidate
             # The size of a wrong record is not used to skip ahead: the true record may begin inside it.
             state[POSITION] += 1
     start = state[BAD_START]
@@ -131,48 +145,73 @@ def discard_findings_after(position, state, faults):
 
 
 @compiled
-def hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults):
+def hop(
+    layout,
+    window,
+    window_length,
+    window_offset,
+    range_end,
+    segment_end,
+    file_end,
+    max_record_bytes,
+    verifies_crc,
+    state,
+    record_parts,
+    faults,
+):
     """Locate records and bad ranges from `state[POSITION]` on, until a reason to stop, set in `state[STOP]`.
 
     Args:
         layout: see `layouts`.
-        window: uint8 array; its first `length` bytes are those of the segment from `origin` on.
-        length: bytes of the window that count.
-        origin: physical offset of the window's first byte.
-        limit: physical offset at which the range ends; a record that begins before it belongs to it.
+        window: uint8 array; its first `window_length` bytes are those of the segment from `window_offset` on.
+        window_length: bytes of the window that count.
+        window_offset: physical offset of the window's first byte.
+        range_end: physical offset at which the range ends; a record that begins before it belongs to it.
         segment_end: physical offset after the segment, which a BLANK must reach.
         file_end: physical offset after the file's last byte.
-        max_record: larger sizes are faults.
-        verify: compare bodies with their CRC; if false, only records after a bad range are checked so.
+        max_record_bytes: larger sizes are faults.
+        verifies_crc: compare bodies with their CRC; if false, only records after a bad range are checked so.
         state: int64[STATE_SIZE], see the constants; the caller empties RECORDS and FAULTS.
-        parts: int64[PART_COUNT, room]; its last column is scratch.
+        record_parts: int64[PART_COUNT, room]; its last column is scratch.
         faults: int64[room, 3]: first byte, end, code.
     """
     # One column is not given out: `classify_span` also fills it for a record that is only examined, as at the end of a
     # bad range.
-    room = parts.shape[1] - 1
+    room = record_parts.shape[1] - 1
     state[STOP] = -1
     while state[STOP] < 0:
         if state[BAD_START] < 0 and state[FAULTS] < faults.shape[0]:
             taken, rows = read_records(
-                layout, window, length, origin, limit, max_record, verify, state[POSITION] - origin, parts,
+                layout, window, window_length, window_offset, range_end, max_record_bytes, verifies_crc,
+                state[POSITION] - window_offset, record_parts,
                 state[RECORDS], room,
             )  # fmt: skip
-            state[POSITION] = origin + taken
+            state[POSITION] = window_offset + taken
             state[RECORDS] = rows
         position = state[POSITION]
         if state[RECORDS] >= room or state[FAULTS] >= faults.shape[0]:
             state[STOP] = STOP_ROOM
         elif state[BAD_START] >= 0:
             if not _find_bad_range_end(
-                layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults
+                layout,
+                window,
+                window_length,
+                window_offset,
+                range_end,
+                segment_end,
+                file_end,
+                max_record_bytes,
+                state,
+                record_parts,
+                faults,
             ):
                 state[STOP] = STOP_WINDOW
-        elif position >= limit:
+        elif position >= range_end:
             state[STOP] = STOP_LIMIT
         else:
             kind, size = classify_span(
-                layout, window, length, position - origin, position, segment_end, file_end, max_record, verify, parts,
+                layout, window, window_length, position - window_offset, position, segment_end, file_end,
+                max_record_bytes, verifies_crc, record_parts,
                 state[RECORDS],
             )  # fmt: skip
             if kind == RECORD:

@@ -1,6 +1,6 @@
 """Copying, comparing and numbering of strings in a window.
 
-Windows and outputs have the padding that `memory` requires.
+Windows and outputs have the padding that `memory_access` requires.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ TEXT_END = 1  # used bytes of `texts`
 
 
 @inlined
-def copy_span(window, position, length, out, target):
+def copy_span(window, position, length, out, out_position):
     """Copy one value; up to OVERWRITE bytes after it are overwritten."""
     done = 0
     while done < length:
-        copy_32_bytes(window, position + done, out, target + done)
+        copy_32_bytes(window, position + done, out, out_position + done)
         done += OVERWRITE
 
 
 @compiled
-def spans_to_offsets(lengths, offsets):
+def spans_to_offsets(lengths, out_offsets):
     """Compute Arrow's n + 1 offsets from the values' lengths; a negative length, for null, counts as 0."""
     total = 0
-    offsets[0] = 0
+    out_offsets[0] = 0
     for row in range(len(lengths)):
         if lengths[row] > 0:
             total += lengths[row]
-        offsets[row + 1] = total
+        out_offsets[row + 1] = total
     return total
 
 
@@ -120,7 +120,7 @@ def intern_span(window, position, length, seed, likely_number, counts, table, st
 
 
 @compiled
-def expanded_size(codes, value_offsets):
+def size_of_expanded_codes(codes, value_offsets):
     """Return the total size of the values with the given numbers; -1 stands for null."""
     total = 0
     for row in range(len(codes)):
@@ -131,13 +131,13 @@ def expanded_size(codes, value_offsets):
 
 
 @compiled
-def expand(codes, value_offsets, values, offsets, out):
+def expand_codes(codes, value_offsets, values, out_offsets, out):
     """Write the values with the given numbers one after another, and their Arrow offsets; -1 stands for null.
 
     `values` has PADDING bytes, `out` OVERWRITE bytes more than count.
     """
     target = 0
-    offsets[0] = 0
+    out_offsets[0] = 0
     for row in range(len(codes)):
         code = codes[row]
         if code >= 0:
@@ -145,4 +145,4 @@ def expand(codes, value_offsets, values, offsets, out):
             length = value_offsets[code + 1] - begin
             copy_span(values, begin, length, out, target)
             target += length
-        offsets[row + 1] = target
+        out_offsets[row + 1] = target

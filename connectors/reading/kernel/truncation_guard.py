@@ -41,7 +41,7 @@ _signal: Any = types.ExternalFunction("signal", types.intp(types.int32, types.in
 
 
 @emitted
-def _table_address(typing_context):
+def _region_table_address(typing_context):
     """Return the address of the table of protected regions, a global variable of the compiled module."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -72,7 +72,7 @@ def _store_word(typing_context, address, value):
 
 
 def _handle_bus_error(signal_number, signal_info, context):
-    table = _table_address()
+    table = _region_table_address()
     if signal_number == TELL_TABLE:
         return table
     address = _load_word(signal_info + _ADDRESS_IN_INFO)

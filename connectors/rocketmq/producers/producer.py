@@ -159,7 +159,7 @@ class Producer(Closable):
             InvalidMessageError: if it cannot be sent.
         """
         parcel = self.encode_message(message)
-        return self._start_send(parcel, queue, _send_result, callback)
+        return self._start_send(parcel, queue, _to_send_result, callback)
 
     def send_one_way(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> str:
         """Send a message without any confirmation, and return its UNIQ_KEY.
@@ -193,9 +193,9 @@ class Producer(Closable):
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
         """
-        return self._start_send(self._encode_batch(messages), queue, _send_results, None)
+        return self._start_send(self._encode_batch(messages), queue, _to_send_results, None)
 
-    def send_encoded(
+    def send_encoded_batch(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, connection: PeerConnection | None = None
     ) -> int:
         """Send messages that are already encoded in one request, without retries, and wait until they are in the log.
@@ -217,25 +217,25 @@ class Producer(Closable):
         """
         return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True), connection)
 
-    def send_encoded_alone(
+    def send_encoded_single(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, connection: PeerConnection | None = None
     ) -> int:
         """Send an encoded batch of one message as a plain message, which has a slightly larger size limit.
 
-        Raises what `send_encoded` does.
+        Raises the errors that `send_encoded_batch` raises.
         """
         (item,) = parse_batch(body)
         properties = item.properties.decode() + _WAITS
         return self._send_once(queue, Parcel(queue.topic, item.body, properties, (), sys_flag, item.flag), connection)
 
-    def _send_once(self, queue: MessageQueue, encoded: Parcel, connection: PeerConnection | None) -> int:
-        address, code, fields = self._outbox.make_request(encoded, queue)
+    def _send_once(self, queue: MessageQueue, encoded_message: Parcel, connection: PeerConnection | None) -> int:
+        address, code, fields = self._outbox.make_request(encoded_message, queue)
         seconds = self._how.send_seconds
         answer = self.network.send_and_wait(
             address,
             code,
             None,
-            encoded.body,
+            encoded_message.body,
             fields=fields,
             timeout_seconds=seconds,
             accepted_codes=STORED,
@@ -263,9 +263,9 @@ class Producer(Closable):
             sys_flag |= bits
         return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
 
-    def send_encoded_message(self, encoded: Parcel) -> SendResult:
+    def send_encoded_message(self, encoded_message: Parcel) -> SendResult:
         """Send a message that `encode_message` has encoded, and wait until it is in the log; raises as `send`."""
-        return self._start_send(encoded, None, _send_result, None).result()
+        return self._start_send(encoded_message, None, _to_send_result, None).result()
 
     def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
         """Return the queue for the next message of a topic: queues take turns, and unavailable brokers are avoided.
@@ -284,9 +284,11 @@ class Producer(Closable):
         """Return new message ids (UNIQ_KEY), as many as requested."""
         return self._keys.next_batch(count)
 
-    def start_encoded_message(self, encoded: Parcel, queue: MessageQueue, connection: PeerConnection) -> Future[Stored]:
+    def start_encoded_message(
+        self, encoded_message: Parcel, queue: MessageQueue, connection: PeerConnection
+    ) -> Future[Stored]:
         """Send an encoded message to a queue once, over a given connection, and return a future of the result."""
-        return self._start_send(encoded, queue, lambda stored: stored, None, connection)
+        return self._start_send(encoded_message, queue, lambda stored: stored, None, connection)
 
     def _unique_key(self, message: OutgoingMessage) -> str:
         return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()
@@ -313,7 +315,7 @@ class Producer(Closable):
 
     def _start_send(
         self,
-        encoded: Parcel,
+        encoded_message: Parcel,
         queue: MessageQueue | None,
         to_result: Callable[[Stored], _T],
         callback: Callable[[Future[_T]], object] | None,
@@ -321,7 +323,7 @@ class Producer(Closable):
     ) -> Future[_T]:
         how = self._how
         sending = Sending(
-            self._outbox, encoded, queue=queue, seconds=how.send_seconds, tries=how.tries, connection=connection
+            self._outbox, encoded_message, queue=queue, seconds=how.send_seconds, tries=how.tries, connection=connection
         )
         result: Future[_T] = Future()
         # A sent request cannot be called back. If an application could cancel the future, setting its result would fail
@@ -351,13 +353,13 @@ class Producer(Closable):
         result_future.set_exception(problem)
 
 
-def _send_result(stored: Stored) -> SendResult:
+def _to_send_result(stored: Stored) -> SendResult:
     response = stored.response
     key = stored.parcel.unique_keys[0]
     return SendResult(SendStatus(stored.code), key, response.msg_id, stored.queue, response.queue_offset)
 
 
-def _send_results(stored: Stored) -> list[SendResult]:
+def _to_send_results(stored: Stored) -> list[SendResult]:
     keys, ids = stored.parcel.unique_keys, stored.response.msg_id.split(",")
     if len(ids) != len(keys):
         raise ProtocolError(f"{stored.queue}: expected {len(keys)} ids for a batch, found {len(ids)}")

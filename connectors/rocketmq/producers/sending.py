@@ -78,7 +78,11 @@ class BrokerFaults:
 
 
 def choose_queue(
-    queues: Sequence[MessageQueue], turn: int, last_broker: str | None, faults: BrokerFaults | None, now_ms: float
+    queues: Sequence[MessageQueue],
+    turn: int,
+    last_broker: str | None,
+    broker_faults: BrokerFaults | None,
+    now_ms: float,
 ) -> MessageQueue:
     """Return the next queue in rotation, if possible at an available broker other than the last attempt's.
 
@@ -86,24 +90,26 @@ def choose_queue(
         queues: the queues, at least one.
         turn: counter of choices.
         last_broker: broker of the last attempt.
-        faults: known latencies of brokers; None to ignore them.
-        now_ms: current time on the clock of `faults`.
+        broker_faults: known latencies of brokers; None to ignore them.
+        now_ms: current time on the clock of `broker_faults`.
     """
     count = len(queues)
     first = queues[turn % count]
-    if _is_preferred(first, last_broker, faults, now_ms):
+    if _is_preferred_queue(first, last_broker, broker_faults, now_ms):
         return first
     others = [queues[(turn + step) % count] for step in range(count)]
     for queue in others:
-        if _is_preferred(queue, last_broker, faults, now_ms):
+        if _is_preferred_queue(queue, last_broker, broker_faults, now_ms):
             return queue
     # All others are avoided, too: rather one of them than the broker that has just failed.
     return next((queue for queue in others if queue.broker_name != last_broker), first)
 
 
-def _is_preferred(queue: MessageQueue, last_broker: str | None, faults: BrokerFaults | None, now_ms: float) -> bool:
+def _is_preferred_queue(
+    queue: MessageQueue, last_broker: str | None, broker_faults: BrokerFaults | None, now_ms: float
+) -> bool:
     name = queue.broker_name
-    return name != last_broker and (faults is None or faults.is_available(name, now_ms))
+    return name != last_broker and (broker_faults is None or broker_faults.is_available(name, now_ms))
 
 
 class Parcel(NamedTuple):
@@ -158,7 +164,7 @@ class Outbox:
         queues = self.routing.queues_to_publish(topic)
         return choose_queue(queues, next(self._turns), last_broker, self.faults, _now_ms())
 
-    def make_request(self, encoded: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
+    def make_request(self, encoded_message: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
         """Return the address, request code and ext fields for sending an encoded message or batch.
 
         Raises:
@@ -166,26 +172,26 @@ class Outbox:
         """
         header = SendMessageRequest(
             self.group,
-            encoded.topic,
+            encoded_message.topic,
             AUTO_CREATE_TOPIC,
             DEFAULT_TOPIC_QUEUES,
             queue.queue_id,
-            encoded.sys_flag,
+            encoded_message.sys_flag,
             time.time_ns() // 1_000_000,
-            encoded.flag,
-            encoded.properties,
+            encoded_message.flag,
+            encoded_message.properties,
             reconsume_times=0,
-            batch=encoded.is_batch,
+            batch=encoded_message.is_batch,
             broker_name=queue.broker_name,
         )
-        code = RequestCode.SEND_BATCH_MESSAGE if encoded.is_batch else RequestCode.SEND_MESSAGE_V2
+        code = RequestCode.SEND_BATCH_MESSAGE if encoded_message.is_batch else RequestCode.SEND_MESSAGE_V2
         return self.routing.master_address(queue.broker_name), code, to_ext_fields(header, has_one_letter_names=True)
 
-    def record_answer(self, queue: MessageQueue, began_ms: float, *, has_failed: bool = False) -> None:
+    def record_answer(self, queue: MessageQueue, start_ms: float, *, has_failed: bool = False) -> None:
         """Record the latency of a broker's answer, or a failure."""
         if self.faults is not None:
             now = _now_ms()
-            self.faults.record_answer(queue.broker_name, now - began_ms, now, has_failed=has_failed)
+            self.faults.record_answer(queue.broker_name, now - start_ms, now, has_failed=has_failed)
 
 
 class Sending:
@@ -251,7 +257,7 @@ class Sending:
                 return
         self.result.set_exception(problem or self._timeout_error())
 
-    def _send_attempt(self, seconds: float) -> None:
+    def _send_attempt(self, timeout_seconds: float) -> None:
         outbox = self._outbox
         last_broker = self._queue.broker_name if self._queue is not None else None
         queue = self._only_queue or outbox.choose_queue(self._parcel.topic, last_broker)
@@ -260,7 +266,7 @@ class Sending:
         address, code, fields = outbox.make_request(self._parcel, queue)
         body = self._parcel.body
         answer = outbox.network.send_request(
-            address, code, None, body, fields=fields, timeout_seconds=seconds, connection=self._over
+            address, code, None, body, fields=fields, timeout_seconds=timeout_seconds, connection=self._over
         )
         answer.add_done_callback(lambda done: self._on_answer(address, queue, done))
 

@@ -1,4 +1,4 @@
-"""Connections for sends of which it can be found out whether the broker still executes requests from them.
+"""Connections for sending, with a check whether the broker still executes requests from earlier ones.
 
     connection = connections.open("broker-a")        # registered at the broker by a heartbeat
     … a send over it gets no answer …
@@ -144,7 +144,7 @@ class TrackedConnections(Closable):
                 f"{self._share_prefix}{self._process}-{next(self._numbers)}", self._producer.network.open(address)
             )
             try:
-                self._register(made)
+                self._register_connection(made)
                 self._check_owner()
             except BaseException:
                 made.peer.close()
@@ -173,7 +173,7 @@ class TrackedConnections(Closable):
             if connection.is_settled:  # many requests may have been on their way over it
                 return
             connection.peer.close()
-        if earlier := self.earlier_count(broker_name):
+        if earlier := self.earlier_connection_count(broker_name):
             self._check_owner()  # two processes must not wait for each other
             raise UnreachableError(
                 f"broker {broker_name!r}: expected the end of earlier connections, over which messages may still "
@@ -184,7 +184,7 @@ class TrackedConnections(Closable):
         if connection is not None:
             connection.is_settled = True
 
-    def earlier_count(self, broker_name: str) -> int:
+    def earlier_connection_count(self, broker_name: str) -> int:
         """Return how many earlier connections of the owner are still registered at a broker.
 
         Raises:
@@ -232,7 +232,7 @@ class TrackedConnections(Closable):
             raise
         return {connection.client_id for connection in connections}
 
-    def _register(self, connection: TrackedConnection) -> None:
+    def _register_connection(self, connection: TrackedConnection) -> None:
         beat = Heartbeat(connection.client_id, (ProducerData(self._producer.group),))
         self._producer.network.send_and_wait(
             connection.peer.address, RequestCode.HEART_BEAT, None, serialize_body(beat), connection=connection.peer
@@ -246,6 +246,6 @@ class TrackedConnections(Closable):
             for connection in current:
                 try:
                     if connection.peer.is_open:
-                        self._register(connection)
+                        self._register_connection(connection)
                 except RocketMQError as error:
                     _log.debug("heartbeat: %s", error)  # a send over a broken connection reports it

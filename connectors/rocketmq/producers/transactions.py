@@ -77,7 +77,7 @@ class TransactionProducer(Producer):
         """
         super().__init__(group, options, sending, credentials)
         self._check = check
-        self.network.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._answer_check
+        self.network.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._answer_transaction_check
         self._heartbeats = HeartbeatSender(group, self.network, self.routing)
         self._heartbeats.start()
 
@@ -137,7 +137,7 @@ class TransactionProducer(Producer):
         except RocketMQError as error:
             _log.warning("the end of a transaction could not be reported; the broker will ask: %s", error)
 
-    def _answer_check(self, address: str, command: Command) -> None:
+    def _answer_transaction_check(self, address: str, command: Command) -> None:
         try:
             asked = from_ext_fields(CheckTransactionStateRequest, command.ext_fields)
             parsed = parse_message(command.body)

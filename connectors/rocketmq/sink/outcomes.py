@@ -80,7 +80,7 @@ class Outcomes:
             self._statuses[row] = _STATUSES.index(RowStatus.INVALID)
             self._errors.set_text(np.array([row]), error)
 
-    def add_sent(self, row_numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
+    def add_sent_rows(self, row_numbers: Array, stored: Stored, attempts: int, *, may_be_duplicated: bool) -> None:
         """Record rows as sent, with their positions; a topic with batch queues gives one id for a whole batch."""
         count = len(row_numbers)
         given = stored.response.msg_id.split(",")
@@ -91,11 +91,13 @@ class Outcomes:
         self._offsets[row_numbers] = stored.response.queue_offset + np.arange(count)
         self._stored.set_text(row_numbers, SendStatus(stored.code).name)
         self._attempts[row_numbers] = attempts
-        self._may_be_twice[row_numbers] = may_be_twice
+        self._may_be_twice[row_numbers] = may_be_duplicated
         for row, msg_id in zip(row_numbers.tolist(), ids, strict=True):
             self._msg_ids[row] = msg_id
 
-    def add_found(self, row_numbers: Array, queue: MessageQueue, messages: Sequence[Message], attempts: int) -> None:
+    def add_found_rows(
+        self, row_numbers: Array, queue: MessageQueue, messages: Sequence[Message], attempts: int
+    ) -> None:
         """Record rows as sent that no answer has confirmed, but whose messages were found in their queue."""
         self._statuses[row_numbers] = _STATUSES.index(RowStatus.SENT)
         self._brokers.set_text(row_numbers, queue.broker_name)
@@ -105,14 +107,14 @@ class Outcomes:
         for row, message in zip(row_numbers.tolist(), messages, strict=True):
             self._msg_ids[row] = message.msg_id
 
-    def add_not_sent(
-        self, row_numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_twice: bool = False
+    def add_unsent_rows(
+        self, row_numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_duplicated: bool = False
     ) -> None:
         """Record rows that are certainly or possibly not in the log, with the reason."""
         self._statuses[row_numbers] = _STATUSES.index(status)
         self._errors.set_text(row_numbers, error)
         self._attempts[row_numbers] = attempts
-        self._may_be_twice[row_numbers] = may_be_twice
+        self._may_be_twice[row_numbers] = may_be_duplicated
 
     def to_batch(self) -> pa.RecordBatch:
         """Return the outcome of each row, in order; see the module's docstring."""

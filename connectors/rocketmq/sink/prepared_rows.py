@@ -122,16 +122,16 @@ class PreparedRows:
     is_single: Array
     errors: dict[int, str]
 
-    def unique_keys(self, rows: Array) -> list[str]:
+    def unique_keys(self, row_numbers: Array) -> list[str]:
         """Return the UNIQ_KEY of the given rows."""
-        return [found.get(props.UNIQ_KEY, "") for found in self._properties(rows)]
+        return [found.get(props.UNIQ_KEY, "") for found in self._parse_properties(row_numbers)]
 
-    def has_delay(self, rows: Array) -> bool:
+    def has_delay(self, row_numbers: Array) -> bool:
         """Return whether any of the given rows has a delay, so that the broker first stores it elsewhere."""
-        return any(not _DELAYS.isdisjoint(found) for found in self._properties(rows))
+        return any(not _DELAYS.isdisjoint(found) for found in self._parse_properties(row_numbers))
 
-    def _properties(self, rows: Array) -> Iterator[dict[str, str]]:
-        for text in self.properties.take(pa.array(rows)).to_pylist():
+    def _parse_properties(self, row_numbers: Array) -> Iterator[dict[str, str]]:
+        for text in self.properties.take(pa.array(row_numbers)).to_pylist():
             yield dict(props.parse_properties(text.encode()))
 
 
@@ -390,7 +390,7 @@ class _RowPreparer:
         kept &= ~_mask_of_names(names, SET_BY_BROKERS)
         overridden = [name for name, other in _OVERRIDDEN_BY.items() if other in self._rows.schema.names]
         kept &= ~_mask_of_names(names, overridden)
-        self._refuse_entries(names, values, rows, kept)
+        self._refuse_invalid_properties(names, values, rows, kept)
         # The last argument is the separator.
         entries = pc.binary_join_element_wise(names, pc.fill_null(values, ""), pa.scalar("\x01", _TEXT))
         entries = pc.binary_join_element_wise(entries, pa.scalar("\x02", _TEXT), pa.scalar("", _TEXT))
@@ -403,20 +403,22 @@ class _RowPreparer:
         has_wait[rows[kept & _mask_of_names(names, [props.WAIT])]] = True
         return text, has_unique_key, has_wait
 
-    def _refuse_entries(self, names: pa.Array, values: pa.Array, rows: Array, kept_mask: Array) -> None:
+    def _refuse_invalid_properties(
+        self, names: pa.Array, values: pa.Array, row_numbers: Array, kept_mask: Array
+    ) -> None:
         """Record an error for each row with a property that cannot be sent."""
         refused = kept_mask & _mask_of_names(names, _REFUSED)
         for entry in np.flatnonzero(refused).tolist():
             text = f"properties: expected names that RocketMQ does not use, found {names[entry]}"
             if names[entry].as_py() in (INNER_NUM, INNER_BASE):
                 text = "body: expected one message, found an inner batch of several; 'commitlake replay' sends each"
-            self._errors.setdefault(int(rows[entry]), text)
+            self._errors.setdefault(int(row_numbers[entry]), text)
         wrong = pc.or_(pc.equal(names, ""), pc.fill_null(pc.equal(values, ""), True))
         for separator in ("\x01", "\x02"):
             in_value = pc.fill_null(pc.match_substring(values, separator), False)
             wrong = pc.or_(wrong, pc.or_(pc.match_substring(names, separator), in_value))
         mask = np.zeros(self._count, np.bool_)
-        mask[rows[kept_mask & wrong.to_numpy(zero_copy_only=False)]] = True
+        mask[row_numbers[kept_mask & wrong.to_numpy(zero_copy_only=False)]] = True
         self._refuse_rows(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
 
 

@@ -61,7 +61,7 @@ def divide_into_requests(rows: PreparedRows, limits: BatchLimits) -> Iterator[li
     for number, target in enumerate(rows.targets):
         chosen = np.flatnonzero(is_sound & (rows.target_numbers == number))
         if len(chosen):
-            edges = _request_edges(sizes[chosen], is_alone[chosen], limits)
+            edges = _request_boundaries(sizes[chosen], is_alone[chosen], limits)
             yield [RowParcel(target, chosen[begin:end]) for begin, end in itertools.pairwise(edges)]
 
 
@@ -87,13 +87,13 @@ def encode_request(rows: PreparedRows, request_rows: RowParcel) -> Parcel:
     return Parcel(topic, body, BATCH_PROPERTIES, (), is_batch=True)
 
 
-def _request_edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
+def _request_boundaries(sizes: Array, alone_mask: Array, limits: BatchLimits) -> list[int]:
     """Return the indexes at which the rows of one target are divided into requests."""
     ends = np.cumsum(sizes)
-    alone = np.flatnonzero(is_alone)
+    alone = np.flatnonzero(alone_mask)
     edges, begin, count = [0], 0, len(sizes)
     while begin < count:
-        if is_alone[begin]:
+        if alone_mask[begin]:
             begin += 1
         else:
             before = int(ends[begin - 1]) if begin else 0

@@ -138,9 +138,9 @@ class RowSender(Closable):
             InvalidMessageError: if a required column is missing or has another type.
         """
         prepared = prepare_rows(rows, self._settings.rows, self.producer.new_message_ids)
-        return _BatchSend(self, self._settings, prepared).send_all()
+        return _BatchSend(self, self._settings, prepared).send_all_rows()
 
-    def start_request(self, encoded: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
+    def start_request(self, encoded_request: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
         """Send a request to a queue once, over a tracked connection; return the attempt and its future answer.
 
         Raises:
@@ -154,7 +154,7 @@ class RowSender(Closable):
                 # Without permission to read the topic, no search is possible, and the request is sent again.
                 self._ends[queue] = None
         attempt = Attempt(queue, self._ends[queue], self._connections.open(queue.broker_name))
-        return attempt, self.producer.start_encoded_message(encoded, queue, attempt.connection.peer)
+        return attempt, self.producer.start_encoded_message(encoded_request, queue, attempt.connection.peer)
 
     def record_stored(self, stored: Stored, message_count: int) -> None:
         """Record the position of stored messages, so that later searches in the queue begin after them."""
@@ -244,11 +244,11 @@ class _BatchSend:
         self._turns = itertools.count()
         self._in_flight = 0
 
-    def send_all(self) -> pa.RecordBatch:
+    def send_all_rows(self) -> pa.RecordBatch:
         for parcels in divide_into_requests(self._rows, self._settings.limits):
             lane = _TargetRequests(parcels[0].target, deque())
             lane.waiting.extend(_Work(parcel, lane) for parcel in parcels)
-            self._ready_next_requests(lane)
+            self._release_next_requests(lane)
         while self._ready or self._in_flight:
             wait_seconds = self._start_ready_requests()
             # Answers may make further requests ready, so the wait ends with the next of either.
@@ -258,7 +258,7 @@ class _BatchSend:
                 time.sleep(wait_seconds)
         return self._outcomes.to_batch()
 
-    def _ready_next_requests(self, target_requests: _TargetRequests) -> None:
+    def _release_next_requests(self, target_requests: _TargetRequests) -> None:
         """Make a target's next requests ready to start: one if their order must be kept, otherwise all."""
         while target_requests.waiting:
             self._schedule_request(target_requests.waiting.popleft(), 0.0)
@@ -292,7 +292,7 @@ class _BatchSend:
             return
         request.attempts += 1
         self._in_flight += 1
-        # The thread that reads answers only passes them on; everything else stays in the thread of `send_all`.
+        # The thread that reads answers only passes them on; everything else stays in the thread of `send_all_rows`.
         answer.add_done_callback(lambda done: self._done.put((request, attempt, done)))
 
     def _resolve_unanswered_request(self, request: _Work, attempt: Attempt) -> bool:
@@ -311,10 +311,10 @@ class _BatchSend:
             unused[message.unique_key].append(message)
         found = {place: unused[key].popleft() for place, key in enumerate(ids) if unused[key]}
         is_there = np.isin(np.arange(len(rows)), list(found))
-        self._outcomes.add_found(rows[is_there], attempt.queue, list(found.values()), request.attempts)
+        self._outcomes.add_found_rows(rows[is_there], attempt.queue, list(found.values()), request.attempts)
         request.parcel = RowParcel(request.parcel.target, rows[~is_there])
         if is_there.all():
-            self._ready_next_if_ordered(request.lane)
+            self._release_next_if_ordered(request.lane)
         return not is_there.all()
 
     def _choose_queue(self, target_requests: _TargetRequests, last_broker: str | None) -> MessageQueue:
@@ -338,17 +338,19 @@ class _BatchSend:
         problem = answer.exception()
         if problem is None:
             self._sender.record_stored(answer.result(), len(work.parcel.rows))
-            self._outcomes.add_sent(work.parcel.rows, answer.result(), work.attempts, may_be_twice=work.may_be_there)
-            self._ready_next_if_ordered(work.lane)
+            self._outcomes.add_sent_rows(
+                work.parcel.rows, answer.result(), work.attempts, may_be_duplicated=work.may_be_there
+            )
+            self._release_next_if_ordered(work.lane)
             return
         # The request may have been executed, although no valid answer came.
         if isinstance(problem, UnreachableError | ProtocolError):
             work.in_doubt = attempt
         self._retry_or_give_up(work, problem)
 
-    def _ready_next_if_ordered(self, target_requests: _TargetRequests) -> None:
+    def _release_next_if_ordered(self, target_requests: _TargetRequests) -> None:
         if target_requests.queue is not None:
-            self._ready_next_requests(target_requests)
+            self._release_next_requests(target_requests)
 
     def _retry_or_give_up(self, request: _Work, problem: BaseException) -> None:
         """Schedule another attempt if that can help; otherwise record the rows as not sent."""
@@ -381,14 +383,14 @@ class _BatchSend:
     def _split_refused_request(self, request: _Work, problem: RefusedError) -> None:
         """Split a refused request in two, to find the message for which the broker refuses it."""
         if len(request.parcel.rows) == 1:
-            self._outcomes.add_not_sent(
+            self._outcomes.add_unsent_rows(
                 request.parcel.rows,
                 RowStatus.REFUSED,
                 str(problem),
                 request.attempts,
-                may_be_twice=request.may_be_there,
+                may_be_duplicated=request.may_be_there,
             )
-            self._ready_next_if_ordered(request.lane)
+            self._release_next_if_ordered(request.lane)
             return
         lane = request.lane
         tried = request.attempts, request.refusals, request.began
@@ -397,7 +399,7 @@ class _BatchSend:
         ]
         # In reverse, because each is put before the one before: the first half stays the first.
         lane.waiting.extendleft(reversed(halves))
-        self._ready_next_requests(lane)
+        self._release_next_requests(lane)
 
     def _give_up_request(self, request: _Work, problem: BaseException, *, is_lost: bool) -> None:
         status = (
@@ -405,9 +407,9 @@ class _BatchSend:
             else RowStatus.REFUSED if isinstance(problem, RefusedError)
             else RowStatus.FAILED
         )  # fmt: skip
-        self._outcomes.add_not_sent(request.parcel.rows, status, str(problem), request.attempts)
+        self._outcomes.add_unsent_rows(request.parcel.rows, status, str(problem), request.attempts)
         if request.lane.queue is not None:
             for later in request.lane.waiting:
                 text = "an earlier row of this queue could not be sent"
-                self._outcomes.add_not_sent(later.parcel.rows, RowStatus.SKIPPED, text, later.attempts)
+                self._outcomes.add_unsent_rows(later.parcel.rows, RowStatus.SKIPPED, text, later.attempts)
             request.lane.waiting.clear()

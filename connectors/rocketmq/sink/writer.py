@@ -116,8 +116,8 @@ class _TaskWriter:
         with self._options.open_sender() as sender:
             return send_batches(sender, iterator)
 
-    def _log_counts(self, messages: list[WriterCommitMessage | None]) -> None:
-        done = [message for message in messages if isinstance(message, Sent)]
+    def _log_counts(self, commit_messages: list[WriterCommitMessage | None]) -> None:
+        done = [message for message in commit_messages if isinstance(message, Sent)]
         logger.info(
             "%d messages sent to %s; %d took more than one attempt, %d may be stored twice",
             sum(each.messages for each in done), self._options.client_options.name_servers,

@@ -152,7 +152,7 @@ def _flatten_tree(tree: Any, minimum: int) -> list[tuple[MessageQueue, int]]:
     return found
 
 
-def check_offset_in_queue(
+def describe_offset_problem(
     queue: MessageQueue, begin: int, end: int, bounds: QueueBounds, position: ReadPosition, *, is_begin: bool
 ) -> str | None:
     """Return an error sentence if an option's offset is outside the queue; None if it is inside.

@@ -66,7 +66,11 @@ class RangeReader:
         options = self._options
         records = PulledRecords(queue_range.queue.broker_name, self._request)
         answers = read_range(
-            self._puller, queue_range, self._report_lost, options.message_filter, retry_seconds=options.retry_seconds
+            self._puller,
+            queue_range,
+            self._report_lost_range,
+            options.message_filter,
+            retry_seconds=options.retry_seconds,
         )
         waiting: list[Pulled] = []
         covered = size = 0
@@ -75,14 +79,14 @@ class RangeReader:
             waiting.append(answer)
             size += len(answer.body)
             if size >= options.max_batch_bytes:
-                yield from self._rows_of_answers(records, waiting, queue_range)
+                yield from self._read_rows_of_answers(records, waiting, queue_range)
                 waiting, size = [], 0
-        yield from self._rows_of_answers(records, waiting, queue_range)
+        yield from self._read_rows_of_answers(records, waiting, queue_range)
         records.log_dropped_records()
         if options.message_filter.selects_all and records.messages < covered:
             self._report_lost_count(queue_range, covered - records.messages, "the broker has not sent them")
 
-    def _rows_of_answers(
+    def _read_rows_of_answers(
         self, records: PulledRecords, answers: Sequence[Pulled], queue_range: QueueRange
     ) -> Iterator[pa.RecordBatch]:
         within = [answer.body for answer in answers if not answer.may_exceed]
@@ -110,7 +114,7 @@ class RangeReader:
         if batch.num_rows:
             yield batch.select(self._schema.names)
 
-    def _report_lost(self, lost_range: QueueRange, reason: str) -> None:
+    def _report_lost_range(self, lost_range: QueueRange, reason: str) -> None:
         self._report_lost_count(lost_range, lost_range.size, reason)
 
     def _report_lost_count(self, queue_range: QueueRange, count: int, reason: str) -> None:

@@ -15,8 +15,8 @@ from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import (
     QueueBounds,
     ReadPosition,
-    check_offset_in_queue,
     data_loss_error,
+    describe_offset_problem,
 )
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -48,7 +48,7 @@ def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
     return sorted(queues)
 
 
-def query_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueBounds]:
+def query_queue_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueBounds]:
     """Return the first and the next offset of each queue, as its broker reports them.
 
     Raises:
@@ -81,7 +81,7 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
         RocketMQError: if a queue does not have the requested offsets, and the options require a failure, or if a
             request to a broker fails.
     """
-    bounds = query_bounds(puller, list_queues(puller, options.topics))
+    bounds = query_queue_bounds(puller, list_queues(puller, options.topics))
     begins, ends = resolve_offsets(puller, options.start, bounds), resolve_offsets(puller, options.end, bounds)
     ranges = []
     for queue in bounds:
@@ -93,7 +93,7 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
             )
         for position, is_begin in ((options.start, True), (options.end, False)):
             if (
-                text := check_offset_in_queue(queue, begin, end, bounds[queue], position, is_begin=is_begin)
+                text := describe_offset_problem(queue, begin, end, bounds[queue], position, is_begin=is_begin)
             ) is not None:
                 report_data_loss(text, is_error=options.fail_on_data_loss)
         # Only after the report of what is outside.
@@ -143,6 +143,8 @@ def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Par
     return [tuple(partition) for partition in partitions]
 
 
-def _ask_for_each_queue(queues: Sequence[MessageQueue], ask: Callable[[MessageQueue], _T]) -> dict[MessageQueue, _T]:
+def _ask_for_each_queue(
+    queues: Sequence[MessageQueue], ask_broker: Callable[[MessageQueue], _T]
+) -> dict[MessageQueue, _T]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-plan") as pool:
-        return dict(zip(queues, pool.map(ask, queues), strict=True))
+        return dict(zip(queues, pool.map(ask_broker, queues), strict=True))

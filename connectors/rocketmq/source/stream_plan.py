@@ -16,7 +16,12 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import QueueBounds
-from commitlake.connectors.rocketmq.source.ranges import list_queues, query_bounds, report_data_loss, resolve_offsets
+from commitlake.connectors.rocketmq.source.ranges import (
+    list_queues,
+    query_queue_bounds,
+    report_data_loss,
+    resolve_offsets,
+)
 from commitlake.connectors.rocketmq.source.stream_offsets import Offsets, StreamPosition
 from commitlake.connectors.sources.stream_size_shares import fair_shares
 from commitlake.schemas.counts import format_count
@@ -55,7 +60,7 @@ class StreamPlanner:
                 to a broker fails.
         """
         position = self._options.stream_start
-        bounds = query_bounds(self._puller, list_queues(self._puller, self._options.topics))
+        bounds = query_queue_bounds(self._puller, list_queues(self._puller, self._options.topics))
         offsets = resolve_offsets(self._puller, position, bounds)
         for queue, (first, end) in bounds.items():
             if not first <= offsets[queue] <= end:

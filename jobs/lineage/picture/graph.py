@@ -165,9 +165,9 @@ def _edge_labels(story: Story) -> dict[str, str]:
 
 def _line_chunk_html(
     lines: Sequence[Line],
-    first_line: int,
+    first_line_number: int,
     paths: Sequence[_Path],
-    target_lines: set[int],
+    target_line_numbers: set[int],
     lanes: Lanes,
     labels: Mapping[str, str],
 ) -> Html:
@@ -179,13 +179,13 @@ def _line_chunk_html(
     ]  # fmt: skip
     edges = tag(
         "svg", *(_edge_html(path) for path in paths),
-        x=0, y=0, width="100%", height="100%", viewBox=f"0 {first_line * _LINE} {_STRETCHED} {count * _LINE}",
+        x=0, y=0, width="100%", height="100%", viewBox=f"0 {first_line_number * _LINE} {_STRETCHED} {count * _LINE}",
         preserveAspectRatio="none",
     )  # fmt: skip
     marks = [
         mark
         for number, line in enumerate(lines)
-        for mark in _line_shapes(line, number, count, target_lines, first_line, lanes)
+        for mark in _line_shapes(line, number, count, target_line_numbers, first_line_number, lanes)
     ]
     rail = tag("svg", *bands, edges, *marks, class_="rail", aria_hidden="true", focusable="false")
     return tag("div", rail, tag("ol", *(_line_html(line, labels) for line in lines)), class_="chunk")
@@ -203,7 +203,7 @@ def _edge_html(path: _Path) -> Html:
 
 
 def _line_shapes(
-    line: Line, line_index: int, line_count: int, target_lines: set[int], first_line: int, lanes: Lanes
+    line: Line, line_index: int, line_count: int, target_line_numbers: set[int], first_line_number: int, lanes: Lanes
 ) -> Iterator[Html]:
     y = percent_text((line_index + 0.5) / line_count)
     if line.row is None:
@@ -212,7 +212,7 @@ def _line_shapes(
         yield glyph_html(FOLDED, "50%", y)
     else:
         x = percent_text(lanes.horizontal_position(line.row))
-        if first_line + line_index in target_lines:
+        if first_line_number + line_index in target_line_numbers:
             yield tag("use", href="#glyph-tip", x=x, y=y, class_="tip", data_message=line.row.message)
         yield glyph_html(glyph_name_of(line.row.step), x, y, data_message=line.row.message, data_row=line.row.number)
 

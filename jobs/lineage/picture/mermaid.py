@@ -93,9 +93,9 @@ def _node_class(step: Step) -> str:
     return ":::bad" if step.kind is StepKind.DLQ else ":::missing" if step.kind is StepKind.MISSING else ""
 
 
-def _edge_lines(story: Story, row_of: dict[str, Row]) -> Iterator[str]:
+def _edge_lines(story: Story, rows_by_step_id: dict[str, Row]) -> Iterator[str]:
     for edge in story.edges:
-        source, target = row_of.get(edge.source), row_of.get(edge.target)
+        source, target = rows_by_step_id.get(edge.source), rows_by_step_id.get(edge.target)
         if source is None or target is None:
             continue
         gap = "" if edge.gap is None else f"{approximate_duration_text(edge.gap)}: "

@@ -84,7 +84,7 @@ class BrokerPlan:
         return LogPart(self.previous_progress.files_end, self.extent.end, self.archived_end)
 
     @property
-    def new_bytes(self) -> int:
+    def new_byte_count(self) -> int:
         """Size of the log that the broker has and the lake does not."""
         return max(0, self.extent.end - max(self.archived_end, self.extent.begin))
 
@@ -142,11 +142,11 @@ def _fetch_topic_queues(admin: Admin, broker_name: str, topic: str) -> list[Queu
     ]
 
 
-def _to_queue_extent(queue: MessageQueue, first: int, end: int) -> QueueExtent:
+def _to_queue_extent(queue: MessageQueue, first_offset: int, end_offset: int) -> QueueExtent:
     """Return a queue with its first and end offset; a broker may give -1 for those of an empty queue."""
-    first, end = max(0, first), max(0, end)
-    if not first <= end <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
+    first_offset, end_offset = max(0, first_offset), max(0, end_offset)
+    if not first_offset <= end_offset <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
         raise ProtocolError(
-            f"{format_queue(queue)}: expected a first offset from 0 to its end, found {first} and {end}"
+            f"{format_queue(queue)}: expected a first offset from 0 to its end, found {first_offset} and {end_offset}"
         )
-    return QueueExtent(queue, first, end)
+    return QueueExtent(queue, first_offset, end_offset)

@@ -10,7 +10,7 @@ from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedR
 from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.packs.names import find_name_fault
+from commitlake.connectors.lake.packs.names import find_broker_name_fault
 from commitlake.connectors.lake.store_progress import LastRecord, QueueReport
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.reading.store_identity_check import StoreReplacedError, compute_record_digest
@@ -64,12 +64,12 @@ class BrokerWork(ArchiveWork):
         parts: list[PulledPart] = []
         for plan in self.plans.values():
             parts += _divide_plan(plan, self.source, max_partition_bytes)
-        rate = self.source.rate.share(max(1, min(workers, len(parts))))
+        rate = self.source.rate.share_per_reader(max(1, min(workers, len(parts))))
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
 
     def first_commit_work(self, max_bytes: int) -> BrokerWork:
         """Return the work of the first of several commits, which ends where a message begins; see `ArchiveWork`."""
-        sizes = {name: plan.new_bytes for name, plan in self.plans.items() if plan.new_bytes}
+        sizes = {name: plan.new_byte_count for name, plan in self.plans.items() if plan.new_byte_count}
         if sum(sizes.values()) <= max_bytes:
             return self
         shares = fair_shares(sizes, max_bytes)
@@ -143,7 +143,7 @@ def _broker_names(admin: Admin, source: BrokerSource) -> list[str]:
         raise NoRouteError("the name server knows no broker: nothing can be archived")
     names = list(source.brokers) or known
     for name in names:
-        if fault := find_name_fault(name):
+        if fault := find_broker_name_fault(name):
             raise ProtocolError(f"the name server: {fault}: a lake cannot have a store of that name")
     return names
 
@@ -300,7 +300,7 @@ def _divide_plan(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: in
     if not plan.ranges:
         return []
     offsets = sum(one.wanted.size for one in plan.ranges)
-    log_bytes = max(1, plan.new_bytes)
+    log_bytes = max(1, plan.new_byte_count)
     resuming = {(one.wanted.queue, one.wanted.begin) for one in plan.ranges if one.resumes}
     count = min(offsets, -(-log_bytes // max_partition_bytes))
     log = plan.log_part

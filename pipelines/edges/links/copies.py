@@ -74,7 +74,7 @@ def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     cancelled = _find_cancelled_timers(members, marks, timers)
     gone = np.union1d(rolled_from[rolled_from >= 0], cancelled[cancelled >= 0])
     left = np.setdiff1d(waiting, rolled_from[rolled_from >= 0])
-    found = _pair_in_order(members, delivered, left)
+    found = _pair_with_waiting_records(members, delivered, left)
     due = members.numbers("due")
     # A copy so long after the due time is one of another record with the same key.
     found[(found >= 0) & (members.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
@@ -112,10 +112,10 @@ def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 
 
 def _make_delay_steps(
-    members: LinkableRecords, from_rows: Array, to_rows: Array, definers: Array, extra_columns: dict[str, Column]
+    members: LinkableRecords, from_rows: Array, to_rows: Array, definer_rows: Array, extra_columns: dict[str, Column]
 ) -> pa.Table:
     """Return the steps from delayed records to their deliveries; one of both ends may be absent."""
-    by_timer = members.numbers("by_timer")[definers] != 0
+    by_timer = members.numbers("by_timer")[definer_rows] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
     columns: dict[str, Column] = {
         "attempt": members.column("attempt", known),
@@ -126,33 +126,33 @@ def _make_delay_steps(
         "to_key": members.column("unique_key", known),
         "from_broker": members.column("broker", known),
         "to_broker": members.column("broker", known),
-        **step_definer_columns(members, definers),
+        **step_definer_columns(members, definer_rows),
         **extra_columns,
     }
     kinds = pc.if_else(to_boolean_array(by_timer), str(EdgeKind.TIMER), str(EdgeKind.DELAYED))
     return make_steps(kinds, members.table, from_rows, to_rows, columns)
 
 
-def _pair_in_order(members: LinkableRecords, delivered: Array, waiting: Array) -> Array:
+def _pair_with_waiting_records(members: LinkableRecords, delivered_rows: Array, waiting_rows: Array) -> Array:
     same = ["broker", "unique_key", "attempt"]
     left, right = encode_key_columns(
-        [*members.columns([*same, "topic"], delivered), _boolean_column(members, "by_timer", delivered)],
-        [*members.columns([*same, "next_topic"], waiting), _boolean_column(members, "by_timer", waiting)],
+        [*members.columns([*same, "topic"], delivered_rows), _boolean_column(members, "by_timer", delivered_rows)],
+        [*members.columns([*same, "next_topic"], waiting_rows), _boolean_column(members, "by_timer", waiting_rows)],
     )
-    if not len(waiting):
-        return np.full(len(delivered), NONE, np.int64)
-    order = np.lexsort((members.offsets[waiting], right))
+    if not len(waiting_rows):
+        return np.full(len(delivered_rows), NONE, np.int64)
+    order = np.lexsort((members.offsets[waiting_rows], right))
     ordered = right[order]
     starts, ends = np.searchsorted(ordered, left, side="left"), np.searchsorted(ordered, left, side="right")
-    ranks = rank_within_key(left, members.offsets[delivered])
+    ranks = rank_within_key(left, members.offsets[delivered_rows])
     is_known = (left >= 0) & (ends > starts)
     # A broker that was killed delivers some records twice: all further copies are of the last record.
     at = np.where(is_known, starts + np.minimum(ranks, ends - starts - 1), 0)
-    found = np.where(is_known, waiting[order[at]], NONE)
-    late = (found >= 0) & (members.offsets[found] >= members.offsets[delivered])
+    found = np.where(is_known, waiting_rows[order[at]], NONE)
+    late = (found >= 0) & (members.offsets[found] >= members.offsets[delivered_rows])
     if late.any():  # an earlier record of the same kind is not in the lake
-        latest = match_latest_before(left, members.offsets[delivered], right, members.offsets[waiting])
-        found[late] = np.where(latest[late] >= 0, waiting[latest[late]], NONE)
+        latest = match_latest_before(left, members.offsets[delivered_rows], right, members.offsets[waiting_rows])
+        found[late] = np.where(latest[late] >= 0, waiting_rows[latest[late]], NONE)
     return found
 
 
@@ -218,14 +218,14 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
         found, members.match_before(copies, retried, ["broker", *of_group], shifted_columns={"attempt"})
     )
     # Only a client may send its copy to another broker.
-    across = members.match_before(copies, retried, of_group, shifted_columns={"attempt"}, by_time=True)
+    across = members.match_before(copies, retried, of_group, shifted_columns={"attempt"}, orders_by_time=True)
     found = replace_unmatched(found, np.where(by_client, across, NONE))
     may_be_first = (found < 0) & ((attempts <= 1) | by_client)
     first = members.match_before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
     same_topic: list[str | tuple[str, str]] = ["unique_key", ("origin_topic", "topic")]
     first = replace_unmatched(first, members.match_before(copies, own, ["broker", *same_topic]))
     first = replace_unmatched(
-        first, np.where(by_client, members.match_before(copies, own, same_topic, by_time=True), NONE)
+        first, np.where(by_client, members.match_before(copies, own, same_topic, orders_by_time=True), NONE)
     )
     is_ambiguous = may_be_first & _has_ambiguous_original(members, copies, own) & (first >= 0)
     found = np.where(may_be_first & ~is_ambiguous, first, found)

@@ -28,7 +28,7 @@ OPS = pa.schema([
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> list[pa.Table]:
+def link_transactions(members: LinkableRecords, op_records: pa.Table, spans: Spans) -> list[pa.Table]:
     """Return the steps from half messages: committed, finished, rechecked, and given up.
 
     A committed copy has the half message's physical offset, an op record its queue offset. A half message that is
@@ -94,7 +94,7 @@ def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> 
             **absent_end_columns(FROM, from_rows, no_predecessor_reasons(members, to_rows, spans)),
         }
         steps.append(make_steps(kind, members.table, from_rows, to_rows, more))
-    finished, named = _link_transaction_ends(members, ops, halves, copies, spans)
+    finished, named = _link_transaction_ends(members, op_records, halves, copies, spans)
     done = np.concatenate([before, last, named])
     pending = np.setdiff1d(halves, done[done >= 0])
     is_there = _has_committed_copy(members, pending, copies, None)
@@ -109,17 +109,18 @@ def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> 
 
 
 def _link_transaction_ends(
-    members: LinkableRecords, ops: pa.Table, halves: Array, copies: Array, spans: Spans
+    members: LinkableRecords, op_records: pa.Table, halves: Array, copies: Array, spans: Spans
 ) -> tuple[pa.Table, Array]:
     records = members.indexes_with_role(Role.OP)
     left, right = encode_key_columns(
-        [ops.column("broker"), ops.column("physical_offset")], members.columns(["broker", "physical_offset"], records)
+        [op_records.column("broker"), op_records.column("physical_offset")],
+        members.columns(["broker", "physical_offset"], records),
     )
     zeros = np.zeros(len(left), np.int64)
     of_op = match_latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
-    ops, of_op = ops.filter(to_boolean_array(of_op >= 0)), records[of_op[of_op >= 0]]
+    op_records, of_op = op_records.filter(to_boolean_array(of_op >= 0)), records[of_op[of_op >= 0]]
     left, right = encode_key_columns(
-        [ops.column(name) for name in ("broker", "queue_id", "half_offset")],
+        [op_records.column(name) for name in ("broker", "queue_id", "half_offset")],
         members.columns(["broker", "queue_id", "queue_offset"], halves),
     )
     at = match_latest_before(left, members.offsets[of_op], right, members.offsets[halves])
@@ -127,10 +128,10 @@ def _link_transaction_ends(
     is_there = _has_committed_copy(members, found, copies, members.offsets[of_op])
     outcome = pc.if_else(to_boolean_array(is_there), str(StepOutcome.COMMITTED), str(StepOutcome.ROLLED_BACK))
     steps = make_steps(EdgeKind.FINISHED, members.table, found, of_op, {
-        "from_broker": ops.column("broker"),
+        "from_broker": op_records.column("broker"),
         "from_topic": repeat_text(HALF_TOPIC, len(of_op)),
-        "from_queue_id": ops.column("queue_id"),
-        "from_queue_offset": ops.column("half_offset"),
+        "from_queue_id": op_records.column("queue_id"),
+        "from_queue_offset": op_records.column("half_offset"),
         "outcome": pc.if_else(to_boolean_array(found >= 0), outcome, pa.scalar(None, pa.string())),
         **step_definer_columns(members, of_op),
         **absent_end_columns(FROM, found, spans.reasons_before(members.column("broker", of_op), members.times[of_op])),

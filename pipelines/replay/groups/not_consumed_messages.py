@@ -169,7 +169,7 @@ def find_not_consumed_in_lake(
     ]
     if not any(_is_known_group(group, store) for store in stores):
         raise UnknownGroupError(f"the lake has no offsets of the group {group!r}{when}. {_STORE_IT}")
-    return _join_not_consumed(group, stores, is_topic_selected, warnings)
+    return _join_results_of_stores(group, stores, is_topic_selected, warnings)
 
 
 def find_not_consumed_in_stores(
@@ -201,7 +201,7 @@ def find_not_consumed_in_stores(
         found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, has_messages))
     if not any(_is_known_group(group, store) for store in found):
         raise UnknownGroupError(f"the store has no offsets of the group {group!r}")
-    return _join_not_consumed(group, found, is_topic_selected, warnings)
+    return _join_results_of_stores(group, found, is_topic_selected, warnings)
 
 
 def find_not_consumed_live(
@@ -225,7 +225,7 @@ def find_not_consumed_live(
             found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, queues.has_messages))
     if not any(_is_known_group(group, store) for store in found):
         raise UnknownGroupError(f"the broker has neither offsets nor clients of the group {group!r}")
-    return _join_not_consumed(group, found, wanted.__contains__, [])
+    return _join_results_of_stores(group, found, wanted.__contains__, [])
 
 
 class _LiveQueues:
@@ -258,7 +258,7 @@ class _LiveQueues:
         return any((span.first or 0) < span.end for span in self.queue_spans({topic}).values())
 
 
-def _join_not_consumed(
+def _join_results_of_stores(
     group: str, stores: Sequence[_StoreOffsets], is_topic_selected: Callable[[str], bool], warnings: list[str]
 ) -> NotConsumed:
     queues: dict[Queue, QueueStart] = {}

@@ -121,7 +121,7 @@ def plan_group_steps(
                 client.puller, queue, replay_id, _group_filter(client, group, queue, offset_sources)
             )
             # Messages before the first offset were deleted; the group goes on at the first one.
-            step = move_past_runs(
+            step = compute_group_move(
                 of_queue, max(offset, first), reader.read_other_messages, skips_other_messages=skips_other_messages
             )
             problem = _skipped_message_problem(reader, of_queue, max(offset, first), step)
@@ -203,7 +203,7 @@ class GroupMove:
     others: OtherMessages
 
 
-def move_past_runs(
+def compute_group_move(
     offset_runs: Sequence[OffsetRun],
     next_offset: int,
     read_other_messages: Callable[[int, int], OtherMessages],

@@ -46,7 +46,7 @@ class EncodedPart:
     sys_flags: Array
     refused: Mapping[int, str]
 
-    def batches(self, rows: Array, max_bytes: int, max_messages: int) -> Iterator[Batch]:
+    def iterate_batches(self, rows: Array, max_bytes: int, max_messages: int) -> Iterator[Batch]:
         """Yield batches of the given rows, in their order.
 
         Args:
@@ -97,7 +97,7 @@ class Batch:
             return bytes(data[starts[first] : starts[last + 1]])
         return b"".join(data[starts[row] : starts[row + 1]] for row in self.rows)
 
-    def without_rows(self, rows: Collection[int]) -> Batch:
+    def drop_rows(self, rows: Collection[int]) -> Batch:
         """Return the batch without the messages in the given rows."""
         return replace(self, rows=self.rows[~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))])
 
@@ -111,7 +111,7 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     """Encode the messages of a part.
 
     Args:
-        rows: rows of `messages`, see `parts.COLUMNS`.
+        rows: rows of `messages`, see `plan_part_rows.COLUMNS`.
         bodies: body of each row, as the broker stored it.
     """
     entries = rows.column("properties").combine_chunks()
@@ -126,7 +126,9 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     before = _sizes_to_starts(entry_sizes)
     property_sizes = before[firsts[1:]] - before[firsts[:-1]] + np.diff(stamp_starts)
     refused = dict.fromkeys(np.flatnonzero(property_sizes > props.MAX_SIZE).tolist(), _TOO_LONG)
-    refused |= dict.fromkeys(np.flatnonzero(_has_separators(rows, lengths, is_kept, keys, items)).tolist(), _SEPARATORS)
+    refused |= dict.fromkeys(
+        np.flatnonzero(_rows_with_separators(rows, lengths, is_kept, keys, items)).tolist(), _SEPARATORS
+    )
     body_data, body_starts = to_bytes_and_offsets(bodies)
     starts = _sizes_to_starts(MIN_ITEM_SIZE + np.diff(body_starts) + property_sizes)
     out = np.zeros(int(starts[-1]), np.uint8)
@@ -139,7 +141,9 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     return EncodedPart(starts, out.data, sys_flags, refused)
 
 
-def _has_separators(rows: pa.Table, property_counts: Array, is_kept: Array, names: pa.Array, values: pa.Array) -> Array:
+def _rows_with_separators(
+    rows: pa.Table, property_counts: Array, is_kept: Array, names: pa.Array, values: pa.Array
+) -> Array:
     """Return, for each row, whether a text has a character that would start another property in a message.
 
     In RocketMQ's own logs only damaged or forged records have such a text; in JMQ's any record may.
@@ -188,7 +192,7 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
     These are the message's origin, and keys and tags if the log has them in fields of their own, as JMQ's has.
 
     Args:
-        rows: rows of `messages`, see `parts.COLUMNS`.
+        rows: rows of `messages`, see `plan_part_rows.COLUMNS`.
     """
     added = origin_properties(rows, replay_id)
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq").combine_chunks()
@@ -204,24 +208,24 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
 
 
 @inlined
-def _put_int32(out: Array, offset: int, value: int) -> None:
-    out[offset] = (value >> 24) & 0xFF
-    out[offset + 1] = (value >> 16) & 0xFF
-    out[offset + 2] = (value >> 8) & 0xFF
-    out[offset + 3] = value & 0xFF
+def _put_int32(buffer: Array, offset: int, value: int) -> None:
+    buffer[offset] = (value >> 24) & 0xFF
+    buffer[offset + 1] = (value >> 16) & 0xFF
+    buffer[offset + 2] = (value >> 8) & 0xFF
+    buffer[offset + 3] = value & 0xFF
 
 
 @compiled
 def write_batch_items(
-    out: Array, item_starts: Array, flags: Array, bodies: Array, body_starts: Array, property_sizes: Array,
+    items_buffer: Array, item_starts: Array, flags: Array, bodies: Array, body_starts: Array, property_sizes: Array,
     first_properties: Array, is_sent: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
     extra_properties: Array, extra_starts: Array,
 ) -> None:  # fmt: skip
-    """Serialize messages into `out` one after another, each as an item of a batch request.
+    """Serialize messages into `items_buffer` one after another, each as an item of a batch request.
 
     Args:
-        out: uint8, zeros; receives the items.
-        item_starts: int64[rows + 1], start of each item in `out`.
+        items_buffer: uint8, zeros; receives the items.
+        item_starts: int64[rows + 1], start of each item in `items_buffer`.
         flags: int64, the applications' flags.
         bodies: uint8, read-only, bodies as they are sent.
         body_starts: int64[rows + 1], start of each body.
@@ -238,23 +242,23 @@ def write_batch_items(
     for row in range(len(flags)):
         at = item_starts[row]
         size = body_starts[row + 1] - body_starts[row]
-        _put_int32(out, at, item_starts[row + 1] - at)
-        _put_int32(out, at + _FLAG_AT, flags[row])
-        _put_int32(out, at + _FLAG_AT + 4, size)
+        _put_int32(items_buffer, at, item_starts[row + 1] - at)
+        _put_int32(items_buffer, at + _FLAG_AT, flags[row])
+        _put_int32(items_buffer, at + _FLAG_AT + 4, size)
         at += _BODY_AT
-        copy(out, at, bodies, body_starts[row], size)
+        copy(items_buffer, at, bodies, body_starts[row], size)
         at += size
-        out[at] = (property_sizes[row] >> 8) & 0xFF
-        out[at + 1] = property_sizes[row] & 0xFF
+        items_buffer[at] = (property_sizes[row] >> 8) & 0xFF
+        items_buffer[at + 1] = property_sizes[row] & 0xFF
         at += 2
         for entry in range(first_properties[row], first_properties[row + 1]):
             if is_sent[entry]:
                 size = name_starts[entry + 1] - name_starts[entry]
-                copy(out, at, names, name_starts[entry], size)
-                out[at + size] = _EQUALS
+                copy(items_buffer, at, names, name_starts[entry], size)
+                items_buffer[at + size] = _EQUALS
                 at += size + 1
                 size = value_starts[entry + 1] - value_starts[entry]
-                copy(out, at, values, value_starts[entry], size)
-                out[at + size] = _NEXT
+                copy(items_buffer, at, values, value_starts[entry], size)
+                items_buffer[at + size] = _NEXT
                 at += size + 1
-        copy(out, at, extra_properties, extra_starts[row], extra_starts[row + 1] - extra_starts[row])
+        copy(items_buffer, at, extra_properties, extra_starts[row], extra_starts[row + 1] - extra_starts[row])

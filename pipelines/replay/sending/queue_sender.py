@@ -129,13 +129,13 @@ class QueueSender:
         self._target_timeout, self._sleep, self._clock = target_timeout_seconds, sleep, clock
         self._is_stopped = is_stopped
 
-    def check_lists_connections(self) -> None:
+    def check_broker_lists_clients(self) -> None:
         """Check that the queue's broker reports its connections, for `wait_for_late_messages`.
 
         Raises:
             ReplayError: if it does not say that, or if it does not answer.
         """
-        self._retry_request(lambda: self._check_connections(self._connections.earlier_count))
+        self._retry_request(lambda: self._check_connections(self._connections.earlier_connection_count))
 
     def wait_for_late_messages(self, connection: TrackedConnection | None = None) -> None:
         """Wait until no more messages of the replay can arrive at the broker over earlier connections.
@@ -240,7 +240,7 @@ class QueueSender:
                 found = self._find_stored_of_batch(batch, get_origin, attempts)
                 yield found
                 # Only those that are not there are sent again.
-                batch = batch.without_rows(found.rows.tolist())
+                batch = batch.drop_rows(found.rows.tolist())
                 if not len(batch):
                     return
                 if isinstance(problem, PositionError):  # sent again, they could be there twice
@@ -263,7 +263,7 @@ class QueueSender:
 
     def _send_batch(self, batch: Batch, connection: TrackedConnection, *, is_alone: bool) -> int:
         producer = self._client.producer
-        post = producer.send_encoded_alone if is_alone else producer.send_encoded
+        post = producer.send_encoded_single if is_alone else producer.send_encoded_batch
         first = post(self.queue, batch.body(), batch.sys_flag, connection.peer)
         # The ledger must not have an offset at which the messages are not.
         if not self._end <= first <= MAX_QUEUE_OFFSET - len(batch):

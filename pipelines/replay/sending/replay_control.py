@@ -40,7 +40,7 @@ def watch_replay(
     """
     lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, notify)
     if lag is not None:
-        lag.pause_or_continue()  # before the first message is sent
+        lag.pause_or_resume_replay()  # before the first message is sent
     stop = threading.Event()
     thread = threading.Thread(
         target=_apply_requests,
@@ -95,7 +95,7 @@ def _apply_requests(
                 notify(f"the speed is now {speed:g} times the pace at which the messages were stored" if speed else
                      "the pace at which the messages were stored is no longer kept")  # fmt: skip
         if lag_watch is not None:
-            lag_watch.pause_or_continue()
+            lag_watch.pause_or_resume_replay()
 
 
 class _LagWatch:
@@ -107,7 +107,7 @@ class _LagWatch:
         self._is_paused = False
         self._is_unknown = False
 
-    def pause_or_continue(self) -> None:
+    def pause_or_resume_replay(self) -> None:
         """Read the group's lag, and pause or continue the replay accordingly."""
         trouble = ""
         try:

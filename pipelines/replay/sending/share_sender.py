@@ -208,7 +208,7 @@ class ShareSender:
         by_broker = {sender.queue.broker_name: sender for sender in senders.values()}
         list(
             pool.map(
-                QueueSender.wait_for_late_messages if is_resumed else QueueSender.check_lists_connections,
+                QueueSender.wait_for_late_messages if is_resumed else QueueSender.check_broker_lists_clients,
                 by_broker.values(),
             )
         )
@@ -219,11 +219,13 @@ class ShareSender:
             for origin, offset in offsets.items()
         }
 
-    def _prepare_part(self, part_number: int, messages_before: int, known_parts: _KnownParts) -> tuple[_Part, int]:
+    def _prepare_part(
+        self, part_number: int, earlier_message_count: int, known_parts: _KnownParts
+    ) -> tuple[_Part, int]:
         """Read and encode a part. Returns it with the number of messages of the plan up to its end."""
         plan = self._plan
-        rows = self._messages.read_rows_of_part(part_number, messages_before)
-        end = messages_before + rows.num_rows
+        rows = self._messages.read_rows_of_part(part_number, earlier_message_count)
+        end = earlier_message_count + rows.num_rows
         if part_number < known_parts.end:
             done = self._ledger.origins_of_part(part_number)
             rows = rows.filter(pa.array([origin not in done for origin in _origins_of(rows)], pa.bool_()))
@@ -251,7 +253,9 @@ class ShareSender:
     ) -> bool:
         """Send a part and record the outcomes. Returns whether all of it was sent."""
         left = self._record_without_sending(part, stored_by_origin)
-        return all(self._send_wave(part, wave, senders, pool) for wave in self._split_into_waves(part, left))
+        return all(
+            self._send_row_group(part, wave, senders, pool) for wave in self._divide_into_timed_groups(part, left)
+        )
 
     def _record_without_sending(self, part: _Part, stored_by_origin: Mapping[Origin, tuple[int, int]]) -> Array:
         """Record the messages that need not or cannot be sent. Returns the row numbers of the others."""
@@ -280,7 +284,7 @@ class ShareSender:
         left: Array = np.setdiff1d(np.arange(part.rows.num_rows), recorded)
         return left
 
-    def _split_into_waves(self, part: _Part, rows: Array) -> Iterator[Array]:
+    def _divide_into_timed_groups(self, part: _Part, rows: Array) -> Iterator[Array]:
         """Divide rows into waves that are sent and recorded together; at a low rate, a wave takes a few seconds."""
         times = part.stored_ms[rows]
         while len(rows):
@@ -299,13 +303,13 @@ class ShareSender:
             yield rows[is_now]
             rows, times = rows[~is_now], times[~is_now]
 
-    def _send_wave(
-        self, part: _Part, wave: Array, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor
+    def _send_row_group(
+        self, part: _Part, group_rows: Array, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor
     ) -> bool:
         landings: list[SendResult] = []
-        lanes = part.lanes[wave]
+        lanes = part.lanes[group_rows]
         work: list[Future[bool]] = [
-            pool.submit(self._send_to_queue, part, wave[lanes == lane], senders[lane], landings)
+            pool.submit(self._send_to_queue, part, group_rows[lanes == lane], senders[lane], landings)
             for lane in np.unique(lanes).tolist()
         ]
         try:
@@ -325,7 +329,7 @@ class ShareSender:
 
         while len(rows):
             most = self._pace.count_sendable_now(part.stored_ms[rows[:MAX_BATCH_MESSAGES]])
-            batch = next(part.encoded.batches(rows, self._plan.batch_bytes, most))
+            batch = next(part.encoded.iterate_batches(rows, self._plan.batch_bytes, most))
             if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
                 return False
             began = self._clock()

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.replay.errors import ReplayError
@@ -230,7 +230,7 @@ def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
     if state.wants_stop:
         return False
     pace = Pace(plan.rate if state.rate is None else state.rate, share=task.share.part)
-    messages = open_planned_messages(lake, plan, open_store(lake.packs))
+    messages = open_planned_messages(lake, plan, open_pack_store(lake.packs))
     with (
         open_target_client(task.name_servers) as client,
         TrackedConnections(

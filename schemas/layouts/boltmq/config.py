@@ -148,7 +148,7 @@ def offsets_to_boltmq(document: Document) -> Document:
     return {_BOLTMQ_OFFSETS: document[OFFSETS]}
 
 
-def delays_to_boltmq(document: Document) -> Document:
+def delay_offsets_to_boltmq(document: Document) -> Document:
     """Convert a delayOffset.json from RocketMQ's format to that of BoltMQ's source."""
     return {OFFSETS: document[OFFSETS]}
 

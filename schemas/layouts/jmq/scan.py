@@ -25,8 +25,8 @@ from commitlake.schemas.layouts.rocketmq.scan import (
     SegmentScanner,
     SizeLimits,
     SpanKind,
-    fault_finding,
     find_size_fault,
+    make_fault_finding,
 )
 
 _AT_OFFSET = HEAD.offset_of("journal_offset")
@@ -54,11 +54,11 @@ def classify_span(window: memoryview, position: int, journal_offset: int, bounds
     if magic == Magic.FILLER:
         if total_size == (expected := bounds.segment_end - journal_offset):
             return ScanFinding(SpanKind.BLANK, total_size)
-        return fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the file", f"{total_size}")
+        return make_fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the file", f"{total_size}")
     if total_size == 0 and magic == 0:
         return ScanFinding(SpanKind.UNWRITTEN)
     if magic != Magic.MESSAGE:
-        return fault_finding(Fault.MAGIC, "1234 or BBBB", f"{magic:04X}")
+        return make_fault_finding(Fault.MAGIC, "1234 or BBBB", f"{magic:04X}")
     return _examine_record(window, position, journal_offset, bounds)
 
 
@@ -66,7 +66,7 @@ def _examine_file_tail(tail: memoryview, journal_offset: int, bounds: SizeLimits
     """Examine the last bytes of a file, which are too few for a FILLER."""
     if any(tail):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
-        return fault_finding(Fault.CUT, expected, f"{len(tail)} bytes left in the file")
+        return make_fault_finding(Fault.CUT, expected, f"{len(tail)} bytes left in the file")
     closes_file = journal_offset + len(tail) == bounds.segment_end
     return ScanFinding(SpanKind.BLANK if closes_file and len(tail) else SpanKind.UNWRITTEN, len(tail))
 
@@ -79,16 +79,16 @@ def _examine_record(window: memoryview, position: int, journal_offset: int, boun
     head = HEAD.unpack(window, position)
     own_offset, stored_crc = head[5], head[-1]
     if own_offset != journal_offset:
-        return fault_finding(Fault.PHYSICAL_OFFSET, f"{journal_offset}", f"{own_offset}")
+        return make_fault_finding(Fault.PHYSICAL_OFFSET, f"{journal_offset}", f"{own_offset}")
     try:
         parts = locate_parts(window, position, total_size)
     except LayoutError as error:
-        return fault_finding(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
+        return make_fault_finding(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
     if not parts.topic_length:
-        return fault_finding(Fault.PART_LENGTHS, "topic_length 1 to 255", "0")
+        return make_fault_finding(Fault.PART_LENGTHS, "topic_length 1 to 255", "0")
     body = window[parts.body : parts.body + parts.body_length]
     if (crc := body_crc(body)) != stored_crc:
-        return fault_finding(Fault.BODY_CRC, f"{stored_crc}", f"{crc} for these {len(body)} bytes", total_size)
+        return make_fault_finding(Fault.BODY_CRC, f"{stored_crc}", f"{crc} for these {len(body)} bytes", total_size)
     return ScanFinding(SpanKind.RECORD, total_size)
 
 

@@ -114,7 +114,7 @@ MORE = ScanFinding(SpanKind.MORE)
 _MAGIC_NAMES = f"{MESSAGE_MAGIC_NAMES}, CBD43194 or CBD431A4"
 
 
-def fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> ScanFinding:
+def make_fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> ScanFinding:
     """Return the finding for a fault, with the size of the damaged range if it is certain."""
     return ScanFinding(SpanKind.FAULT, size, fault, expected, found)
 
@@ -134,10 +134,10 @@ def find_size_fault(
         A fault, or MORE if the record ends after the window; None if the record is complete.
     """
     if not min_size <= total_size <= bounds.max_record_bytes:
-        return fault_finding(Fault.SIZE, f"{min_size} to {bounds.max_record_bytes} bytes", f"{total_size}")
+        return make_fault_finding(Fault.SIZE, f"{min_size} to {bounds.max_record_bytes} bytes", f"{total_size}")
     left = bounds.file_end - offset
     if total_size > left:
-        return fault_finding(Fault.CUT, f"{total_size} bytes", f"{left} bytes left in the file")
+        return make_fault_finding(Fault.CUT, f"{total_size} bytes", f"{left} bytes left in the file")
     return MORE if total_size > available else None
 
 
@@ -163,7 +163,7 @@ def classify_span(  # noqa: PLR0911 (one return for each state)
         rest = bytes(window[position:])
         if not any(rest):
             return ScanFinding(SpanKind.UNWRITTEN, len(rest))
-        return fault_finding(
+        return make_fault_finding(
             Fault.CUT, f"a record or a BLANK, {BLANK.size} bytes or more", f"{len(rest)} bytes left in the file"
         )
     total_size, magic = BLANK.unpack(window, position)
@@ -172,14 +172,14 @@ def classify_span(  # noqa: PLR0911 (one return for each state)
     if total_size == 0 and magic == 0:
         return ScanFinding(SpanKind.UNWRITTEN)
     if magic not in MESSAGE_MAGICS:
-        return fault_finding(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
+        return make_fault_finding(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
     return _examine_record(window, position, physical_offset, bounds)
 
 
 def _examine_blank(total_size: int, expected: int) -> ScanFinding:
     if total_size == expected:
         return ScanFinding(SpanKind.BLANK, total_size)
-    return fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the segment", f"{total_size}")
+    return make_fault_finding(Fault.BLANK_SIZE, f"{expected} bytes left in the segment", f"{total_size}")
 
 
 def _examine_record(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> ScanFinding:
@@ -191,14 +191,14 @@ def _examine_record(window: memoryview, position: int, physical_offset: int, bou
     head = HEAD.unpack(window, position)
     own_offset, sys_flag = head[6], head[7]
     if own_offset != physical_offset:
-        return fault_finding(Fault.PHYSICAL_OFFSET, f"{physical_offset}", f"{own_offset}")
+        return make_fault_finding(Fault.PHYSICAL_OFFSET, f"{physical_offset}", f"{own_offset}")
     try:
         parts = locate_parts(window, position, magic, sys_flag, total_size)
     except LayoutError as error:
-        return fault_finding(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
+        return make_fault_finding(Fault.PART_LENGTHS, f"{error.field} {error.expected}", error.found)
     body = window[parts.body : parts.body + parts.body_length]
     if (crc := DIALECT_BY_MAGIC[magic].body_crc(body)) != head[2]:
-        return fault_finding(Fault.BODY_CRC, f"{head[2]}", f"{crc} for these {len(body)} bytes", total_size)
+        return make_fault_finding(Fault.BODY_CRC, f"{head[2]}", f"{crc} for these {len(body)} bytes", total_size)
     return ScanFinding(SpanKind.RECORD, total_size)
 
 

@@ -14,7 +14,7 @@ def main(lake: str, port: str, table: str) -> None:
     print("begins", flush=True)
     options = HBaseOptions(host="127.0.0.1", port=int(port), table=table, salts=4, batch_rows=200)
     follow_messages(
-        None, Lake(lake), options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True)
+        None, Lake(lake), options, on_version=lambda version, rows: print(f"version {version}: {rows}", flush=True)
     )
 
 

@@ -18,7 +18,7 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.table_update import follow_messages
-from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.tables import open_or_create_table
 from commitlake.connectors.hbase.update_result import HBaseUpdate
 from commitlake.connectors.lake.lake import Lake
 from tests.servers.hbase import HBase
@@ -62,7 +62,7 @@ class _Following:
                 assert self.followed is None, "the run was over before anything was killed"
                 return sum(len(page) for page in client.scan(b"", b"\xff", page_rows=500)) >= rows
 
-            wait_until(lambda: client.options.table in client.tables())
+            wait_until(lambda: client.options.table in client.list_tables())
             wait_until(are_written)
         assert self.followed is None, "the run was over before anything was killed"
 
@@ -183,7 +183,7 @@ def test_following_completes_while_a_region_server_dies_and_restarts(tmp_path: P
             host="127.0.0.1", port=cluster.thrift_port, salts=4, regions=4, thrift2_port=thrift2_port
         )
         with Client(options) as client:
-            open_or_create(client)
+            open_or_create_table(client)
         following = _Following(lake, _small_calls(options))
         following.wait_until_it_writes(500)
         cluster.kill_region_server(0)

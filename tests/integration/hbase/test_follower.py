@@ -13,9 +13,9 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
-from commitlake.connectors.hbase.row_writing_tasks import Work, run_in_tasks
+from commitlake.connectors.hbase.row_writing_tasks import Work, process_files_in_tasks
 from commitlake.connectors.hbase.table_update import follow_messages
-from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.tables import open_or_create_table
 from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.spark.runner import SparkRunner
@@ -48,7 +48,7 @@ def test_each_version_is_followed_once(lake: Lake, uri: str, options: HBaseOptio
     follow_messages(None, lake, options)
     append(uri, message_rows(10, first=700))
     append(uri, message_rows(5, first=710))
-    followed = follow_messages(None, lake, options, progress=lambda version, rows: seen.append((version, rows)))
+    followed = follow_messages(None, lake, options, on_version=lambda version, rows: seen.append((version, rows)))
     assert seen == [(2, 10), (3, 5)]
     assert (followed.version, followed.versions, followed.rows) == (3, 2, 15)
     assert follow_messages(None, lake, options).versions == 0
@@ -90,7 +90,7 @@ def test_rows_deleted_by_a_version_are_deleted_with_their_entries(lake: Lake, ur
 
 def test_rows_deleted_after_a_killed_first_load_are_deleted(lake: Lake, uri: str, options: HBaseOptions) -> None:
     with Client(options) as client:  # what a run does before its first row, and then all of the rows
-        open_or_create(client)
+        open_or_create_table(client)
         write_progress(client, None, TableProgress(str(DeltaTable(uri).metadata().id), None, 1))
     follow_messages(None, lake, options)
     with Client(options) as client:
@@ -146,7 +146,7 @@ def test_the_slower_of_two_concurrent_runs_fails(lake: Lake, uri: str, options: 
     append(uri, message_rows(1, first=720))
     append(uri, message_rows(1, first=721))
     with pytest.raises(ConcurrentFollowError, match="another run follows into the table"):
-        follow_messages(None, lake, options, progress=other)
+        follow_messages(None, lake, options, on_version=other)
     follow_messages(None, lake, options)
     assert hbase_rows(options) == delta_rows(uri)
 
@@ -162,12 +162,12 @@ def test_a_table_with_other_column_families_is_refused(lake: Lake, options: HBas
 def test_following_by_spark_gives_the_same_cells(
     spark: SparkSession, lake: Lake, uri: str, options: HBaseOptions
 ) -> None:
-    follow_messages(SparkRunner(spark), lake, options, task_rows=1)
+    follow_messages(SparkRunner(spark), lake, options, rows_per_task=1)
     here = replace(options, table=options.table + "_here")
     follow_messages(None, lake, here)
     assert all_cells(options) == all_cells(here)
     DeltaTable(uri).delete("topic = 'orders'")
-    follow_messages(SparkRunner(spark), lake, options, task_rows=1)
+    follow_messages(SparkRunner(spark), lake, options, rows_per_task=1)
     assert hbase_rows(options) == delta_rows(uri)
 
 
@@ -193,4 +193,4 @@ def test_an_error_in_a_task_is_raised_unchanged(
 ) -> None:
     work = Work(replace(options, port=1, connect_seconds=1), 4, lake)
     with pytest.raises(HBaseError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
-        run_in_tasks(SparkRunner(spark), work, files_of_table(uri, lake.table("messages")).files)
+        process_files_in_tasks(SparkRunner(spark), work, files_of_table(uri, lake.table("messages")).files)

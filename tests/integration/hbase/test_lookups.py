@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
-from commitlake.connectors.hbase.lookups import find_messages, read_all
+from commitlake.connectors.hbase.lookups import find_messages, join_batches
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.lake.lake import Lake
@@ -49,7 +49,7 @@ def client(hbase: HBase, lake: Lake) -> Iterator[Client]:
 
 
 def _ask(client: Client, wanted: Selection, limit: int = 0) -> Rows:
-    table = read_all(find_messages(client, wanted, limit))
+    table = join_batches(find_messages(client, wanted, limit))
     assert table.schema == SCHEMA
     return [{name: _plain(name, row[name]) for name in sorted(row)} for row in table.to_pylist()]
 

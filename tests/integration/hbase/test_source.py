@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.table_update import follow_messages
-from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.hbase.tables import open_or_create_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.spark import spark_schema
@@ -67,7 +67,7 @@ def test_a_dataframe_can_be_written_twice(spark: SparkSession, uri: str, options
         messages.write.format("hbase").mode("append").options(**_given(options, salts="3")).save()
     assert by_place(_read(spark, options).toArrow().to_pylist()) == delta_rows(uri)
     with Client(options) as client:
-        assert open_or_create(client).salts == 3
+        assert open_or_create_table(client).salts == 3
 
 
 @pytest.mark.long("a DataFrame is written by the same code each time")

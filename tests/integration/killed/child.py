@@ -30,8 +30,8 @@ from commitlake.pipelines.quality.great_expectations_loading import load_ignorin
 from tests.support.process_trees import kill_tree
 
 STEPS: dict[str, tuple[str, str, str] | tuple[str, str, str, int]] = {
-    "before the tables are there": ("commitlake.pipelines.archive.run", "open_for_append", "before"),
-    "before the first task": ("commitlake.pipelines.archive.run", "open_for_append", "after"),
+    "before the tables are there": ("commitlake.pipelines.archive.run", "open_messages_for_append", "before"),
+    "before the first task": ("commitlake.pipelines.archive.run", "open_messages_for_append", "after"),
     "before the commit": ("commitlake.pipelines.archive.run", "commit_run", "before"),
     "after the commit": ("commitlake.pipelines.archive.run", "commit_run", "after"),
     "after the second commit": ("commitlake.pipelines.archive.run", "commit_run", "after", 2),

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.packs.body_reader import COLUMNS, fetch_body
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.schemas.errors import ExitCode
@@ -65,7 +65,7 @@ def test_an_erasure_completes_however_often_it_is_killed(tmp_path: Path) -> None
 
 def check_others(growing: GrowingLake, rounds: int, erased: int) -> None:
     """Check that all other messages have their bodies, and that the number of rows is unchanged."""
-    store = open_store(growing.lake.packs)
+    store = open_pack_store(growing.lake.packs)
     rows = sorted(
         DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
     )

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
@@ -29,7 +29,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     """A lake with everything that the broker wrote."""
     lake = Lake(str(tmp_path_factory.mktemp("restored") / "lake"))
     work = find_archive_work(str(recorded_store.store), "a", lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     tasks = ArchiveTasks(work.splits(400_000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(

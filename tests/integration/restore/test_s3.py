@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.jobs.restore.command import main
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
@@ -25,7 +25,7 @@ def lake(tmp_path: Path, bucket: str) -> Lake:
     """A lake of a small store."""
     lake = Lake(f"s3://{bucket}/lake")
     work = find_archive_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     tasks = ArchiveTasks(work.splits(20_000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(
@@ -48,7 +48,7 @@ def test_restored_segments_equal_the_originals(lake: Lake, tmp_path: Path) -> No
 
 
 def test_expired_bodies_are_left_out(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = open_store(lake.packs)
+    store = open_pack_store(lake.packs)
     first = next(iter(store.list_packs()))
     store.delete([first.name])
     arguments = ["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]

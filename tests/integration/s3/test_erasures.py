@@ -65,7 +65,7 @@ def test_the_server_of_a_lake_may_be_another_than_that_of_the_environment(
     place = ErasureTarget(lake, "1")
     week = datetime.timedelta(days=7)
     run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", week, lambda _: None)
-    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     assert traces(downloaded(s3_server, bucket, tmp_path / "after")) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_store
 from commitlake.connectors.storage import s3_clients, s3_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.s3_storage import PART_BYTES, open_upload
@@ -30,13 +30,13 @@ LARGE = random.Random(2).randbytes(3 * PART_BYTES + 12345)
 @pytest.fixture
 def store(bucket: str, behind_proxy: S3Options) -> PackStore:
     """A store behind the proxy."""
-    return open_store(PackLocation(f"s3://{bucket}/bodies", behind_proxy))
+    return open_pack_store(PackLocation(f"s3://{bucket}/bodies", behind_proxy))
 
 
 @pytest.fixture
 def plain(bucket: str, s3_server: S3Server) -> PackStore:
     """The same store without the proxy, to see its real content."""
-    return open_store(PackLocation(f"s3://{bucket}/bodies", S3Options(s3_server.endpoint, virtual_hosts=False)))
+    return open_pack_store(PackLocation(f"s3://{bucket}/bodies", S3Options(s3_server.endpoint, virtual_hosts=False)))
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_an_answer_without_a_range_is_refused(store: PackStore, plain: PackStore
 @pytest.mark.usefixtures("hasty")
 def test_an_endpoint_without_a_server_is_an_error(bucket: str) -> None:
     options = S3Options(f"http://127.0.0.1:{free_ports(1)}", virtual_hosts=False)
-    store = open_store(PackLocation(f"s3://{bucket}", options))
+    store = open_pack_store(PackLocation(f"s3://{bucket}", options))
     calls: list[Callable[[], object]] = [store.check_writable, lambda: store.size(NAME), lambda: write(store, SMALL)]
     for call in calls:
         with pytest.raises(PackStoreError, match=r"found no server at the endpoint\. Is the endpoint right"):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, Schema
 
-from commitlake.connectors.lake.delta import delta_table, storage_options
+from commitlake.connectors.lake.delta import open_delta_table, storage_options
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.storage import s3_clients
@@ -64,11 +64,11 @@ from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedR
 from commitlake.connectors.lake.committer import commit_messages
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import open_delta_table
 uri, name = sys.argv[1:]
 for line in sys.stdin:
     sequence = int(line)
-    table = delta_table(uri)
+    table = open_delta_table(uri)
     commit = ArchiveCommit(sequence, name, {"b": StoreProgress(10 * sequence)}, {"b": CommittedRange(0, 10)})
     file = DataFile(f"store_date=2026-11-20/{name}-{sequence}.parquet", "2026-11-20", 10, 1, '{"numRecords":1}')
     print("ready", flush=True)
@@ -103,7 +103,7 @@ def empty_messages(lake: Lake) -> str:
     options = storage_options(lake.uri("messages"))
     DeltaTable.create(
         lake.uri("messages"),
-        Schema.from_json(MESSAGES.json()),
+        Schema.from_json(MESSAGES.to_json()),
         partition_by=list(PARTITION_COLUMNS),
         storage_options=options,
     )
@@ -131,7 +131,7 @@ def test_only_one_of_concurrent_commits_succeeds(empty_messages: str) -> None:
         assert send_line("go") == {"won": 1, "lost": PROCESSES - 1}
     for racer in racers:
         racer.communicate(timeout=60)
-    table = delta_table(empty_messages)
+    table = open_delta_table(empty_messages)
     assert table.version() == len(table.file_uris()) == ROUNDS
 
 
@@ -145,7 +145,7 @@ def test_a_commit_succeeds_after_temporary_faults(
     command = [sys.executable, "-c", COMMIT, empty_messages.removesuffix("/messages")]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
-    assert delta_table(empty_messages).version() == 1
+    assert open_delta_table(empty_messages).version() == 1
     assert sum("_delta_log/0" in line and line.startswith("PUT") for line in proxy.seen) == 1 + times
 
 

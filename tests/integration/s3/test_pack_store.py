@@ -17,7 +17,7 @@ import pytest
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.names import pack_name
-from commitlake.connectors.lake.packs.pack_stores import PackStore, open_store
+from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_store
 from commitlake.connectors.lake.packs.reader import read_bodies, read_body
 from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.connectors.storage import s3_clients
@@ -32,7 +32,7 @@ OTHER = pack_name(DATE, "broker/b", 0, 5, TOKEN)
 @pytest.fixture
 def store(bucket: str) -> PackStore:
     """A store below a prefix."""
-    return open_store(pack_location(f"s3://{bucket}/lake/bodies"))
+    return open_pack_store(pack_location(f"s3://{bucket}/lake/bodies"))
 
 
 def write(store: PackStore, content: bytes, name: str = NAME, piece: int = 1 << 20) -> None:
@@ -69,7 +69,7 @@ def test_the_key_of_a_pack_begins_with_its_date(store: PackStore, s3_server: S3S
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_a_whole_bucket_may_be_a_root(scheme: str, s3_server: S3Server, bucket: str) -> None:
-    store = open_store(pack_location(f"{scheme}://{bucket}"))
+    store = open_pack_store(pack_location(f"{scheme}://{bucket}"))
     write(store, b"x")
     assert keys_of(s3_server, bucket) == [NAME]
     assert [found.name for found in store.list_packs()] == [NAME]
@@ -85,7 +85,7 @@ def test_ranges_end_where_the_pack_ends(store: PackStore) -> None:
 
 
 def test_a_body_is_read_by_one_ranged_get(bucket: str, proxy: object, behind_proxy: object) -> None:
-    store = open_store(PackLocation(f"s3://{bucket}/bodies", behind_proxy))  # type: ignore[arg-type]
+    store = open_pack_store(PackLocation(f"s3://{bucket}/bodies", behind_proxy))  # type: ignore[arg-type]
     bodies = [random.Random(number).randbytes(5000) for number in range(100)]
     with open_pack_writer(store, NAME, frame_bytes=20_000) as writer:
         append(writer, bodies)
@@ -138,8 +138,8 @@ def test_a_killed_writer_leaves_an_upload_that_can_be_ended(store: PackStore, s3
     assert keys_of(s3_server, bucket) == []
     assert uploads_of(s3_server, bucket) == [f"lake/bodies/{NAME}"]
     now = datetime.datetime.now(datetime.UTC)
-    assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0  # its writer may still be alive
-    assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
+    assert store.delete_unfinished_packs(now - datetime.timedelta(hours=1)) == 0  # its writer may still be alive
+    assert store.delete_unfinished_packs(now + datetime.timedelta(hours=1)) == 1
     assert uploads_of(s3_server, bucket) == []
 
 
@@ -167,11 +167,11 @@ def test_a_pickled_store_works_after_a_fork_and_in_threads(store: PackStore) -> 
 
 def test_a_pickled_location_works_in_another_environment(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     location = pack_location(f"s3://{bucket}/bodies")
-    write(open_store(location), b"x")
+    write(open_pack_store(location), b"x")
     sent = pickle.dumps(location)
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    assert open_store(pickle.loads(sent)).read_range(NAME, 0, 9) == b"x"
+    assert open_pack_store(pickle.loads(sent)).read_range(NAME, 0, 9) == b"x"
     assert os.environ["AWS_SECRET_ACCESS_KEY"].encode() not in sent
 
 
@@ -219,7 +219,7 @@ def test_the_error_for_a_missing_pack_suggests_that_it_expired(store: PackStore)
 
 
 def test_a_missing_bucket_is_an_error() -> None:
-    store = open_store(pack_location("s3://nobodys-bucket/bodies"))
+    store = open_pack_store(pack_location("s3://nobodys-bucket/bodies"))
     calls: list[Callable[[], object]] = [
         store.check_writable,
         lambda: store.size(NAME),
@@ -228,7 +228,7 @@ def test_a_missing_bucket_is_an_error() -> None:
         lambda: write(store, bytes(2 * PART_BYTES)),
         lambda: list(store.list_packs()),
         lambda: store.delete([NAME]),
-        lambda: store.delete_unfinished(datetime.datetime.now(datetime.UTC)),
+        lambda: store.delete_unfinished_packs(datetime.datetime.now(datetime.UTC)),
     ]
     for call in calls:
         with pytest.raises(PackStoreError, match=r"found no bucket 'nobodys-bucket'\. Create the bucket"):
@@ -249,7 +249,7 @@ def test_the_error_for_wrong_credentials_does_not_contain_them(
 
     monkeypatch.setenv(variable, "wrongwrongwrong")
     monkeypatch.setattr(s3_clients, "_clients", {})  # as in a new process
-    store = open_store(pack_location(f"s3://{bucket}/bodies"))
+    store = open_pack_store(pack_location(f"s3://{bucket}/bodies"))
     calls: list[Callable[[], object]] = [store.check_writable, lambda: store.size(NAME), lambda: write(store, b"x")]
     for call in calls:
         with pytest.raises(PackStoreError, match=rf"credentials that the server refuses \({code}\)") as raised:
@@ -264,7 +264,7 @@ def test_missing_credentials_are_an_error(bucket: str, monkeypatch: pytest.Monke
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setattr(s3_clients, "_clients", {})
     with pytest.raises(PackStoreError, match=r"found no credentials\. Set AWS_ACCESS_KEY_ID"):
-        open_store(pack_location(f"s3://{bucket}/bodies")).check_writable()
+        open_pack_store(pack_location(f"s3://{bucket}/bodies")).check_writable()
 
 
 def test_a_body_is_compared_with_its_crc_when_read(store: PackStore) -> None:

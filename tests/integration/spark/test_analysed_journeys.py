@@ -179,7 +179,7 @@ def test_journeys_of_a_table(spark: SparkSession) -> None:
     found = journeys_of(messages, edges, QUESTION)
     columns = ["key", "path", "messages", "records", "retries", "outcome", "began_before"]
     expected = [("o7", ["orders", "payments", "shipping"], 3, 5, 1, "delivered", False)]
-    declared = spark.createDataFrame(expected, spark_schema(JOURNEYS.only(columns)))
+    declared = spark.createDataFrame(expected, spark_schema(JOURNEYS.select_columns(columns)))
     assert_df_equality(found.select(*columns), declared)
     steps = found.select(F.inline("steps"))
     assert [tuple(row) for row in steps.select("topic", "hop_ms", "state").collect()] == [

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.archive_commits import read_last_commit
-from commitlake.connectors.lake.committer import commit_messages, open_for_append
+from commitlake.connectors.lake.committer import commit_messages, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
@@ -158,7 +158,7 @@ def test_every_body_is_in_a_pack(small: Archive) -> None:
 @pytest.mark.long("killed runs are repeated each time")
 def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive) -> None:
     work = find_archive_work(str(small.store), None, Lake(str(small.lake)))
-    table = open_for_append(Lake(str(small.lake)))
+    table = open_messages_for_append(Lake(str(small.lake)))
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
     tasks = ArchiveTasks(splits, Lake(str(small.lake)), work.commit.run_id, "1")
     assert [row.table for row in tasks.run_task(0, tasks.parts[:1])] == ["messages", "topic_minutes", ""]
@@ -299,9 +299,9 @@ def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
 
     def delete_first(lake: Lake) -> object:
         (small.store / "commitlog" / segment_name(0)).unlink()
-        return open_for_append(lake)
+        return open_messages_for_append(lake)
 
-    monkeypatch.setattr(archive_run, "open_for_append", delete_first)
+    monkeypatch.setattr(archive_run, "open_messages_for_append", delete_first)
     result = small.run()
     assert (result.messages, result.gaps) == (3, 1)
     (gap,) = small.table("gaps").collect()
@@ -318,10 +318,10 @@ def test_a_segment_truncated_during_a_run_stops_it_and_the_next_completes(
 
     def cut_newest(lake: Lake) -> object:
         os.truncate(newest, 5000)
-        return open_for_append(lake)
+        return open_messages_for_append(lake)
 
     with monkeypatch.context() as patched:
-        patched.setattr(archive_run, "open_for_append", cut_newest)
+        patched.setattr(archive_run, "open_messages_for_append", cut_newest)
         assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality"]) == 1
     found = capsys.readouterr().err
     assert f"{newest} is shorter than the {SIZE} bytes it had when this run began" in found
@@ -428,7 +428,9 @@ def test_a_second_commit_of_one_number_is_refused_and_changes_nothing(small: Arc
     last = read_last_commit(Lake(str(small.lake)))
     assert last is not None
     with pytest.raises(ConcurrentRunError, match="archive commit 1"):
-        commit_messages(open_for_append(Lake(str(small.lake))), [], dataclasses.replace(last, run_id="another"))
+        commit_messages(
+            open_messages_for_append(Lake(str(small.lake))), [], dataclasses.replace(last, run_id="another")
+        )
     assert small.messages() == plain_rows(small.store)
     assert read_last_commit(Lake(str(small.lake))) == last
 

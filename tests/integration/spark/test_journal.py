@@ -56,7 +56,7 @@ def plain_rows(path: Path) -> list[Row]:
     """Return every record as the plain reader sees it."""
     (store,) = find_stores(str(path), formats=all_formats())
     rows = [
-        store.format.records.row_of(found.message, store.broker)
+        store.format.record_rules.row_of(found.message, store.broker)
         for found in walk_store(store, segment_size(store))
         if found.message is not None
     ]

@@ -198,7 +198,7 @@ def test_a_broker_can_be_named(spark: SparkSession, brokers: Path) -> None:
 
 
 def test_a_schema_chooses_and_orders_columns(spark: SparkSession, store: Path) -> None:
-    schema = spark_schema(SOURCE.only(["tags", "physical_offset"]))
+    schema = spark_schema(SOURCE.select_columns(["tags", "physical_offset"]))
     frame = spark.read.format("commitlog").schema(schema).load(str(store))
     assert frame.columns == ["tags", "physical_offset"]
     expected = {(row["tags"], row["physical_offset"]) for row in plain_rows(store)}

@@ -84,8 +84,8 @@ def test_any_document_is_a_config_or_a_documented_error(
     path.write_text(serialize_fastjson(whole), encoding="utf-8")
     try:
         config = ConfigFiles(root, Clock(), dialect)
-        config.topics.ensure("orders", 3)
-        config.groups.ensure("mail")
+        config.topics.ensure_queue("orders", 3)
+        config.groups.find_or_create("mail")
         config.consumer_offsets.commit("orders", "mail", 0, config.consumer_offsets.get("orders", "mail", 0) or 0)
         config.delay_offsets.set(3, config.delay_offsets.get(3) + 1)
         config.save()

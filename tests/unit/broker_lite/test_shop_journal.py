@@ -46,7 +46,7 @@ def consumptions(traffic: ShopJournal) -> list[Consumption]:
 
 
 def test_summary_matches_the_journal(traffic: ShopJournal, records: list[JournalMessage]) -> None:
-    assert traffic.records == len(records)
+    assert traffic.record_count == len(records)
     assert traffic.by_topic == Counter(record.topic for record in records)
     assert {OrderStep(record.business_tag) for record in records} == set(OrderStep)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.atomic_files import open_atomic, open_atomic_sized, remove_folder_file_last, write_synced
+from commitlake.connectors.atomic_files import open_atomic, open_atomic_sized, remove_folder_in_order, write_synced
 
 
 def names(folder: Path) -> list[str]:
@@ -59,5 +59,5 @@ def test_the_file_that_names_a_run_is_removed_last(tmp_path: Path) -> None:
     (run / "parts").mkdir(parents=True)
     (run / "parts" / "0").write_bytes(b"")
     (run / "plan").write_bytes(b"")
-    remove_folder_file_last(run, "plan")
+    remove_folder_in_order(run, "plan")
     assert names(tmp_path) == []

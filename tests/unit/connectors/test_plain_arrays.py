@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.plain_arrays import (
+    join_chunks,
     repeat_string,
     repeat_value,
     rows_to_dicts,
     string_bytes_and_offsets,
     to_boolean_array,
     to_numpy_numbers,
-    to_single_array,
     to_uint8_array,
     to_utc_times,
 )
@@ -58,8 +58,8 @@ def test_numbers_equal_those_of_the_array(data_type: pa.DataType, values: list[i
 
 def test_an_array_of_no_chunks_is_empty() -> None:
     for data_type in (pa.int64(), pa.string(), pa.dictionary(pa.int32(), pa.string()), pa.timestamp("us", "UTC")):
-        assert to_single_array(pa.chunked_array([], data_type)).equals(pa.chunked_array([], data_type).combine_chunks())
-        assert to_single_array(pa.chunked_array([pa.nulls(2, data_type)] * 2)).equals(pa.nulls(4, data_type))
+        assert join_chunks(pa.chunked_array([], data_type)).equals(pa.chunked_array([], data_type).combine_chunks())
+        assert join_chunks(pa.chunked_array([pa.nulls(2, data_type)] * 2)).equals(pa.nulls(4, data_type))
 
 
 def test_times_outside_the_calendar_are_none() -> None:

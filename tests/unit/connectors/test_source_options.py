@@ -82,14 +82,14 @@ def test_batches_refuse_options_of_streams_and_vice_versa() -> None:
 
 
 def test_the_documentation_shows_a_default_as_people_write_it() -> None:
-    shown = {each.name: each.default_text for each in Paint.declared().values()}
+    shown = {each.name: each.default_text for each in Paint.declared_options().values()}
     assert shown == {"wall": "(needed)", "colour": "red", "coatBytes": "2 MiB", "layers": "(none)", "wet": "true"}
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
 def test_every_option_of_every_source_is_in_the_reference(section: Section) -> None:
     text = page()
-    for each in section.options.declared().values():
+    for each in section.options.declared_options().values():
         assert f"| {each.name} | " in text
         assert each.text
 

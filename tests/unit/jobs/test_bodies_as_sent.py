@@ -14,7 +14,7 @@ import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompress_bodies
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import BodyError
@@ -138,7 +138,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
     """`with_bodies`, in a task."""
     rows = growing.lake.table("messages").to_pyarrow_table().combine_chunks()
     for batch in rows.to_batches():
-        for stored in batches_with_bodies(batch, open_store(growing.lake.packs), FrameCache()):
+        for stored in batches_with_bodies(batch, open_pack_store(growing.lake.packs), FrameCache()):
             for part in decompress_bodies(stored, 64 << 20):
                 for row in part.to_pylist():
                     body = row["body"]
@@ -148,7 +148,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
 def of_replay(growing: GrowingLake, _: object) -> Found:
     """The function of `replay --transform`."""
     rows = growing.lake.table("messages").to_pyarrow_table().select(COLUMNS)
-    made, errors = decode_messages(rows, read_bodies_from_packs(rows, open_store(growing.lake.packs)))
+    made, errors = decode_messages(rows, read_bodies_from_packs(rows, open_pack_store(growing.lake.packs)))
     for row, error in zip(made.to_pylist(), errors, strict=True):
         yield row["keys"][0], row["body"].decode() or None, error is not None
 

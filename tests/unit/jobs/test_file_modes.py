@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
@@ -82,7 +82,7 @@ def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes
     lake = Lake(str(tmp_path / "lake"))
     with restricted_umask():  # as a job does it
         work = find_archive_work(str(store), None, lake)
-        open_for_append(lake)
+        open_messages_for_append(lake)
         tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
         manifest = list(tasks.run_task(0, tasks.parts))
         files = [row.data_file for row in manifest if row.path and row.table == "messages"]
@@ -108,7 +108,7 @@ def test_maintained_lake_has_restricted_modes(tmp_path: Path, modes: tuple[int, 
 
 def test_lake_made_without_a_job_has_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    open_for_append(lake)
+    open_messages_for_append(lake)
     assert (tmp_path / "lake").stat().st_mode & 0o777 == Path(lake.uri("messages")).stat().st_mode & 0o777 == modes[1]
 
 

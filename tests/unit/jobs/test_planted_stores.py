@@ -104,7 +104,7 @@ def use_as_broker(store: Path, out: Path) -> int:
             for number in range(20):
                 opened.put(message(number, random.Random(1)))
             opened.get("topic-0", 0, 0)
-            opened.config.topics.ensure("made", 3)
+            opened.config.topics.ensure_queue("made", 3)
             opened.config.consumer_offsets.commit("group", "topic-0", 0, 1)
     except (StoreError, UnsafeFileError):
         return 2

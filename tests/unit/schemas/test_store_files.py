@@ -21,7 +21,7 @@ from commitlake.schemas.store_files import (
     folders_in,
     make_folders,
     open_file,
-    open_or_create,
+    open_or_create_file,
     read_file,
     read_json,
     remove_file,
@@ -83,7 +83,7 @@ def test_only_regular_files_are_opened(store: Path, plant: Callable[[Path], None
         with pytest.raises(UnsafeFileError, match=r"file: expected a regular file, found a"):
             open_file(store / "file", flags, trusted_root=below)
     with pytest.raises(UnsafeFileError):
-        open_or_create(store / "file")
+        open_or_create_file(store / "file")
 
 
 def test_link_in_the_middle_of_a_path_is_not_followed(store: Path) -> None:
@@ -221,7 +221,7 @@ def test_new_files_and_folders_have_restricted_modes(
         make_folders(tmp_path / "a" / "b")
         make_folders(tmp_path / "a" / "c" / "d", trusted_root=tmp_path)
         os.close(create_file(tmp_path / "a" / "file"))
-        os.close(open_or_create(tmp_path / "a" / "lock"))
+        os.close(open_or_create_file(tmp_path / "a" / "lock"))
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_dir()} == {folder_mode}

@@ -11,7 +11,7 @@ from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.columns import gather_i32, intern_spans
 from commitlake.connectors.reading.kernel.compile_options import compiled
-from commitlake.connectors.reading.kernel.layouts import implement
+from commitlake.connectors.reading.kernel.layouts import register_implementations
 from commitlake.connectors.reading.kernel.memory_access import OVERWRITE, load_be_i32, load_be_i64, load_u8
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
 from commitlake.schemas.layouts.jmq.journal import HEAD
@@ -37,9 +37,9 @@ assert _REPLACEMENT_BYTES * (3 * 0xFF + MAX_SIZE + MAX_SIZE // 2) + _MAX_BROKER_
 
 
 @compiled
-def read_filter_values(window, parts, row):
+def read_filter_values(window, record_parts, row):
     """Return a record's own offset, store time and queue id; see `layouts`."""
-    start = parts[h.START, row]
+    start = record_parts[h.START, row]
     return (
         load_be_i64(window, start + _OFFSET),
         load_be_i64(window, start + _SENT) + load_be_i32(window, start + _STORE_DELAY),
@@ -48,92 +48,110 @@ def read_filter_values(window, parts, row):
 
 
 @compiled
-def max_text_size(parts, row, plan):
+def max_text_size(record_parts, row, column_selection):
     """Return the maximum number of bytes that a record adds to any output; see `layouts`.
 
     An entry has at least three bytes.
     """
-    properties = parts[h.PROPERTIES_LENGTH, row]
+    properties = record_parts[h.PROPERTIES_LENGTH, row]
     # Half as much again, because room for entries is counted as four bytes for each (`decode`), and an entry may have
     # three here.
-    texts = parts[h.TOPIC_LENGTH, row] + parts[APP_LENGTH, row] + parts[BUSINESS_ID_LENGTH, row]
-    return texts + properties + properties // 2 + len(plan.id_suffix) + _FIXED_NEED
+    texts = record_parts[h.TOPIC_LENGTH, row] + record_parts[APP_LENGTH, row] + record_parts[BUSINESS_ID_LENGTH, row]
+    return texts + properties + properties // 2 + len(column_selection.id_suffix) + _FIXED_NEED
 
 
 @compiled
-def _gather_long(window, starts, offset, delay_offset, out):
+def _gather_int64_or_time(window, starts, field_offset, delay_offset, out):
     if delay_offset < 0:
         for row in range(len(starts)):
-            out[row] = load_be_i64(window, starts[row] + offset)
+            out[row] = load_be_i64(window, starts[row] + field_offset)
     else:
         for row in range(len(starts)):
             start = starts[row]
-            out[row] = load_be_i64(window, start + offset) + load_be_i32(window, start + delay_offset)
+            out[row] = load_be_i64(window, start + field_offset) + load_be_i32(window, start + delay_offset)
 
 
 @compiled
-def _intern_fields(window, starts, offset, size, seed, interner, out):
+def _intern_fields(window, starts, field_offset, field_size, seed, interner, out):
     """Number the distinct values of a fixed-size field that is at the same offset in each record."""
     counts, table, texts_at, texts = interner
     likely = np.int64(-1)
     for row in range(len(starts)):
-        likely = intern_span(window, starts[row] + offset, size, seed, likely, counts, table, texts_at, texts)
+        likely = intern_span(
+            window, starts[row] + field_offset, field_size, seed, likely, counts, table, texts_at, texts
+        )
         out[row] = likely
 
 
 @compiled
-def _write_ids(window, parts, first, count, suffix, text):
+def _write_message_ids(window, record_parts, first_row, row_count, id_suffix, out_texts):
     """Write message ids in the form of `schemas.layouts.jmq.queue`, with topics as they are stored."""
-    target = text.used[b.UNIQUE_BYTES]
+    target = out_texts.used[b.UNIQUE_BYTES]
     # The suffix is padded so that `copy_span`, which copies whole blocks, may read past its end.
-    length = len(suffix) - OVERWRITE
-    for row in range(first, first + count):
-        start = parts[h.START, row]
-        copy_span(window, parts[h.TOPIC, row], parts[h.TOPIC_LENGTH, row], text.unique, target)
-        target += parts[h.TOPIC_LENGTH, row]
-        text.unique[target] = _SLASH
-        target = write_unsigned(np.uint64(load_u8(window, start + _QUEUE_ID)), text.unique, target + 1)
-        text.unique[target] = _SLASH
-        target = write_unsigned(np.uint64(load_be_i64(window, start + _QUEUE_OFFSET)), text.unique, target + 1)
-        copy_span(suffix, np.int64(0), length, text.unique, target)
+    length = len(id_suffix) - OVERWRITE
+    for row in range(first_row, first_row + row_count):
+        start = record_parts[h.START, row]
+        copy_span(window, record_parts[h.TOPIC, row], record_parts[h.TOPIC_LENGTH, row], out_texts.unique, target)
+        target += record_parts[h.TOPIC_LENGTH, row]
+        out_texts.unique[target] = _SLASH
+        target = write_unsigned(np.uint64(load_u8(window, start + _QUEUE_ID)), out_texts.unique, target + 1)
+        out_texts.unique[target] = _SLASH
+        target = write_unsigned(np.uint64(load_be_i64(window, start + _QUEUE_OFFSET)), out_texts.unique, target + 1)
+        copy_span(id_suffix, np.int64(0), length, out_texts.unique, target)
         target += length
-        text.unique_offsets[row + 1] = target
-        text.present[b.UNIQUE_KEY, row] = True
-    text.used[b.UNIQUE_BYTES] = target
+        out_texts.unique_offsets[row + 1] = target
+        out_texts.present[b.UNIQUE_KEY, row] = True
+    out_texts.used[b.UNIQUE_BYTES] = target
 
 
 @compiled
-def decode_rows(window, parts, first, count, plan, interners, scratch, out, text):
+def decode_rows(
+    window, record_parts, first_row, row_count, column_selection, interners, scratch, out_columns, out_texts
+):
     """Decode located records into rows of the outputs; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
-    wanted, seed = plan.wanted, plan.seed
-    end = first + count
-    starts = parts[h.START, first:end]
-    for column in range(len(plan.fields32)):
-        offset, mask = plan.fields32[column, FIELD_OFFSET], plan.fields32[column, FIELD_MASK]
-        gather_i32(window, starts, offset, mask, out.numbers32[column, first:end])
-    for column in range(len(plan.fields64)):
-        offset, delay = plan.fields64[column, FIELD_OFFSET], plan.fields64[column, FIELD_DELAY]
-        _gather_long(window, starts, offset, delay, out.numbers64[column, first:end])
-    for row in range(first, end):
-        out.sys_flags[row] = load_u8(window, parts[h.START, row] + _FLAGS)
+    wanted, seed = column_selection.wanted, column_selection.seed
+    end = first_row + row_count
+    starts = record_parts[h.START, first_row:end]
+    for column in range(len(column_selection.fields32)):
+        offset, mask = column_selection.fields32[column, FIELD_OFFSET], column_selection.fields32[column, FIELD_MASK]
+        gather_i32(window, starts, offset, mask, out_columns.numbers32[column, first_row:end])
+    for column in range(len(column_selection.fields64)):
+        offset, delay = column_selection.fields64[column, FIELD_OFFSET], column_selection.fields64[column, FIELD_DELAY]
+        _gather_int64_or_time(window, starts, offset, delay, out_columns.numbers64[column, first_row:end])
+    for row in range(first_row, end):
+        out_columns.sys_flags[row] = load_u8(window, record_parts[h.START, row] + _FLAGS)
     if wanted & b.WANT_TOPIC:
         intern_spans(
-            window, parts[h.TOPIC, first:end], parts[h.TOPIC_LENGTH, first:end], seed, topics,
-            out.codes[b.TOPIC, first:end],
+            window, record_parts[h.TOPIC, first_row:end], record_parts[h.TOPIC_LENGTH, first_row:end], seed, topics,
+            out_columns.codes[b.TOPIC, first_row:end],
         )  # fmt: skip
     if wanted & b.WANT_TAGS:
-        _intern_fields(window, starts, _TAG, _TAG_SIZE, seed, tags, out.codes[b.TAGS, first:end])
+        _intern_fields(window, starts, _TAG, _TAG_SIZE, seed, tags, out_columns.codes[b.TAGS, first_row:end])
     if wanted & b.WANT_BORN_HOST:
-        _intern_fields(window, starts, _CLIENT, ADDRESS_SIZE, seed, born_hosts, out.codes[b.BORN_HOST, first:end])
+        _intern_fields(
+            window, starts, _CLIENT, ADDRESS_SIZE, seed, born_hosts, out_columns.codes[b.BORN_HOST, first_row:end]
+        )
     if wanted & b.WANT_STORE_HOST:
-        _intern_fields(window, starts, _SERVER, ADDRESS_SIZE, seed, store_hosts, out.codes[b.STORE_HOST, first:end])
+        _intern_fields(
+            window, starts, _SERVER, ADDRESS_SIZE, seed, store_hosts, out_columns.codes[b.STORE_HOST, first_row:end]
+        )
     if wanted & b.WANT_UNIQUE_KEY:
-        _write_ids(window, parts, first, count, plan.id_suffix, text)
+        _write_message_ids(window, record_parts, first_row, row_count, column_selection.id_suffix, out_texts)
     if wanted & b.WANT_TEXT:
         split_properties(
-            window, parts, first, count, seed, wanted, names, groups, scratch, out.codes[b.PRODUCER_GROUP], text
+            window,
+            record_parts,
+            first_row,
+            row_count,
+            seed,
+            wanted,
+            names,
+            groups,
+            scratch,
+            out_columns.codes[b.PRODUCER_GROUP],
+            out_texts,
         )
 
 
-implement(JournalLayout, read_filter_values, max_text_size, decode_rows)
+register_implementations(JournalLayout, read_filter_values, max_text_size, decode_rows)

@@ -21,7 +21,7 @@ assert (_LENGTH_SIZE, _AT_CRC + _CRC_SIZE) == (1, _HEAD_SIZE)
 
 
 @inlined
-def _has_texts(window, position, size):
+def _texts_fill_record(window, position, size):
     """Return whether two texts exactly fill the rest of a record."""
     at_app = position + _HEAD_SIZE + _LENGTH_SIZE + np.int64(load_u8(window, position + _HEAD_SIZE))
     end = position + size
@@ -29,38 +29,39 @@ def _has_texts(window, position, size):
 
 
 @inlined
-def _is_intact(window, position, size):
+def _is_intact_record(window, position, size):
     outcome = load_u8(window, position + _AT_OUTCOME)
     # The cheap rules come first: the two bytes of the magic occur by chance in many places, and each costs a CRC.
-    if outcome < 1 or outcome > _LAST_OUTCOME or not _has_texts(window, position, size):
+    if outcome < 1 or outcome > _LAST_OUTCOME or not _texts_fill_record(window, position, size):
         return False
     stored = np.uint64(np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF)
     return crc32_without_hole(window, position, position + _AT_CRC, _CRC_SIZE, size) == stored
 
 
 @compiled
-def find_consumptions(window, length, is_last, positions):
-    """Find the positions of the intact records in the first `length` bytes of a window.
+def find_consumptions(window, window_length, is_last_window, positions):
+    """Find the positions of the intact records in the first `window_length` bytes of a window.
 
     Args:
         window: uint8, with `PADDING` bytes after them.
-        length: number of these bytes.
-        is_last: whether the file ends with them; else a record that may be incomplete is left to the next window.
+        window_length: number of these bytes.
+        is_last_window: whether the file ends with them; else a record that may be incomplete is left to the next
+            window.
         positions: int64 out, start of each record; has room for `length // MIN_RECORD_SIZE + 1`.
 
     Returns:
         The number of records, and the start of the next window.
     """
     count, position = 0, np.int64(0)
-    while position + _MIN_SIZE <= length:
+    while position + _MIN_SIZE <= window_length:
         size = unsigned16(window, position)
         if unsigned16(window, position + _AT_MAGIC) == _MAGIC and _MIN_SIZE <= size <= _MAX_SIZE:
             # In the file's last window, a record that does not end there is cut or not a record at all. Search inside
             # it, because whole records may follow the false size.
-            if position + size > length:
-                if not is_last:
+            if position + size > window_length:
+                if not is_last_window:
                     break
-            elif _is_intact(window, position, size):
+            elif _is_intact_record(window, position, size):
                 positions[count] = position
                 count += 1
                 position += size

@@ -12,16 +12,16 @@ _TEN = np.uint64(10)
 
 
 @compiled
-def write_unsigned(value, out, target):
+def write_unsigned(value, out, out_position):
     """Write a uint64, and return the end of the text in `out`."""
     digits = 1
     rest = value // _TEN
     while rest != 0:
         digits += 1
         rest //= _TEN
-    end = target + digits
+    end = out_position + digits
     at = end
-    while at > target:
+    while at > out_position:
         at -= 1
         tenth = value // _TEN
         out[at] = _ZERO + np.uint8(value - tenth * _TEN)
@@ -30,10 +30,10 @@ def write_unsigned(value, out, target):
 
 
 @compiled
-def write_signed(value, out, target):
+def write_signed(value, out, out_position):
     """Write an int64, and return the end of the text in `out`."""
     if value < 0:
-        out[target] = _MINUS
+        out[out_position] = _MINUS
         # Negated as an unsigned number, because the smallest int64 has no positive counterpart.
-        return write_unsigned(~np.uint64(value) + np.uint64(1), out, target + 1)
-    return write_unsigned(np.uint64(value), out, target)
+        return write_unsigned(~np.uint64(value) + np.uint64(1), out, out_position + 1)
+    return write_unsigned(np.uint64(value), out, out_position)

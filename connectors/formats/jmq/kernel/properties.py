@@ -20,8 +20,8 @@ from commitlake.connectors.reading.kernel.properties import (
     copy_values,
     find_name_index,
     intern_name,
-    make_cursor,
-    next_entry,
+    make_property_cursor,
+    next_property_entry,
     store_value_span,
 )
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
@@ -41,49 +41,51 @@ assert MAX_PROPERTIES <= MAX_ENTRIES
 
 
 @compiled
-def _receive_timestamp(window, start):
-    return load_be_i64(window, start + _SENT) + load_be_i32(window, start + _RECEIVE_DELAY)
+def _receive_timestamp(window, record_start):
+    return load_be_i64(window, record_start + _SENT) + load_be_i32(window, record_start + _RECEIVE_DELAY)
 
 
 @compiled
-def split_properties(window, parts, first_row, count, seed, wanted_bits, names, groups, scratch, group_codes, text):
-    """Write the given records' properties to `text`, with application and receive time as further entries.
+def split_properties(
+    window, record_parts, first_row, row_count, seed, wanted_bits, names, groups, scratch, out_group_codes, out_texts
+):
+    """Write the given records' properties to `out_texts`, with application and receive time as further entries.
 
     Args:
         window: bytes that contain the properties.
-        parts: see `records`.
+        record_parts: see `records`.
         first_row: the first record.
-        count: the number of records.
+        row_count: the number of records.
         seed: seed of the hashes.
         wanted_bits: bits, see `buffers`.
         names: interner of property names; it knows OWN_NAMES.
         groups: interner of producer groups, which are the applications.
         scratch: see `buffers.Scratch`.
-        group_codes: int32 out, the number of each record's producer group, -1 if it has none.
-        text: see `buffers.Text`; there is room for these records.
+        out_group_codes: int32 out, the number of each record's producer group, -1 if it has none.
+        out_texts: see `buffers.Text`; there is room for these records.
     """
     # Unpacked once, because numba would count references within the loop.
     name_counts, name_table, name_starts, name_texts = names
     group_counts, group_table, group_starts, group_texts = groups
     serials, seen, likely_names, spans, _ = scratch
     likely_group = np.int64(-1)
-    used, present, not_utf8 = text.used, text.present, text.not_utf8
-    list_offsets, key_offsets, key_text = text.list_offsets, text.key_offsets, text.keys
+    used, present, not_utf8 = out_texts.used, out_texts.present, out_texts.not_utf8
+    list_offsets, key_offsets, key_text = out_texts.list_offsets, out_texts.key_offsets, out_texts.keys
     map_offsets, entry_names, value_offsets, values = (
-        text.map_offsets, text.names, text.value_offsets, text.values,
+        out_texts.map_offsets, out_texts.names, out_texts.value_offsets, out_texts.values,
     )  # fmt: skip
-    for row in range(first_row, first_row + count):
-        position = parts[h.PROPERTIES, row]
-        end = position + parts[h.PROPERTIES_LENGTH, row]
+    for row in range(first_row, first_row + row_count):
+        position = record_parts[h.PROPERTIES, row]
+        end = position + record_parts[h.PROPERTIES_LENGTH, row]
         # A new serial makes what earlier records left in `seen` invalid, so that it is never cleared.
         serial = serials[0] + 1
         serials[0] = serial
         first = used[b.ENTRIES]
         entries = np.int64(0)
         is_irregular = False
-        cursor = make_cursor(position)
+        cursor = make_property_cursor(position)
         while True:
-            entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+            entry, cursor = next_property_entry(GRAMMAR, window, end, cursor)
             if not entry.is_there:
                 break
             begin, separator = entry.begin, entry.separator
@@ -96,8 +98,8 @@ def split_properties(window, parts, first_row, count, seed, wanted_bits, names, 
                     )  # fmt: skip
                     place, entries = find_name_index(name, entries, first, serial, seen, likely_names, entry_names)
                     store_value_span(entry, place, spans)
-        key, key_length = parts[BUSINESS_ID, row], parts[BUSINESS_ID_LENGTH, row]
-        app, app_length = parts[APP, row], parts[APP_LENGTH, row]
+        key, key_length = record_parts[BUSINESS_ID, row], record_parts[BUSINESS_ID_LENGTH, row]
+        app, app_length = record_parts[APP, row], record_parts[APP_LENGTH, row]
         # The search for marks has seen all bytes. Only a record with a byte that is not ASCII is worth the check.
         is_text = cursor.others == 0 or is_utf8(window, position, end - position)
         is_text = is_text and is_utf8(window, key, key_length) and is_utf8(window, app, app_length)
@@ -109,12 +111,12 @@ def split_properties(window, parts, first_row, count, seed, wanted_bits, names, 
             entries = np.int64(0)
             key_length, app_length = np.int64(0), np.int64(0)
         if wanted_bits & b.WANT_PRODUCER_GROUP:
-            group_codes[row] = -1
+            out_group_codes[row] = -1
             if app_length > 0:
                 likely_group = intern_span(
                     window, app, app_length, seed, likely_group, group_counts, group_table, group_starts, group_texts
                 )
-                group_codes[row] = likely_group
+                out_group_codes[row] = likely_group
         if wanted_bits & b.WANT_ENTRIES:
             target = copy_values(GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES])
             if is_text and not is_irregular:
@@ -124,7 +126,7 @@ def split_properties(window, parts, first_row, count, seed, wanted_bits, names, 
                     entry_names[first + entries] = NAME_APP
                     entries += 1
                     value_offsets[first + entries] = target
-                target = write_signed(_receive_timestamp(window, parts[h.START, row]), values, target)
+                target = write_signed(_receive_timestamp(window, record_parts[h.START, row]), values, target)
                 entry_names[first + entries] = NAME_RECEIVE_TIMESTAMP
                 entries += 1
                 value_offsets[first + entries] = target

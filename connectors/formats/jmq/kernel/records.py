@@ -12,7 +12,7 @@ import numpy as np
 
 from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
 from commitlake.connectors.reading.kernel.crc import crc32
-from commitlake.connectors.reading.kernel.layouts import implement
+from commitlake.connectors.reading.kernel.layouts import register_implementations
 from commitlake.connectors.reading.kernel.memory_access import (
     load_be_i16,
     load_be_i32,
@@ -83,16 +83,18 @@ def unsigned16(window, position):
 
 
 @compiled
-def classify_span(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """Return kind and size of the span at a position, as `schemas.layouts.jmq.scan.classify_span`; fill `parts`."""
-    available = length - position
+def classify_span(
+    window, window_length, position, offset, segment_end, file_end, max_record_bytes, verifies_crc, record_parts, row
+):
+    """Return kind and size of the span at a position, see `schemas.layouts.jmq.scan`; fill `record_parts`."""
+    available = window_length - position
     left = file_end - offset
     if available < _FILLER_SIZE:
         if left > available:
             return MORE, 0
         # The last bytes of a file are too few for a filler, so the broker leaves zeros there; anything else is the rest
         # of a lost record.
-        for at in range(position, length):
+        for at in range(position, window_length):
             if window[at] != 0:
                 return _CUT, 0
         if available > 0 and offset + available == segment_end:
@@ -108,7 +110,7 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
         return UNWRITTEN, 0
     if magic != _MESSAGE:
         return _MAGIC, 0
-    if size < _MIN_RECORD_SIZE or size > max_record:
+    if size < _MIN_RECORD_SIZE or size > max_record_bytes:
         return _SIZE, 0
     if size > left:
         return _CUT, 0
@@ -117,19 +119,19 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
     # The own offset is compared before any length is used: after the two bytes of magic, it is the first real evidence.
     if load_be_i64(window, position + _AT_OFFSET) != offset:
         return _PHYSICAL_OFFSET, 0
-    located = _locate(window, position, size)
+    located = _locate_record_parts(window, position, size)
     if located[0] < 0:
         return _PART_LENGTHS, 0
     # Last, because it reads the whole body. The size is returned nevertheless: the lengths agree, so the walk can
     # continue after the record.
-    if verify and not body_matches_crc(window, position, located[0], located[1]):
+    if verifies_crc and not body_matches_crc(window, position, located[0], located[1]):
         return _BODY_CRC, size
-    _write_parts(parts, row, position, located)
+    _store_record_parts(record_parts, row, position, located)
     return RECORD, size
 
 
 @inlined
-def _locate(window, position, size):
+def _locate_record_parts(window, position, size):
     """Locate a record's parts, checking each length; set the first part to -1 if the lengths do not fit.
 
     Returns:
@@ -162,19 +164,21 @@ def _locate(window, position, size):
 
 
 @inlined
-def _write_parts(parts, row, position, located):
-    body, body_length, topic, topic_length, app, app_length, key, key_length, properties, properties_length = located
-    parts[START, row] = position
-    parts[BODY, row] = body
-    parts[BODY_LENGTH, row] = body_length
-    parts[TOPIC, row] = topic
-    parts[TOPIC_LENGTH, row] = topic_length
-    parts[APP, row] = app
-    parts[APP_LENGTH, row] = app_length
-    parts[BUSINESS_ID, row] = key
-    parts[BUSINESS_ID_LENGTH, row] = key_length
-    parts[PROPERTIES, row] = properties
-    parts[PROPERTIES_LENGTH, row] = properties_length
+def _store_record_parts(record_parts, row, position, located_parts):
+    body, body_length, topic, topic_length, app, app_length, key, key_length, properties, properties_length = (
+        located_parts
+    )
+    record_parts[START, row] = position
+    record_parts[BODY, row] = body
+    record_parts[BODY_LENGTH, row] = body_length
+    record_parts[TOPIC, row] = topic
+    record_parts[TOPIC_LENGTH, row] = topic_length
+    record_parts[APP, row] = app
+    record_parts[APP_LENGTH, row] = app_length
+    record_parts[BUSINESS_ID, row] = key
+    record_parts[BUSINESS_ID_LENGTH, row] = key_length
+    record_parts[PROPERTIES, row] = properties
+    record_parts[PROPERTIES_LENGTH, row] = properties_length
 
 
 @inlined
@@ -184,35 +188,46 @@ def body_matches_crc(window, position, body, body_length):
 
 
 @compiled
-def read_records(window, length, origin, limit, max_record, verify, position, parts, row, max_records):
+def read_records(
+    window,
+    window_length,
+    window_offset,
+    range_end,
+    max_record_bytes,
+    verifies_crc,
+    position,
+    record_parts,
+    row,
+    max_records,
+):
     """Read consecutive intact records, as `classify_span` would, up to the first record that is not intact.
 
     Returns:
-        The start of the first record that was not read, and the number of filled columns of `parts`.
+        The start of the first record that was not read, and the number of filled columns of `record_parts`.
     """
-    end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
+    end = min(window_length - _MIN_RECORD_SIZE + 1, range_end - window_offset)
     while row < max_records and position < end:
         if unsigned16(window, position + _AT_MAGIC) != _MESSAGE:
             break
         size = _unsigned32(window, position)
-        if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
+        if size < _MIN_RECORD_SIZE or size > max_record_bytes or size > window_length - position:
             break
-        if load_be_i64(window, position + _AT_OFFSET) != origin + position:
+        if load_be_i64(window, position + _AT_OFFSET) != window_offset + position:
             break
-        located = _locate(window, position, size)
-        if located[0] < 0 or (verify and not body_matches_crc(window, position, located[0], located[1])):
+        located = _locate_record_parts(window, position, size)
+        if located[0] < 0 or (verifies_crc and not body_matches_crc(window, position, located[0], located[1])):
             break
-        _write_parts(parts, row, position, located)
+        _store_record_parts(record_parts, row, position, located)
         row += 1
         position += size
     return position, row
 
 
 @compiled
-def next_landmark(window, begin, length, origin):
+def next_landmark(window, search_start, window_length, window_offset):
     """Return the next position with a filler's magic, or with a message's and its own offset; -1 if there is none."""
-    block = begin + _AT_MAGIC
-    end = length - _MAGIC_SIZE + 1
+    block = search_start + _AT_MAGIC
+    end = window_length - _MAGIC_SIZE + 1
     while block < end:
         mask = mask_equal_bytes(window, block, _FIRST_OF_MESSAGE, _FIRST_OF_FILLER)
         while mask != 0:
@@ -226,8 +241,8 @@ def next_landmark(window, begin, length, origin):
                     return position
                 # A message too close to the window's end is left for the next window, which begins `landmark_size`
                 # bytes earlier.
-                if magic == _MESSAGE and position + _REACH <= length:  # noqa: SIM102 (the second is the dear one)
-                    if load_be_i64(window, position + _AT_OFFSET) == origin + position:
+                if magic == _MESSAGE and position + _REACH <= window_length:  # noqa: SIM102 (the second is the dear one)
+                    if load_be_i64(window, position + _AT_OFFSET) == window_offset + position:
                         return position
         block += 64
     return -1
@@ -240,9 +255,9 @@ def landmark_size():
 
 
 @compiled
-def ends_bad_range(kind):
+def ends_bad_range(span_kind):
     """Return True for a record with valid offset and lengths, even if its body is damaged; see `layouts`."""
-    return kind == RECORD or kind == _BODY_CRC
+    return span_kind == RECORD or span_kind == _BODY_CRC
 
 
 @compiled
@@ -257,7 +272,7 @@ def head_size():
     return _HEAD_SIZE
 
 
-implement(
+register_implementations(
     JournalLayout,
     classify_span,
     read_records,

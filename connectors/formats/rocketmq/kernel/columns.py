@@ -15,7 +15,7 @@ from commitlake.connectors.reading.kernel.columns import (
     intern_spans,
 )
 from commitlake.connectors.reading.kernel.compile_options import compiled
-from commitlake.connectors.reading.kernel.layouts import implement
+from commitlake.connectors.reading.kernel.layouts import register_implementations
 from commitlake.connectors.reading.kernel.memory_access import (
     copy_32_bytes,
     load_be_i32,
@@ -41,39 +41,39 @@ def _hex_digits(value):
 
 
 @compiled
-def _write_hex(window, position, size, out, target):
+def _write_hex(window, position, size, out, out_position):
     """Write `size` bytes, a multiple of four, as hex digits."""
     for at in range(0, size, 4):
         number = np.uint64(load_be_i32(window, position + at)) & np.uint64(0xFFFFFFFF)
-        store_be_u64(out, target + 2 * at, _hex_digits(number))
+        store_be_u64(out, out_position + 2 * at, _hex_digits(number))
 
 
 @compiled
 def write_message_ids(
-    window, parts, first_row, count, sys_flags, v6_bit, physical_offset_field, start_position, offsets, out
+    window, record_parts, first_row, row_count, sys_flags, v6_bit, physical_offset_field, out_position, out_offsets, out
 ):
     """Write offset message ids, hex of store host and physical offset, as `schemas.layouts.rocketmq.message_id` does.
 
     Args:
         window: bytes that contain the records.
-        parts: see `hop`; the first row has the start of each record.
+        record_parts: see `hop`; the first row has the start of each record.
         first_row: the first record.
-        count: the number of records.
+        row_count: the number of records.
         sys_flags: sys_flag of each record.
         v6_bit: the bit of sys_flag for a store host of 20 bytes.
         physical_offset_field: position of the physical offset in a record.
-        start_position: number of filled bytes of `out`.
-        offsets: int32 out, Arrow offsets.
+        out_position: number of filled bytes of `out`.
+        out_offsets: int32 out, Arrow offsets.
         out: uint8 out, with OVERWRITE bytes more than count.
 
     Returns:
         The new number of filled bytes of `out`.
     """
-    target = start_position
+    target = out_position
     last_host = np.uint64(0)
     last_text = np.int64(-1)
-    for row in range(first_row, first_row + count):
-        host = parts[STORE_HOST, row]
+    for row in range(first_row, first_row + row_count):
+        host = record_parts[STORE_HOST, row]
         if sys_flags[row] & v6_bit:
             _write_hex(window, host, V6_SIZE, out, target)
             target += 2 * V6_SIZE
@@ -85,9 +85,9 @@ def write_message_ids(
                 _write_hex(window, host, V4_SIZE, out, target)
                 last_host, last_text = word, target
             target += 2 * V4_SIZE
-        _write_hex(window, parts[START, row] + physical_offset_field, 8, out, target)
+        _write_hex(window, record_parts[START, row] + physical_offset_field, 8, out, target)
         target += 16
-        offsets[row + 1] = target
+        out_offsets[row + 1] = target
     return target
 
 
@@ -108,62 +108,79 @@ _FIXED_NEED = 64  # output bytes of a record besides its topic and properties: h
 
 
 @compiled
-def read_filter_values(window, parts, row):
+def read_filter_values(window, record_parts, row):
     """Return a record's own offset, store time and queue id; see `layouts`."""
-    start = parts[h.START, row]
+    start = record_parts[h.START, row]
     return (
         load_be_i64(window, start + _PHYSICAL_OFFSET),
-        load_be_i64(window, parts[STORE_HOST, row] + _STORE_TIME),
+        load_be_i64(window, record_parts[STORE_HOST, row] + _STORE_TIME),
         load_be_i32(window, start + _QUEUE_ID),
     )
 
 
 @compiled
-def max_text_size(parts, row, plan):
+def max_text_size(record_parts, row, column_selection):
     """Return the maximum number of bytes that a record adds to any output; see `layouts`."""
-    return parts[h.TOPIC_LENGTH, row] + parts[h.PROPERTIES_LENGTH, row] + _FIXED_NEED
+    return record_parts[h.TOPIC_LENGTH, row] + record_parts[h.PROPERTIES_LENGTH, row] + _FIXED_NEED
 
 
 @compiled
-def decode_rows(window, parts, first, count, plan, interners, scratch, out, text):
+def decode_rows(
+    window, record_parts, first_row, row_count, column_selection, interners, scratch, out_columns, out_texts
+):
     """Decode located records into rows of the outputs; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
-    wanted, seed = plan.wanted, plan.seed
-    end = first + count
-    for column in range(len(plan.fields32)):
-        base, offset = plan.fields32[column, FIELD_BASE], plan.fields32[column, FIELD_OFFSET]
-        mask = plan.fields32[column, FIELD_MASK]
-        gather_i32(window, parts[base, first:end], offset, mask, out.numbers32[column, first:end])
-    for column in range(len(plan.fields64)):
-        base, offset = plan.fields64[column, FIELD_BASE], plan.fields64[column, FIELD_OFFSET]
-        gather_i64(window, parts[base, first:end], offset, out.numbers64[column, first:end])
+    wanted, seed = column_selection.wanted, column_selection.seed
+    end = first_row + row_count
+    for column in range(len(column_selection.fields32)):
+        base, offset = column_selection.fields32[column, FIELD_BASE], column_selection.fields32[column, FIELD_OFFSET]
+        mask = column_selection.fields32[column, FIELD_MASK]
+        gather_i32(
+            window, record_parts[base, first_row:end], offset, mask, out_columns.numbers32[column, first_row:end]
+        )
+    for column in range(len(column_selection.fields64)):
+        base, offset = column_selection.fields64[column, FIELD_BASE], column_selection.fields64[column, FIELD_OFFSET]
+        gather_i64(window, record_parts[base, first_row:end], offset, out_columns.numbers64[column, first_row:end])
     # Always decoded, wanted or not, because the flags tell the sizes of the hosts.
-    flags = out.sys_flags[first:end]
-    gather_i32(window, parts[h.START, first:end], _SYS_FLAG, ALL_BITS, flags)
+    flags = out_columns.sys_flags[first_row:end]
+    gather_i32(window, record_parts[h.START, first_row:end], _SYS_FLAG, ALL_BITS, flags)
     if wanted & b.WANT_TOPIC:
         intern_spans(
-            window, parts[h.TOPIC, first:end], parts[h.TOPIC_LENGTH, first:end], seed, topics,
-            out.codes[b.TOPIC, first:end],
+            window, record_parts[h.TOPIC, first_row:end], record_parts[h.TOPIC_LENGTH, first_row:end], seed, topics,
+            out_columns.codes[b.TOPIC, first_row:end],
         )  # fmt: skip
     if wanted & b.WANT_BORN_HOST:
         intern_hosts(
-            window, parts[h.START, first:end], _HEAD_SIZE, flags, BORN_HOST_V6, seed, born_hosts,
-            out.codes[b.BORN_HOST, first:end],
+            window, record_parts[h.START, first_row:end], _HEAD_SIZE, flags, BORN_HOST_V6, seed, born_hosts,
+            out_columns.codes[b.BORN_HOST, first_row:end],
         )  # fmt: skip
     if wanted & b.WANT_STORE_HOST:
         intern_hosts(
-            window, parts[STORE_HOST, first:end], 0, flags, STORE_HOST_V6, seed, store_hosts,
-            out.codes[b.STORE_HOST, first:end],
+            window, record_parts[STORE_HOST, first_row:end], 0, flags, STORE_HOST_V6, seed, store_hosts,
+            out_columns.codes[b.STORE_HOST, first_row:end],
         )  # fmt: skip
     if wanted & b.WANT_MESSAGE_ID:
-        out.message_id_size[0] = write_message_ids(
-            window, parts, first, count, out.sys_flags, STORE_HOST_V6, _PHYSICAL_OFFSET, out.message_id_size[0],
-            out.message_id_offsets, out.message_ids,
+        out_columns.message_id_size[0] = write_message_ids(
+            window, record_parts, first_row, row_count, out_columns.sys_flags, STORE_HOST_V6, _PHYSICAL_OFFSET,
+            out_columns.message_id_size[0],
+            out_columns.message_id_offsets, out_columns.message_ids,
         )  # fmt: skip
     if wanted & b.WANT_TEXT:
         split_properties(
-            window, parts, first, count, seed, wanted, names, topics, tags, groups, scratch, out.codes, text
+            window,
+            record_parts,
+            first_row,
+            row_count,
+            seed,
+            wanted,
+            names,
+            topics,
+            tags,
+            groups,
+            scratch,
+            out_columns.codes,
+            out_texts,
         )
 
 
-implement(CommitLogLayout, read_filter_values, max_text_size, decode_rows)
+register_implementations(CommitLogLayout, read_filter_values, max_text_size, decode_rows)

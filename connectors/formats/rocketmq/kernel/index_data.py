@@ -24,7 +24,7 @@ from commitlake.connectors.reading.kernel.memory_access import (
     load_be_i64,
     load_le_u64,
 )
-from commitlake.connectors.reading.kernel.properties import make_cursor, next_entry
+from commitlake.connectors.reading.kernel.properties import make_property_cursor, next_property_entry
 from commitlake.connectors.reading.kernel.strings import DISTINCT, TEXT_END, intern_span
 from commitlake.connectors.reading.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.boltmq.dialect import Magic
@@ -59,18 +59,22 @@ _AT_MAGIC = HEAD.offset_of("magic")
 _FNV_BASIS, _FNV_PRIME = np.uint64(FNV_64_BASIS), np.uint64(FNV_64_PRIME)
 
 
-def _first_word(text: str) -> np.uint64:
+def _first_eight_bytes(text: str) -> np.uint64:
     """Return the first eight bytes of a name, or all of a shorter one, as a 64-bit word."""
     return np.uint64(int.from_bytes(text.encode()[:8], "little"))
 
 
 _TAGS, _KEYS, _UNIQ_KEY, _DELAY = (
-    _first_word(props.TAGS),
-    _first_word(props.KEYS),
-    _first_word(props.UNIQ_KEY),
-    _first_word(props.DELAY),
+    _first_eight_bytes(props.TAGS),
+    _first_eight_bytes(props.KEYS),
+    _first_eight_bytes(props.UNIQ_KEY),
+    _first_eight_bytes(props.DELAY),
 )
-_MULTI, _INNER, _SCHEDULE = _first_word(MULTI_DISPATCH), _first_word(INNER_NUM), _first_word(SCHEDULE_TOPIC)
+_MULTI, _INNER, _SCHEDULE = (
+    _first_eight_bytes(MULTI_DISPATCH),
+    _first_eight_bytes(INNER_NUM),
+    _first_eight_bytes(SCHEDULE_TOPIC),
+)
 _MULTI_LENGTH, _INNER_LENGTH = len(MULTI_DISPATCH), len(INNER_NUM)
 _FOUR_BYTES, _FIVE_BYTES = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFFFF)
 _P1, _P2, _P3, _P4 = (np.uint64(31**power) for power in range(1, 5))
@@ -192,17 +196,19 @@ def _classify_topic(window: Array, position: int, length: int) -> Any:
 
 
 @compiled
-def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
+def _write_record_data(
+    window: Array, record_parts: Array, first_record: Any, record_count: int, seed: Any, topic_interner: Any, out: Any
+) -> Any:
     """Write the data for indexes of located records to the outputs, and return how many records fit."""
-    counts, table, starts, texts = topics
+    counts, table, starts, texts = topic_interner
     used, longs, ints, key_hashes, tags_key, irregular, topic_hashes, topic_kinds = out
     row, key = used[ROWS], used[KEYS]
     likely = np.int64(-1)
     taken = 0
-    for number in range(first, first + count):
-        properties, properties_length = parts[h.PROPERTIES, number], parts[h.PROPERTIES_LENGTH, number]
+    for number in range(first_record, first_record + record_count):
+        properties, properties_length = record_parts[h.PROPERTIES, number], record_parts[h.PROPERTIES_LENGTH, number]
         end = properties + properties_length
-        topic, topic_length = parts[h.TOPIC, number], parts[h.TOPIC_LENGTH, number]
+        topic, topic_length = record_parts[h.TOPIC, number], record_parts[h.TOPIC_LENGTH, number]
         # Checked before anything is written. A key takes two bytes with its space, so half the properties' size bounds
         # the number of hashes.
         if (
@@ -211,7 +217,7 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
             or counts[TEXT_END] + topic_length + PADDING > len(texts)
         ):
             break
-        start = parts[h.START, number]
+        start = record_parts[h.START, number]
         known = counts[DISTINCT]
         likely = intern_span(window, topic, topic_length, seed, likely, counts, table, starts, texts)
         # Each topic is examined once. The hash of `topic#`, with which every index key of the topic begins, is kept
@@ -227,7 +233,7 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
         sys_flag = load_be_i32(window, start + _SYS_FLAG)
         longs[PHYSICAL_OFFSET, row] = load_be_i64(window, start + _AT_OFFSET)
         longs[QUEUE_OFFSET, row] = load_be_i64(window, start + _AT_QUEUE_OFFSET)
-        longs[STORE_TIMESTAMP, row] = load_be_i64(window, parts[STORE_HOST, number] + _STORE_TIME)
+        longs[STORE_TIMESTAMP, row] = load_be_i64(window, record_parts[STORE_HOST, number] + _STORE_TIME)
         ints[SIZE, row] = load_be_i32(window, start)
         ints[TOPIC, row] = likely
         ints[QUEUE_ID, row] = load_be_i32(window, start + _QUEUE_ID)
@@ -237,9 +243,9 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
         unique, unique_length = np.int64(0), np.int64(0)
         level, batch = np.int64(0), np.int64(0)
         is_irregular = kind == NOT_TEXT
-        cursor = make_cursor(properties)
+        cursor = make_property_cursor(properties)
         while True:
-            entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+            entry, cursor = next_property_entry(GRAMMAR, window, end, cursor)
             if not entry.is_there:
                 break
             begin, separator = entry.begin, entry.separator
@@ -313,40 +319,54 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
 
 @compiled
 def read_index_data(
-    window: Array, length: int, origin: int, limit: int, segment_end: int, file_end: int, max_record: int,
-    verify: bool, state: Array, parts: Array, faults: Array, seed: Any, topics: Any, out: Any,
+    window: Array, window_length: int, window_offset: int, range_end: int, segment_end: int, file_end: int,
+    max_record_bytes: int,
+    verifies_crc: bool, state: Array, record_parts: Array, faults: Array, seed: Any, topic_interner: Any, out: Any,
 ) -> None:  # fmt: skip
     """Locate records until `state[STOP]` is set, and write the data for indexes of each to `out`; see also `hop.hop`.
 
     Args:
         window: see `hop`.
-        length: see `hop`.
-        origin: see `hop`.
-        limit: see `hop`.
+        window_length: see `hop`.
+        window_offset: see `hop`.
+        range_end: see `hop`.
         segment_end: see `hop`.
         file_end: see `hop`.
-        max_record: see `hop`.
-        verify: see `hop`.
+        max_record_bytes: see `hop`.
+        verifies_crc: see `hop`.
         state: see `hop`.
-        parts: int64[COMMITLOG_PART_COUNT, room + 1] out.
+        record_parts: int64[COMMITLOG_PART_COUNT, room + 1] out.
         faults: int64[room, 3] out.
         seed: seed of the hashes that distinguish topics.
-        topics: the interner of topics.
+        topic_interner: the interner of topics.
         out: an `Out`, filled from `used` on.
     """
     rows = np.int64(0)
-    room = parts.shape[1] - 1
+    room = record_parts.shape[1] - 1
     state[h.STOP] = h.STOP_ROOM
     state[h.FAULTS] = 0
     while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
         state[h.RECORDS] = 0
-        chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
-        h.hop(COMMITLOG, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
+        chunk = record_parts[:, rows : rows + min(CHUNK, room - rows) + 1]
+        h.hop(
+            COMMITLOG,
+            window,
+            window_length,
+            window_offset,
+            range_end,
+            segment_end,
+            file_end,
+            max_record_bytes,
+            verifies_crc,
+            state,
+            chunk,
+            faults,
+        )
         found = state[h.RECORDS]
-        taken = _write_record_data(window, parts, rows, found, seed, topics, out)
+        taken = _write_record_data(window, record_parts, rows, found, seed, topic_interner, out)
         rows += taken
         # The records after this one are located but not taken. The next call finds them again, with an empty output.
         if taken < found:
-            h.discard_findings_after(origin + parts[h.START, rows], state, faults)
+            h.discard_findings_after(window_offset + record_parts[h.START, rows], state, faults)
             break
     state[h.RECORDS] = rows

@@ -23,17 +23,17 @@ _PLUS, _UNDERLINE = (np.uint8(ord(separator)) for separator in POP_SEPARATORS)
 
 
 @compiled
-def _is_retry(window, position, length):
+def _is_retry_topic(window, position, length):
     return length >= _RETRY_LENGTH and load_le_u64(window, position) & _RETRY_MASK == _RETRY
 
 
 @compiled
-def _is_dead_letter(window, position, length):
+def _is_dead_letter_topic(window, position, length):
     return length >= _DLQ_LENGTH and load_le_u64(window, position) & _DLQ_MASK == _DLQ
 
 
 @compiled
-def _skip_group(window, position, length, group, group_length):
+def _skip_group_name(window, position, length, group, group_length):
     """Return the span after `group` and a separator, for a retry topic's name without its prefix; length -1 if none."""
     if group_length < 0 or length <= group_length + 1:
         return position, _NONE
@@ -52,13 +52,13 @@ def _find_pop_topic(window, position, length, group, group_length, dead_group, d
     if length <= 0:
         return position, _NONE
     # Not a retry topic: the property names the original topic itself.
-    if not _is_retry(window, position, length):
+    if not _is_retry_topic(window, position, length):
         return position, length
     position += _RETRY_LENGTH
     length -= _RETRY_LENGTH
-    found, found_length = _skip_group(window, position, length, group, group_length)
+    found, found_length = _skip_group_name(window, position, length, group, group_length)
     if found_length < 0:
-        found, found_length = _skip_group(window, position, length, dead_group, dead_group_length)
+        found, found_length = _skip_group_name(window, position, length, dead_group, dead_group_length)
     # Without the group, only `+` shows where it ends: it is not valid in names, whereas `_` is common in them.
     if found_length < 0:
         for at in range(length - 1):
@@ -74,12 +74,12 @@ def may_be_retry_or_dlq_topic(window, topic):
 
 
 @inlined
-def _property_span(named_values, found_bits, name):
-    return named_values[0, name], named_values[1, name] if found_bits >> name & 1 else _NONE
+def _property_span(value_spans, found_bits, name_number):
+    return value_spans[0, name_number], value_spans[1, name_number] if found_bits >> name_number & 1 else _NONE
 
 
 @compiled
-def find_origin_topic(window, own_topic, own_topic_length, named_values, found_bits):
+def find_origin_topic(window, own_topic, own_topic_length, value_spans, found_bits):
     """Return the original topic of a message from the record's properties.
 
     If the record is in neither a retry topic nor a dead-letter topic, this is the next topic of the message, which is
@@ -89,14 +89,14 @@ def find_origin_topic(window, own_topic, own_topic_length, named_values, found_b
         window: bytes that contain the values.
         own_topic: position of the stored topic.
         own_topic_length: size of the stored topic, bytes.
-        named_values: see `buffers.Scratch`.
+        value_spans: see `buffers.Scratch`.
         found_bits: a bit for each of `buffers.NAMES` that the record has.
     """
     is_retry, is_dead = (
-        _is_retry(window, own_topic, own_topic_length),
-        _is_dead_letter(window, own_topic, own_topic_length),
+        _is_retry_topic(window, own_topic, own_topic_length),
+        _is_dead_letter_topic(window, own_topic, own_topic_length),
     )
-    group, group_length = _property_span(named_values, found_bits, b.NAME_ORIGIN_GROUP)
+    group, group_length = _property_span(value_spans, found_bits, b.NAME_ORIGIN_GROUP)
     # The name of a dead-letter topic contains the group, which helps to split the name of a POP retry topic.
     consumer, consumer_length = own_topic, _NONE
     if is_dead:
@@ -104,13 +104,13 @@ def find_origin_topic(window, own_topic, own_topic_length, named_values, found_b
     origin, length = own_topic, _NONE
     # REAL_TOPIC stays from an earlier delay. In a retry or dead-letter topic it is outdated, so it is not considered.
     if not is_retry and not is_dead:
-        value, value_length = _property_span(named_values, found_bits, b.NAME_REAL_TOPIC)
+        value, value_length = _property_span(value_spans, found_bits, b.NAME_REAL_TOPIC)
         origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        value, value_length = _property_span(named_values, found_bits, b.NAME_RETRY_TOPIC)
+        value, value_length = _property_span(value_spans, found_bits, b.NAME_RETRY_TOPIC)
         origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        value, value_length = _property_span(named_values, found_bits, b.NAME_DLQ_ORIGIN_TOPIC)
+        value, value_length = _property_span(value_spans, found_bits, b.NAME_DLQ_ORIGIN_TOPIC)
         origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0 and is_retry:
         origin, length = _find_pop_topic(

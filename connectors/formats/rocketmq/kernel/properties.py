@@ -17,8 +17,8 @@ from commitlake.connectors.reading.kernel.properties import (
     copy_values,
     find_name_index,
     intern_name,
-    make_cursor,
-    next_entry,
+    make_property_cursor,
+    next_property_entry,
     store_value_span,
 )
 from commitlake.connectors.reading.kernel.record_walk import PROPERTIES, PROPERTIES_LENGTH, TOPIC, TOPIC_LENGTH
@@ -35,7 +35,7 @@ _NONE = np.int64(-1)
 
 
 @compiled
-def _split_keys(window, position, length, used_counts, key_offsets, data):
+def _split_keys(window, position, length, used_counts, key_offsets, out_keys):
     """Split a text of keys at spaces, without empty keys."""
     end = position + length
     begin = position
@@ -50,7 +50,7 @@ def _split_keys(window, position, length, used_counts, key_offsets, data):
             block += 64
         if at > begin:
             target = used_counts[b.KEY_BYTES]
-            copy_span(window, begin, at - begin, data, target)
+            copy_span(window, begin, at - begin, out_keys, target)
             used_counts[b.KEY_BYTES] = target + at - begin
             item = used_counts[b.KEY_ITEMS] + 1
             key_offsets[item] = target + at - begin
@@ -61,15 +61,27 @@ def _split_keys(window, position, length, used_counts, key_offsets, data):
 
 @compiled
 def split_properties(
-    window, parts, first_row, count, seed, wanted_bits, names, topics, tags, groups, scratch, codes, text
+    window,
+    record_parts,
+    first_row,
+    row_count,
+    seed,
+    wanted_bits,
+    names,
+    topics,
+    tags,
+    groups,
+    scratch,
+    out_codes,
+    out_texts,
 ):
-    """Write the given records' properties to `text`, and the numbers of tags, origins and groups to `codes`.
+    """Write the given records' properties to `out_texts`, and the numbers of tags, origins and groups to `out_codes`.
 
     Args:
         window: bytes that contain the properties.
-        parts: see `hop`.
+        record_parts: see `hop`.
         first_row: the first record.
-        count: the number of records.
+        row_count: the number of records.
         seed: seed of the hashes.
         wanted_bits: bits, see `buffers`.
         names: interner of property names; it knows `buffers.NAMES`.
@@ -77,27 +89,37 @@ def split_properties(
         tags: interner of tags.
         groups: interner of producer groups.
         scratch: see `buffers.Scratch`.
-        codes: see `buffers.Columns`; -1 if a record has no tag, origin or producer group.
-        text: see `buffers.Text`; there is room for these records.
+        out_codes: see `buffers.Columns`; -1 if a record has no tag, origin or producer group.
+        out_texts: see `buffers.Text`; there is room for these records.
     """
     # Unpacked once, because numba would count references within the loop.
     name_counts, name_table, name_starts, name_texts = names
     topic_counts, topic_table, topic_starts, topic_texts = topics
     tag_counts, tag_table, tag_starts, tag_texts = tags
     group_counts, group_table, group_starts, group_texts = groups
-    tag_codes, origin_codes, group_codes = codes[b.TAGS], codes[b.ORIGIN], codes[b.PRODUCER_GROUP]
+    tag_codes, origin_codes, group_codes = out_codes[b.TAGS], out_codes[b.ORIGIN], out_codes[b.PRODUCER_GROUP]
     serials, seen, likely_names, spans, named = scratch
     used, present, unique_offsets, unique_out, list_offsets = (
-        text.used, text.present, text.unique_offsets, text.unique, text.list_offsets,
+        out_texts.used, out_texts.present, out_texts.unique_offsets, out_texts.unique, out_texts.list_offsets,
     )  # fmt: skip
-    key_offsets, key_text, map_offsets, entry_names = text.key_offsets, text.keys, text.map_offsets, text.names
-    value_offsets, values, not_utf8, priorities = text.value_offsets, text.values, text.not_utf8, text.priorities
+    key_offsets, key_text, map_offsets, entry_names = (
+        out_texts.key_offsets,
+        out_texts.keys,
+        out_texts.map_offsets,
+        out_texts.names,
+    )
+    value_offsets, values, not_utf8, priorities = (
+        out_texts.value_offsets,
+        out_texts.values,
+        out_texts.not_utf8,
+        out_texts.priorities,
+    )
     likely_tag, likely_origin, likely_group = _NONE, _NONE, _NONE
-    origin_codes[first_row : first_row + count] = -1
-    group_codes[first_row : first_row + count] = -1
-    for row in range(first_row, first_row + count):
-        position = parts[PROPERTIES, row]
-        end = position + parts[PROPERTIES_LENGTH, row]
+    origin_codes[first_row : first_row + row_count] = -1
+    group_codes[first_row : first_row + row_count] = -1
+    for row in range(first_row, first_row + row_count):
+        position = record_parts[PROPERTIES, row]
+        end = position + record_parts[PROPERTIES_LENGTH, row]
         serial = serials[0] + 1
         serials[0] = serial
         first = used[b.ENTRIES]
@@ -107,9 +129,9 @@ def split_properties(
         # The spans in `named` are not cleared for each record. Only those whose bit is set in `found` belong to this
         # one.
         found = np.int64(0)
-        cursor = make_cursor(position)
+        cursor = make_property_cursor(position)
         while True:
-            entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+            entry, cursor = next_property_entry(GRAMMAR, window, end, cursor)
             if not entry.is_there:
                 break
             begin, separator = entry.begin, entry.separator
@@ -179,8 +201,12 @@ def split_properties(
                 group_starts, group_texts,
             )  # fmt: skip
             group_codes[row] = likely_group
-        if wanted_bits & b.WANT_ORIGIN and (found & ORIGINS or may_be_retry_or_dlq_topic(window, parts[TOPIC, row])):
-            origin, origin_length = find_origin_topic(window, parts[TOPIC, row], parts[TOPIC_LENGTH, row], named, found)
+        if wanted_bits & b.WANT_ORIGIN and (
+            found & ORIGINS or may_be_retry_or_dlq_topic(window, record_parts[TOPIC, row])
+        ):
+            origin, origin_length = find_origin_topic(
+                window, record_parts[TOPIC, row], record_parts[TOPIC_LENGTH, row], named, found
+            )
             if origin_length > 0:
                 likely_origin = intern_span(
                     window, origin, origin_length, seed, likely_origin, topic_counts, topic_table, topic_starts,

@@ -21,22 +21,22 @@ NO_FAULT = 0
 
 
 @compiled
-def locate_records(window, position, end_position, parts, is_intact):
+def locate_records(window, position, end_position, record_parts, intact_mask):
     """Locate complete records one after another.
 
     Args:
         window: uint8 array, with PADDING bytes after the bytes that count.
         position: position of the first record.
         end_position: bytes of the window that count.
-        parts: int64[COMMITLOG_PART_COUNT, room] out: positions of each record's parts.
-        is_intact: bool[room] out: whether the body of each record matches its checksum.
+        record_parts: int64[COMMITLOG_PART_COUNT, room] out: positions of each record's parts.
+        intact_mask: bool[room] out: whether the body of each record matches its checksum.
 
     Returns:
         The position of the first byte that was not read, the number of records, and the code of the fault at that
         position: NO_FAULT if the window or the room ended.
     """
     row = 0
-    while position < end_position and row < parts.shape[1]:
+    while position < end_position and row < record_parts.shape[1]:
         if end_position - position < _MIN_RECORD_SIZE:
             return position, row, _CUT
         size = np.int64(load_be_i32(window, position))
@@ -49,10 +49,12 @@ def locate_records(window, position, end_position, parts, is_intact):
             return position, row, _SIZE
         if size > end_position - position:
             return position, row, _CUT
-        if not locate_parts(window, position, size, magic, parts, row):
+        if not locate_parts(window, position, size, magic, record_parts, row):
             return position, row, _PART_LENGTHS
         # A wrong CRC does not end the search: the lengths agree, so the next record begins after this one.
-        is_intact[row] = body_matches_crc(window, parts[START, row], parts[BODY, row], parts[BODY_LENGTH, row])
+        intact_mask[row] = body_matches_crc(
+            window, record_parts[START, row], record_parts[BODY, row], record_parts[BODY_LENGTH, row]
+        )
         row += 1
         position += size
     return position, row, NO_FAULT

@@ -8,7 +8,7 @@ import numpy as np
 
 from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
 from commitlake.connectors.reading.kernel.crc import crc32
-from commitlake.connectors.reading.kernel.layouts import implement
+from commitlake.connectors.reading.kernel.layouts import register_implementations
 from commitlake.connectors.reading.kernel.memory_access import (
     load_be_i16,
     load_be_i32,
@@ -75,17 +75,19 @@ _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
 
 
 @compiled
-def classify_span(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+def classify_span(
+    window, window_length, position, offset, segment_end, file_end, max_record_bytes, verifies_crc, record_parts, row
+):
     """Return the kind of the span at a position and its size, like `schemas.layouts.rocketmq.scan.classify_span`.
 
-    The parts of a record are written to `parts` and `row`.
+    The parts of a record are written to `record_parts` and `row`.
     """
-    available = length - position
+    available = window_length - position
     left = file_end - offset
     if available < _BLANK_SIZE_BYTES:
         if left > available:
             return MORE, 0
-        for at in range(position, length):
+        for at in range(position, window_length):
             if window[at] != 0:
                 return _CUT, 0
         return UNWRITTEN, available
@@ -100,7 +102,7 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
         return UNWRITTEN, 0
     if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
         return _MAGIC, 0
-    if size < _MIN_RECORD_SIZE or size > max_record:
+    if size < _MIN_RECORD_SIZE or size > max_record_bytes:
         return _SIZE, 0
     if size > left:
         return _CUT, 0
@@ -109,11 +111,11 @@ def classify_span(window, length, position, offset, segment_end, file_end, max_r
     # The own offset is compared before any length is used. Without it, a body with a copied record would pass.
     if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != offset:
         return _PHYSICAL_OFFSET, 0
-    return _examine_parts(window, position, size, magic, verify, parts, row), size
+    return _examine_record_parts(window, position, size, magic, verifies_crc, record_parts, row), size
 
 
 @inlined
-def _locate(window, position, size, magic):
+def _locate_record_parts(window, position, size, magic):
     """Locate a record's parts, checking each length; set the first part to -1 if the lengths do not fit.
 
     Returns:
@@ -148,22 +150,22 @@ def _locate(window, position, size, magic):
 
 
 @inlined
-def _write_parts(parts, row, position, located):
-    store_host, body, body_length, topic, topic_length, properties, properties_length = located
-    parts[START, row] = position
-    parts[STORE_HOST, row] = store_host
-    parts[BODY, row] = body
-    parts[BODY_LENGTH, row] = body_length
-    parts[TOPIC, row] = topic
-    parts[TOPIC_LENGTH, row] = topic_length
-    parts[PROPERTIES, row] = properties
-    parts[PROPERTIES_LENGTH, row] = properties_length
+def _store_record_parts(record_parts, row, position, located_parts):
+    store_host, body, body_length, topic, topic_length, properties, properties_length = located_parts
+    record_parts[START, row] = position
+    record_parts[STORE_HOST, row] = store_host
+    record_parts[BODY, row] = body
+    record_parts[BODY_LENGTH, row] = body_length
+    record_parts[TOPIC, row] = topic
+    record_parts[TOPIC_LENGTH, row] = topic_length
+    record_parts[PROPERTIES, row] = properties
+    record_parts[PROPERTIES_LENGTH, row] = properties_length
 
 
 @inlined
-def _body_matches_crc(window, position, mask, body, body_length):
-    """Return whether a body matches its CRC, of which only the bits in `mask` are compared."""
-    crc = np.int64(crc32(window, body, body_length)) & mask
+def _body_matches_crc(window, position, crc_mask, body, body_length):
+    """Return whether a body matches its CRC, of which only the bits in `crc_mask` are compared."""
+    crc = np.int64(crc32(window, body, body_length)) & crc_mask
     return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
 
 
@@ -175,74 +177,109 @@ def body_matches_crc(window, position, body, body_length):
 
 
 @compiled
-def locate_parts(window, position, size, magic, parts, row):
+def locate_parts(window, position, size, magic, record_parts, row):
     """Locate the parts of a record; return False if their lengths do not add up to its size."""
-    located = _locate(window, position, size, magic)
+    located = _locate_record_parts(window, position, size, magic)
     if located[0] < 0:
         return False
-    _write_parts(parts, row, position, located)
+    _store_record_parts(record_parts, row, position, located)
     return True
 
 
 @compiled
-def _examine_parts(window, position, size, magic, verify, parts, row):
-    located = _locate(window, position, size, magic)
+def _examine_record_parts(window, position, size, magic, verifies_crc, record_parts, row):
+    located = _locate_record_parts(window, position, size, magic)
     if located[0] < 0:
         return _PART_LENGTHS
-    if verify and not body_matches_crc(window, position, located[1], located[2]):
+    if verifies_crc and not body_matches_crc(window, position, located[1], located[2]):
         return _BODY_CRC
-    _write_parts(parts, row, position, located)
+    _store_record_parts(record_parts, row, position, located)
     return RECORD
 
 
 @compiled
-def read_records(window, length, origin, limit, max_record, verify, position, parts, row, max_records):
+def read_records(
+    window,
+    window_length,
+    window_offset,
+    range_end,
+    max_record_bytes,
+    verifies_crc,
+    position,
+    record_parts,
+    row,
+    max_records,
+):
     """Read consecutive intact records, as `classify_span` would, up to the first record that is not intact.
 
     A store has one dialect, so the dialect is determined once, for the next record, and not for each record.
 
     Returns:
-        The start of the first record that was not read, and the number of filled columns of `parts`.
+        The start of the first record that was not read, and the number of filled columns of `record_parts`.
     """
     # A record belongs to the range in which it begins, even if it ends after it.
-    end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
+    end = min(window_length - _MIN_RECORD_SIZE + 1, range_end - window_offset)
     if position < end and load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ:
         magics = _BOLTMQ, _BOLTMQ, _BOLTMQ_CRC_MASK
     else:
         magics = _V1, _V2, _CRC_MASK
-    return _read_records(window, length, origin, end, max_record, verify, position, parts, row, max_records, magics)
+    return _read_records_with_magics(
+        window,
+        window_length,
+        window_offset,
+        end,
+        max_record_bytes,
+        verifies_crc,
+        position,
+        record_parts,
+        row,
+        max_records,
+        magics,
+    )
 
 
 @compiled
-def _read_records(window, length, origin, end, max_record, verify, position, parts, row, max_records, magics):
+def _read_records_with_magics(
+    window,
+    window_length,
+    window_offset,
+    end,
+    max_record_bytes,
+    verifies_crc,
+    position,
+    record_parts,
+    row,
+    max_records,
+    magics_and_crc_mask,
+):
     """Read intact records with either of two magics, up to a position of the window.
 
     Nearly all records of a log are read here, so only the CRC is called, and no state is kept in memory.
     """
-    short_topic, long_topic, mask = magics
+    short_topic, long_topic, mask = magics_and_crc_mask
     while row < max_records and position < end:
         size = np.int64(load_be_i32(window, position))
         magic = load_be_i32(window, position + _AT_MAGIC)
         if magic != short_topic and magic != long_topic:
             break
-        if size < _MIN_RECORD_SIZE or size > max_record or size > length - position:
+        if size < _MIN_RECORD_SIZE or size > max_record_bytes or size > window_length - position:
             break
-        if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != origin + position:
+        if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != window_offset + position:
             break
-        located = _locate(window, position, size, magic)
-        if located[0] < 0 or (verify and not _body_matches_crc(window, position, mask, located[1], located[2])):
+        located = _locate_record_parts(window, position, size, magic)
+        if located[0] < 0 or (verifies_crc and not _body_matches_crc(window, position, mask, located[1], located[2])):
             break
-        _write_parts(parts, row, position, located)
+        _store_record_parts(record_parts, row, position, located)
         row += 1
         position += size
     return position, row
 
 
 @compiled
-def next_landmark(window, begin, length, origin):
+def next_landmark(window, search_start, window_length, window_offset):
     """Return the next position with a known magic, or -1."""
-    end = length - _MAGIC_SIZE + 1
-    block = begin + _AT_MAGIC
+    end = window_length - _MAGIC_SIZE + 1
+    block = search_start + _AT_MAGIC
     while block < end:
         mask = mask_equal_bytes(window, block, _FIRST_OF_RECORD, _FIRST_OF_BLANK)
         while mask != 0:
@@ -266,9 +303,9 @@ def landmark_size():
 
 
 @compiled
-def ends_bad_range(kind):
+def ends_bad_range(span_kind):
     """Return True for an intact record only, whose body matches its CRC; see `layouts`."""
-    return kind == RECORD
+    return span_kind == RECORD
 
 
 @compiled
@@ -283,7 +320,7 @@ def head_size():
     return _HEAD_SIZE
 
 
-implement(
+register_implementations(
     CommitLogLayout,
     classify_span,
     read_records,

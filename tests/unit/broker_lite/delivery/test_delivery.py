@@ -202,7 +202,7 @@ def test_consumer_may_ask_for_a_delay_level(root: Path, delivery: Delivery) -> N
 
 
 def test_group_without_retry_queues_drops_its_failures(root: Path, delivery: Delivery) -> None:
-    delivery.store.config.groups.create("ship", retry_queues=0)
+    delivery.store.config.groups.create("ship", retry_queue_count=0)
     assert delivery.send_back("ship", delivery.send(sent()).physical_offset) is None
     assert len(list(log_records(root))) == 1
 
@@ -225,10 +225,10 @@ def test_retry_of_a_committed_message_keeps_its_transaction_type(root: Path, del
 def test_half_message_is_delivered_when_it_is_committed(root: Path, delivery: Delivery, clock: Clock) -> None:
     delivery.store.put(message(topic="elsewhere"))
     half = delivery.send(half_message())
-    assert [pending.physical_offset for pending in delivery.pending_halves()] == [half.physical_offset]
+    assert [pending.physical_offset for pending in delivery.pending_half_messages()] == [half.physical_offset]
     clock.now_ms += 70
     result = delivery.commit("shop", half.physical_offset)
-    assert delivery.pending_halves() == []
+    assert delivery.pending_half_messages() == []
     _, prepared, committed, mark = log_records(root)
     assert places([prepared, committed, mark]) == [
         ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, 0),
@@ -251,7 +251,7 @@ def test_half_message_that_is_rolled_back_leaves_only_a_mark(root: Path, deliver
     *_, mark = log_records(root)
     assert (mark.topic, mark.body) == ("RMQ_SYS_TRANS_OP_HALF_TOPIC", b"1,")
     assert delivery.store.queues == [("RMQ_SYS_TRANS_HALF_TOPIC", 0), ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)]
-    assert [pending.queue_offset for pending in delivery.pending_halves()] == [0]
+    assert [pending.queue_offset for pending in delivery.pending_half_messages()] == [0]
 
 
 def test_decision_is_made_once_and_by_the_producer_only(delivery: Delivery) -> None:
@@ -299,11 +299,11 @@ def test_pending_halves_are_known_after_a_restart(root: Path, clock: Clock, clea
     store.close() if clean else crash(store)
     with MessageStore.open(root, SMALL, clock=clock) as again:
         delivery = Delivery(again)
-        assert [pending.queue_offset for pending in delivery.pending_halves()] == [2, 4]
+        assert [pending.queue_offset for pending in delivery.pending_half_messages()] == [2, 4]
         with pytest.raises(TransactionError, match="expected an undecided one"):
             delivery.commit("shop", halves[3])
         delivery.commit("shop", halves[2])
-        assert [pending.queue_offset for pending in delivery.pending_halves()] == [4]
+        assert [pending.queue_offset for pending in delivery.pending_half_messages()] == [4]
 
 
 def test_progress_of_transactions_is_stored_as_offsets_of_the_brokers_own_group(delivery: Delivery) -> None:
@@ -330,7 +330,7 @@ def test_marks_of_older_brokers_and_of_several_halves_are_read(root: Path, clock
             delivery.send(half_message())
         for body in (b"3", b"0,1,"):
             store.put(message(topic="RMQ_SYS_TRANS_OP_HALF_TOPIC", body=body, properties=(("TAGS", "d"),)))
-        assert [pending.queue_offset for pending in Delivery(store).pending_halves()] == [2, 4]
+        assert [pending.queue_offset for pending in Delivery(store).pending_half_messages()] == [2, 4]
 
 
 def test_waiting_and_undecided_messages_cannot_be_sent_back(root: Path, delivery: Delivery) -> None:

@@ -55,7 +55,7 @@ def bodies(store: MessageStore) -> list[bytes]:
 
 def asked(delivery: Delivery, now_ms: int) -> list[bytes]:
     """Return the bodies of the half messages that a producer is asked about."""
-    return [one.body for one in delivery.take_due_halves(now_ms, TIMEOUT_MS, CHECKS) if one is not None]
+    return [one.body for one in delivery.take_due_half_messages(now_ms, TIMEOUT_MS, CHECKS) if one is not None]
 
 
 @pytest.mark.parametrize("is_opened_again", [True, False])
@@ -85,7 +85,7 @@ def test_a_damaged_half_message_does_not_delay_the_others(root: Path, clock: Clo
     damage(root, b"body 2")
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
-        assert [one.body for one in delivery.pending_halves()] == [b"body 1", b"body 3"]
+        assert [one.body for one in delivery.pending_half_messages()] == [b"body 1", b"body 3"]
         assert asked(delivery, BORN_MS + TIMEOUT_MS) == [b"body 1", b"body 3"]
         # The damaged one counts as decided and does not stop the progress.
         assert store.config.consumer_offsets.get("RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS", 0) == 3
@@ -161,7 +161,7 @@ def test_a_half_message_decided_during_a_check_is_skipped(root: Path, clock: Clo
     with MessageStore.open(root, SMALL, clock=clock) as store:
         delivery = Delivery(store)
         places = [delivery.send(half(number)).physical_offset for number in (1, 2, 3)]
-        due = delivery.take_due_halves(BORN_MS + TIMEOUT_MS, TIMEOUT_MS, CHECKS)
+        due = delivery.take_due_half_messages(BORN_MS + TIMEOUT_MS, TIMEOUT_MS, CHECKS)
         first = next(due)
         assert first is not None
         assert first.body == b"body 1"
@@ -246,7 +246,7 @@ def test_a_half_message_too_large_to_store_again_does_not_delay_the_others(root:
         delivery = Delivery(store)
         delivery.send(half(1))
         assert asked(delivery, clock.now_ms + TIMEOUT_MS) == [b"body 1"]
-        assert [pending.body for pending in delivery.pending_halves()] == [b"body 1"]
+        assert [pending.body for pending in delivery.pending_half_messages()] == [b"body 1"]
 
 
 def test_a_forged_batch_does_not_turn_internal_topics_into_batch_topics(root: Path, clock: Clock) -> None:
@@ -265,7 +265,7 @@ def test_a_forged_batch_does_not_turn_internal_topics_into_batch_topics(root: Pa
             delivery = Delivery(store)
             clock.now_ms += 5_000
             delivery.deliver_due(clock.now_ms)
-            assert delivery.pending_halves() is not None
+            assert delivery.pending_half_messages() is not None
             assert not any(store.config.topics.is_batch(topic) for topic in store.config.topics.entries)
 
 
@@ -337,15 +337,15 @@ def test_a_half_message_is_identified_by_its_position_not_its_stored_number(
     with MessageStore.open(root, ROOMY, clock=clock) as store:
         delivery = Delivery(store)
         clock.now_ms += TIMEOUT_MS
-        waiting = [half.body for half in delivery.pending_halves()]
+        waiting = [half.body for half in delivery.pending_half_messages()]
         assert asked(delivery, clock.now_ms) == waiting
-        assert [half.body for half in delivery.pending_halves()] == waiting
+        assert [half.body for half in delivery.pending_half_messages()] == waiting
         with pytest.raises(TransactionError, match=r"undecided|to point to it"):
             delivery.commit("shop", len(forged[0]) + len(forged[1]))
-        for half in delivery.pending_halves():
+        for half in delivery.pending_half_messages():
             delivery.commit("shop", half.physical_offset)
         assert bodies(store) == waiting
-        assert delivery.pending_halves() == []
+        assert delivery.pending_half_messages() == []
 
 
 def write_log(root: Path, records: Sequence[bytes]) -> None:

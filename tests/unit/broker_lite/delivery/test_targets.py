@@ -73,10 +73,10 @@ def test_halves_with_forbidden_targets_can_only_be_rolled_back(store: MessageSto
     for half in halves:
         with pytest.raises(TransactionError, match=r"REAL_(TOPIC|QID): expected"):
             delivery.commit("shop", half.physical_offset)
-    assert len(delivery.pending_halves()) == len(FORBIDDEN)
+    assert len(delivery.pending_half_messages()) == len(FORBIDDEN)
     for half in halves:
         delivery.rollback("shop", half.physical_offset)
-    assert delivery.pending_halves() == []
+    assert delivery.pending_half_messages() == []
 
 
 def test_a_queue_folder_with_an_impossible_number_does_not_extend_the_topic(root: Path, clock: Clock) -> None:

@@ -113,7 +113,7 @@ def test_no_request_sets_the_progress_of_the_broker(root: Path, clock: Clock, gr
     again = open_broker(root, clock)
     with again.broker.store:
         assert again.broker.delivery.next_due_ms() is not None
-        assert len(list(again.broker.delivery.take_due_halves(clock.now_ms + 10_000, 1, 9))) == 1
+        assert len(list(again.broker.delivery.take_due_half_messages(clock.now_ms + 10_000, 1, 9))) == 1
 
 
 def test_clients_cannot_create_a_group_of_the_broker(peer: Peer, dispatcher: Dispatcher) -> None:
@@ -170,7 +170,7 @@ def test_a_topic_with_impossible_settings_is_skipped_and_others_are_registered(
     with dispatcher.broker.store as store:
         Peer(dispatcher).ask(SEND, send_fields("orders"), b"x")
         store.config.topics.create("damaged", queues)
-        store.config.groups.create("broken", retry_queues=1 << 40)
+        store.config.groups.create("broken", retry_queue_count=1 << 40)
     again = open_broker(root, clock)
     with again.broker.store:
         peer = Peer(again)

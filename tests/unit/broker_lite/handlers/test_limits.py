@@ -247,7 +247,7 @@ def test_offsets_have_a_limit(peer: Peer, dispatcher: Dispatcher, monkeypatch: p
     waits = pull_fields("orders", 3, 0, consumerGroup="g", sysFlag=7, commitOffset=1)
     assert peer.ask(RequestCode.PULL_MESSAGE, waits).code == ResponseCode.SYSTEM_ERROR
     assert state(dispatcher) == before
-    dispatcher.broker.store.config.consumer_offsets.remove(lambda topic, _: topic == "orders")
+    dispatcher.broker.store.config.consumer_offsets.remove_if(lambda topic, _: topic == "orders")
     assert dispatcher.broker.store.config.consumer_offsets.count == 0
 
 

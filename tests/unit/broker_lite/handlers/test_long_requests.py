@@ -143,7 +143,7 @@ def test_queries_and_tables_are_processed_in_small_steps(
     for number in range(5):
         peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": f"U{number}"}), f"{number}".encode())
     for number in range(201):
-        dispatcher.broker.topics.ensure(f"topic{number}", 1)
+        dispatcher.broker.topics.find_or_create(f"topic{number}", 1)
         dispatcher.broker.groups.find_or_create(f"group{number}")
         dispatcher.broker.store.config.consumer_offsets.commit("orders", f"group{number}", 0, number)
     query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}

@@ -99,7 +99,7 @@ def test_wrong_requests_are_refused(
 
 
 def test_a_send_to_a_read_only_topic_is_refused(peer: Peer, dispatcher: Dispatcher) -> None:
-    config = dispatcher.broker.topics.ensure("orders", 1)
+    config = dispatcher.broker.topics.find_or_create("orders", 1)
     dispatcher.broker.topics.put(config._replace(perm=PERM_READ))
     assert peer.ask(SEND, send_fields("orders"), b"x").code == ResponseCode.NO_PERMISSION
 

@@ -133,7 +133,7 @@ def test_a_half_message_without_a_decision_is_discarded_after_15_checks(
     check_halves(dispatcher, clock)
     (given_up,) = store.get("TRANS_CHECK_MAX_TIME_TOPIC", 0, 0).messages
     assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "15"
-    assert list(dispatcher.broker.delivery.take_due_halves(clock.now_ms, 0, 15)) == []
+    assert list(dispatcher.broker.delivery.take_due_half_messages(clock.now_ms, 0, 15)) == []
 
 
 def test_no_producer_is_asked_while_a_half_message_is_immune(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:

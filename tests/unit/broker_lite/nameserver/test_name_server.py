@@ -221,7 +221,7 @@ def guarded(clock: Clock) -> NameServer:
 
 def with_local_broker(server: NameServer) -> NameServer:
     """Register a broker in the same process, which has the topic `mine`."""
-    server.register_local(LOCAL, TopicConfigs({"mine": TopicConfig("mine", 4, 4)}, DataVersion(1, 1)))
+    server.register_local_broker(LOCAL, TopicConfigs({"mine": TopicConfig("mine", 4, 4)}, DataVersion(1, 1)))
     return server
 
 
@@ -327,7 +327,7 @@ def test_a_topic_that_the_local_broker_has_cannot_be_deleted(name_server: NameSe
     with_local_broker(name_server)
     ask(name_server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="mine")
     assert route(name_server, "mine") is not None
-    name_server.register_local(LOCAL, TopicConfigs({}, DataVersion(1, 2)))
+    name_server.register_local_broker(LOCAL, TopicConfigs({}, DataVersion(1, 2)))
     ask(name_server, RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="mine")
     assert route(name_server, "mine") is None
 

@@ -26,7 +26,7 @@ def peer(root: Path, clock: Clock) -> Iterator[Peer]:
         broker = Broker(store, BrokerOptions())
         fill(store, 6)
         Delivery(store).send(message(9, properties=((DELAY, "1"), ("UNIQ_KEY", "D" * 32))))
-        store.take_arrived_queues()
+        store.take_queues_with_new_messages()
         yield Peer(SlaveDispatcher(broker))
 
 

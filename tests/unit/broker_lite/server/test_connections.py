@@ -95,7 +95,7 @@ async def test_a_connection_with_an_unfinished_frame_times_out() -> None:
         _, idle_writer = await connect(port)
         slow_writer.write(FRAME[:9])
         await until(lambda: connections._unfinished_bytes == 9)
-        connections.close_idle()
+        connections.close_idle_connections()
         assert await is_cut_off(slow)
         await until(lambda: len(connections) == 1)
         assert connections._unfinished_bytes == 0

@@ -166,13 +166,13 @@ def test_an_unfinished_handshake_times_out(settings: TlsProperties, data: bytes)
         ):
             answer = asyncio.ensure_future(reader.read())
             while not answer.done():  # the client's bytes may not have arrived yet
-                connections.close_idle()
+                connections.close_idle_connections()
                 await asyncio.sleep(0.01)
             assert not (await answer).startswith(b"\0")  # at most an alert
             while not len(connections):
                 await asyncio.sleep(0.01)
             # The other one may still speak plain text.
-            connections.close_idle()
+            connections.close_idle_connections()
             assert len(connections) == 1
 
     run(work())
@@ -186,7 +186,7 @@ def test_a_silent_connection_times_out_if_tls_is_enforced(settings: TlsPropertie
         ):
             while not len(connections):
                 await asyncio.sleep(0.01)
-            connections.close_idle()
+            connections.close_idle_connections()
             assert await reader.read() == b""
 
     run(work())

@@ -47,7 +47,7 @@ def digest(root: Path) -> str:
 
 
 def test_summary_matches_the_log(traffic: ShopTraffic, records: list[Message]) -> None:
-    assert traffic.records == len(records) == sum(traffic.by_topic.values())
+    assert traffic.record_count == len(records) == sum(traffic.by_topic.values())
     assert set(traffic.by_topic) == {record.topic for record in records}
     assert {kind_of(topic) for topic in traffic.by_topic} == {
         Kind.NORMAL,
@@ -188,7 +188,7 @@ def test_story_on_boltmq_has_no_transactions(tmp_path: Path) -> None:
     found = list(log_records(tmp_path))
     assert {record.magic for record in found} == {Magic.BOLTMQ}
     assert {kind_of(topic) for topic in traffic.by_topic} == {Kind.NORMAL, Kind.DELAY, Kind.RETRY, Kind.DLQ}
-    assert (traffic.records, traffic.rolled_back, traffic.pending) == (len(found), [], [])
+    assert (traffic.record_count, traffic.rolled_back, traffic.pending) == (len(found), [], [])
     assert "order-4711" in traffic.retried
     assert traffic.dead_lettered
     life = [(record.topic, record.tags, record.reconsume_times) for record in found if record.keys == ["order-4711"]]

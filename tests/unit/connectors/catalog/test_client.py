@@ -37,7 +37,7 @@ def test_what_is_missing_is_none_and_what_is_there_is_not_created_again(catalog:
     catalog.token = TOKEN
     client = client_of(catalog)
     assert client.find_object("schemas", str(NAME)) is None
-    assert list(client.tables(NAME)) == []
+    assert list(client.list_tables(NAME)) == []
     schema = {"catalog_name": "unity", "name": "logs"}
     assert client.create_object("schemas", str(NAME), schema)
     assert not client.create_object("schemas", str(NAME), schema)
@@ -54,14 +54,14 @@ def test_tables_come_from_all_pages(catalog: UnityCatalog) -> None:
     catalog.kinds["schemas"][str(NAME)] = {}
     names = [f"table_{number:02}" for number in range(13)]
     catalog.kinds["tables"] = {f"{NAME}.{name}": {"name": name} for name in names}
-    assert [table["name"] for table in client_of(catalog).tables(NAME)] == names
+    assert [table["name"] for table in client_of(catalog).list_tables(NAME)] == names
 
 
 def test_a_schema_without_an_end_is_refused(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_MAX_PAGES", 3)
     catalog.answers += [Answer(body=b'{"tables": [], "next_page_token": "again"}')] * 4
     with pytest.raises(CatalogError, match="has more than 150 tables"):
-        list(client_of(catalog).tables(NAME))
+        list(client_of(catalog).list_tables(NAME))
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -106,7 +106,7 @@ def test_an_answer_that_is_no_json_object_is_an_error(catalog: UnityCatalog, bod
 def test_a_list_of_something_else_is_an_error(catalog: UnityCatalog, tables: object) -> None:
     catalog.answers.append(Answer(body=json.dumps({"tables": tables}).encode()))
     with pytest.raises(CatalogError, match="expected a list of tables"):
-        list(client_of(catalog).tables(NAME))
+        list(client_of(catalog).list_tables(NAME))
 
 
 def test_a_huge_answer_is_not_read(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_an_answer_that_was_cut_off_is_asked_for_again(catalog: UnityCatalog) ->
 def test_an_odd_token_of_a_page_is_refused(catalog: UnityCatalog, token: str) -> None:
     catalog.answers += [Answer(body=b'{"tables": [], "next_page_token": %s}' % token.encode())]
     with pytest.raises(CatalogError, match="expected a token of the next page"):
-        list(client_of(catalog).tables(NAME))
+        list(client_of(catalog).list_tables(NAME))
 
 
 def test_a_proxy_of_the_environment_gets_no_unencrypted_request(

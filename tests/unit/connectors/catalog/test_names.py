@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.catalog.names import CatalogError, is_catalog_place, lake_root_of_table, parse_name
+from commitlake.connectors.catalog.names import CatalogError, is_catalog_location, lake_root_of_table, parse_schema_name
 
 
 def test_a_name_has_a_catalog_and_a_schema() -> None:
-    name = parse_name("main.logs_2")
+    name = parse_schema_name("main.logs_2")
     assert (name.catalog, name.schema, str(name)) == ("main", "logs_2", "main.logs_2")
 
 
@@ -36,20 +36,20 @@ def test_a_name_has_a_catalog_and_a_schema() -> None:
 )
 def test_other_texts_are_no_names(text: str) -> None:
     with pytest.raises(CatalogError, match=r"expected catalog\.schema, as in main\.logs"):
-        parse_name(text)
+        parse_schema_name(text)
 
 
 def test_the_name_of_a_table_is_no_name_of_a_lake() -> None:
     with pytest.raises(CatalogError, match="leave the table's name out"):
-        parse_name("main.logs.messages")
+        parse_schema_name("main.logs.messages")
 
 
 def test_a_folder_with_the_name_of_a_schema_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert is_catalog_place("main.logs")
-    assert not is_catalog_place("./main.logs")
+    assert is_catalog_location("main.logs")
+    assert not is_catalog_location("./main.logs")
     (tmp_path / "main.logs").mkdir()
-    assert not is_catalog_place("main.logs")
+    assert not is_catalog_location("main.logs")
 
 
 @pytest.mark.parametrize("variable", ["UNITY_CATALOG_URL", "DATABRICKS_HOST"])
@@ -59,9 +59,9 @@ def test_a_name_that_is_also_that_of_a_folder_is_refused_if_a_catalog_is_set(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(variable, "https://catalog.example")
     (tmp_path / "main.logs").symlink_to("nowhere")
-    assert not is_catalog_place("./main.logs")
+    assert not is_catalog_location("./main.logs")
     with pytest.raises(CatalogError, match=rf"'main\.logs' may be a schema .*{variable}.*write \./main\.logs"):
-        is_catalog_place("main.logs")
+        is_catalog_location("main.logs")
 
 
 @pytest.mark.parametrize(

@@ -91,16 +91,16 @@ def test_a_registration_that_is_killed_anywhere_leads_to_no_half_lake(
 def test_a_table_that_another_registration_creates_at_the_same_time_is_found(
     catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = CatalogClient.tables
+    tables = CatalogClient.list_tables
 
     def then_another(client: CatalogClient, name: SchemaName) -> list[dict[str, Any]]:
         found = list(tables(client, name))
         with monkeypatch.context() as other:
-            other.setattr(CatalogClient, "tables", tables)
+            other.setattr(CatalogClient, "list_tables", tables)
             register(catalog)
         return found
 
-    monkeypatch.setattr(CatalogClient, "tables", then_another)
+    monkeypatch.setattr(CatalogClient, "list_tables", then_another)
     assert register(catalog).created == ()
 
 
@@ -171,7 +171,7 @@ def test_a_folder_is_not_taken_from_another_machine(catalog: UnityCatalog, monke
     register(catalog, TABLES, "file:///data/lake")
     assert find_lake_root("unity.logs") == "file:///data/lake"
     monkeypatch.setattr(CatalogServer, "is_local", False)
-    lake_root_lookup._find_root.cache_clear()
+    lake_root_lookup._find_root_in_catalog.cache_clear()
     for ask in (lambda: register(catalog, TABLES, "file:///data/lake"), lambda: find_lake_root("unity.logs")):
         with pytest.raises(CatalogError, match=r"a folder, and the catalog .* is on another machine"):
             ask()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.catalog.names import CatalogError
-from commitlake.connectors.catalog.server import CatalogServer, catalog_server
+from commitlake.connectors.catalog.server import CatalogServer, configured_catalog_server
 
 SECRET = "dapi-secret-0123"
 
 
 def test_without_an_address_there_is_no_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNITY_CATALOG_TOKEN", SECRET)
-    assert catalog_server() is None
+    assert configured_catalog_server() is None
 
 
 @pytest.mark.parametrize(
@@ -26,23 +26,23 @@ def test_without_an_address_there_is_no_catalog(monkeypatch: pytest.MonkeyPatch)
 )
 def test_an_open_source_server_needs_no_token(given: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNITY_CATALOG_URL", given)
-    assert catalog_server() == CatalogServer(url)
+    assert configured_catalog_server() == CatalogServer(url)
 
 
 @pytest.mark.parametrize("given", ["https://adb-1.2.azuredatabricks.net/", "adb-1.2.azuredatabricks.net"])
 def test_databricks_hosts_may_lack_their_scheme(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_HOST", given)
     with pytest.raises(CatalogError, match="DATABRICKS_TOKEN is not set"):
-        catalog_server()
+        configured_catalog_server()
     monkeypatch.setenv("DATABRICKS_TOKEN", SECRET)
-    assert catalog_server() == CatalogServer("https://adb-1.2.azuredatabricks.net", SECRET)
+    assert configured_catalog_server() == CatalogServer("https://adb-1.2.azuredatabricks.net", SECRET)
 
 
 def test_a_token_goes_only_with_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_HOST", "https://one.example.org")
     monkeypatch.setenv("DATABRICKS_TOKEN", SECRET)
     monkeypatch.setenv("UNITY_CATALOG_URL", "https://two.example.org")
-    assert catalog_server() == CatalogServer("https://two.example.org", "")
+    assert configured_catalog_server() == CatalogServer("https://two.example.org", "")
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_a_token_goes_only_with_its_own_address(monkeypatch: pytest.MonkeyPatch)
 def test_other_addresses_are_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNITY_CATALOG_URL", given)
     with pytest.raises(CatalogError, match="expected https://HOST"):
-        catalog_server()
+        configured_catalog_server()
 
 
 def test_secrets_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNITY_CATALOG_URL", f"https://user:{SECRET}@host")
     with pytest.raises(CatalogError) as refused:
-        catalog_server()
+        configured_catalog_server()
     monkeypatch.setenv("UNITY_CATALOG_URL", "https://host")
     monkeypatch.setenv("UNITY_CATALOG_TOKEN", f"{SECRET}\nX-Header: 1")
     with pytest.raises(CatalogError) as malformed:
-        catalog_server()
+        configured_catalog_server()
     for text in (str(refused.value), str(malformed.value), repr(CatalogServer("https://host", SECRET))):
         assert SECRET not in text
 

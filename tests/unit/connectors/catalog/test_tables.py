@@ -47,7 +47,7 @@ def test_types_have_the_names_of_sql(kind: Any, text: str) -> None:
 
 
 def test_every_column_of_messages_has_a_comment_and_the_type_that_spark_shows() -> None:
-    columns = catalog_columns(json.loads(Schema.from_json(MESSAGES.json()).to_json()), ["store_date"])
+    columns = catalog_columns(json.loads(Schema.from_json(MESSAGES.to_json()).to_json()), ["store_date"])
     assert [column["type_text"] for column in columns] == [
         field.dataType.simpleString() for field in spark_schema(MESSAGES)
     ]

@@ -81,7 +81,7 @@ def test_a_store_is_recognised_by_its_folder(store: Store) -> None:
 
 
 def test_records_are_read_by_the_rules(store: Store) -> None:
-    rows = [store.format.records.row_of(found.message, "a") for found in walk_store(store, SIZE) if found.message]
+    rows = [store.format.record_rules.row_of(found.message, "a") for found in walk_store(store, SIZE) if found.message]
     assert [row["topic"] for row in rows] == list(TOPICS)
 
 

@@ -78,14 +78,14 @@ def test_a_region_that_moves_is_waited_for(server: _Server, name: str) -> None:
 def test_a_broken_connection_is_replaced(server: _Server, error: Exception) -> None:
     server.answers = [error, [b"messages"]]
     client = Client(HBaseOptions())
-    assert client.tables() == ["messages"]
+    assert client.list_tables() == ["messages"]
     assert (client.retries, server.connections) == (1, 2)
 
 
 def test_pauses_grow_and_end(server: _Server) -> None:
     server.answers = [[], *[_error("NotServingRegionException")] * 1000]
     client = Client(HBaseOptions(retry_seconds=60))
-    client.tables()
+    client.list_tables()
     with pytest.raises(HBaseError, match=r"gave no answer to 'get' .* within 60 s: .*NotServingRegionException: "):
         client.get([b"k"], b"m:v")
     assert sum(server.pauses) <= 60
@@ -99,7 +99,7 @@ def test_the_first_connection_has_a_shorter_timeout(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(happybase, "Connection", refuse)
     with pytest.raises(HBaseError, match=r"hbase:9090 .* within 5 s: Could not connect to"):
-        Client(HBaseOptions(host="hbase", connect_seconds=5)).tables()
+        Client(HBaseOptions(host="hbase", connect_seconds=5)).list_tables()
     assert sum(server.pauses) <= 5
 
 

@@ -88,7 +88,7 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
         return len(gone)
 
     monkeypatch.setattr(work_module, "delete_messages", delete)
-    assert work.as_deletion_of_rows(kept).process_pieces(divide_into_pieces([removed])) == 30
+    assert work.to_deletion_except(kept).process_pieces(divide_into_pieces([removed])) == 30
     assert sorted(gone) == [*range(40, 60), *range(90, 100)]
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.rows.data_files import arrow_output
+from commitlake.connectors.lake.rows.data_files import open_arrow_output
 
 MIB = 1 << 20
 
@@ -27,7 +27,7 @@ class Pieces(io.BytesIO):
 def test_a_parquet_file_arrives_whole_and_in_one_piece_for_each_mebibyte() -> None:
     rows = pa.table({f"column_{place}": range(50_000) for place in range(20)})
     file = Pieces()
-    with arrow_output(file) as output:
+    with open_arrow_output(file) as output:
         pq.write_table(rows, output, compression="none", data_page_size=1024)
         size = output.tell()
     written = file.getvalue()
@@ -38,7 +38,7 @@ def test_a_parquet_file_arrives_whole_and_in_one_piece_for_each_mebibyte() -> No
 
 def test_a_piece_that_is_larger_than_the_buffer_is_written_too() -> None:
     file = Pieces()
-    with arrow_output(file) as output:
+    with open_arrow_output(file) as output:
         output.write(b"before")
         output.write(bytes(3 * MIB))
         output.write(b"after")
@@ -47,7 +47,7 @@ def test_a_piece_that_is_larger_than_the_buffer_is_written_too() -> None:
 
 def _write_some_rows(file: io.BytesIO) -> None:
     """Write a little, and fail then."""
-    with arrow_output(file) as output:
+    with open_arrow_output(file) as output:
         output.write(b"some rows")
         raise ValueError("no further rows")
 
@@ -56,7 +56,7 @@ def test_the_file_stays_open_after_a_block_with_or_without_an_error() -> None:
     file = Pieces()
     with pytest.raises(ValueError, match="no further rows"):
         _write_some_rows(file)
-    with arrow_output(file) as output:
+    with open_arrow_output(file) as output:
         output.write(b"more")
     del output
     assert not file.closed
@@ -71,7 +71,7 @@ class Full(io.BytesIO):
 
 
 def test_an_error_of_the_last_piece_is_raised() -> None:
-    with pytest.raises(OSError, match="No space left"), arrow_output(Full()) as output:
+    with pytest.raises(OSError, match="No space left"), open_arrow_output(Full()) as output:
         output.write(b"rows")
 
 

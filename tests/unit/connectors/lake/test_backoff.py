@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds, repeat_until_version
+from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds, update_until_version
 
 
 def test_waits_grow_to_a_limit_and_differ() -> None:
@@ -26,12 +26,12 @@ class Reached:
 
 def test_a_table_is_updated_until_it_has_reached_the_version() -> None:
     versions, waits = iter([3, 4, 5, 6]), list[float]()
-    tries = list(repeat_until_version(5, lambda: Reached(next(versions)), waits.append))
+    tries = list(update_until_version(5, lambda: Reached(next(versions)), waits.append))
     assert [one.version for one in tries] == [3, 4, 5]
     assert len(waits) == 2
 
 
 def test_an_update_that_never_reaches_the_version_ends() -> None:
     waits: list[float] = []
-    assert [one.version for one in repeat_until_version(5, lambda: Reached(4), waits.append)] == [4] * MAX_TRIES
+    assert [one.version for one in update_until_version(5, lambda: Reached(4), waits.append)] == [4] * MAX_TRIES
     assert len(waits) == MAX_TRIES

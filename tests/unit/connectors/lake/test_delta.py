@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake import delta
-from commitlake.connectors.lake.delta import delta_table, seal_after_commit
+from commitlake.connectors.lake.delta import open_delta_table, seal_log_after_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from tests.support.opened_tables import opened
@@ -37,12 +37,12 @@ def write_table(path: Path, versions: int) -> Path:
 def append(path: Path, number: int) -> None:
     """Add a version with a number."""
     write_deltalake(path, pa.table({"number": [number]}), mode="append")
-    seal_after_commit(str(path))
+    seal_log_after_commit(str(path))
 
 
 def numbers(path: Path) -> list[int]:
     """Return the numbers in a table, opened as jobs open it."""
-    return sorted(delta_table(str(path)).to_pyarrow_table().column("number").to_pylist())
+    return sorted(open_delta_table(str(path)).to_pyarrow_table().column("number").to_pylist())
 
 
 def test_newer_versions_are_seen(table: Path) -> None:
@@ -65,10 +65,10 @@ def test_a_deleted_table_is_missing(table: Path) -> None:
     numbers(table)
     shutil.rmtree(table)
     with pytest.raises(LogDamagedError, match="found no log at all"):
-        delta_table(str(table))
+        open_delta_table(str(table))
     (table.parent / "_newest" / f"{table.name}.json").unlink()
     with pytest.raises(TableNotFoundError):
-        delta_table(str(table))
+        open_delta_table(str(table))
 
 
 @pytest.mark.parametrize("version", range(VERSIONS))
@@ -78,7 +78,7 @@ def test_a_damaged_entry_is_found_although_the_table_was_opened_before(table: Pa
     whole = entry.read_bytes()
     entry.write_bytes(b"")
     with pytest.raises(LogDamagedError, match=f"entry {version} of the log"):
-        delta_table(str(table))
+        open_delta_table(str(table))
     entry.write_bytes(whole)
     assert numbers(table) == list(range(VERSIONS))
 

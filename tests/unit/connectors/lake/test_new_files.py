@@ -23,7 +23,7 @@ from commitlake.connectors.lake.new_files import group_files, processed_erasure_
 )
 def test_groups_have_the_files_in_order_and_fit(rows: list[int | None], groups: list[list[int | None]]) -> None:
     files = [AddedFile(str(number), str(number), None, 1, count) for number, count in enumerate(rows)]
-    found = list(group_files(files, 10, assumed_rows=8))
+    found = list(group_files(files, 10, default_rows_per_file=8))
     assert [[file.rows for file in group] for group in found] == groups
     assert [file for group in found for file in group] == files
 

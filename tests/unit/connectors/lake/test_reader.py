@@ -40,7 +40,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.mark.parametrize("sorts_all", [False, True])
 def test_a_query_returns_its_rows_in_order(lake: Lake, sorts_all: bool) -> None:
     sql = "SELECT number FROM messages ORDER BY store_timestamp"
-    answer = run_sql(lake.table("messages"), "messages", sql, sorts_all=sorts_all)
+    answer = run_sql(lake.table("messages"), "messages", sql, sorts_large_result=sorts_all)
     assert answer.read_all()["number"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
@@ -70,7 +70,7 @@ def test_the_paths_of_each_version_are_checked_once(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(delta, "_check_file_paths", count)
     for _ in range(3):
-        delta.delta_table(uri)
+        delta.open_delta_table(uri)
     assert checked == [uri]
     action = {
         "path": "../elsewhere.parquet",
@@ -82,7 +82,7 @@ def test_the_paths_of_each_version_are_checked_once(tmp_path: Path, monkeypatch:
     (tmp_path / "messages" / "_delta_log" / f"{1:020d}.json").write_text(json.dumps({"add": action}))
     for _ in range(2):
         with pytest.raises(LakeError, match=r"found '\.\./elsewhere\.parquet'"):
-            delta.delta_table(uri)
+            delta.open_delta_table(uri)
 
 
 @pytest.mark.parametrize(

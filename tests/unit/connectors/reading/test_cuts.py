@@ -18,7 +18,7 @@ from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSeg
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
 from commitlake.connectors.reading.read_request import Filters, Request
-from commitlake.connectors.reading.segment_walk import find_cuts, find_last_cut
+from commitlake.connectors.reading.segment_walk import find_last_split_point, find_split_points
 from commitlake.connectors.reading.snapshots import StoreRange, plan_splits, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
@@ -31,9 +31,9 @@ from tests.support.logs import closed_segment, damage, messages, open_segment, r
 SIZE = 1 << 20
 PARTITION = 64 << 10
 LOOK_BACK = 8 << 10
-REQUEST = Request(arrow_schema(SOURCE.only(["physical_offset"])))
+REQUEST = Request(arrow_schema(SOURCE.select_columns(["physical_offset"])))
 MARKED = Request(
-    arrow_schema(SOURCE.only(["physical_offset", "_corrupt_record"])),
+    arrow_schema(SOURCE.select_columns(["physical_offset", "_corrupt_record"])),
     Mode.PERMISSIVE,
 )
 
@@ -56,7 +56,7 @@ def cuts_of(whole: Split, *, near: bool = True) -> list[int]:
     with OpenSegment(whole.path) as file, pytest.MonkeyPatch.context() as patch:
         if not near:
             patch.setattr(segment_walk, "_WORTH_A_LOOK", SIZE)
-        return list(find_cuts(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES, whole.end))
+        return list(find_split_points(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES, whole.end))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -76,7 +76,7 @@ def test_the_last_cut_is_found_from_the_end_of_a_mostly_empty_segment(tmp_path: 
     whole = whole_of(write_store(tmp_path, [(0, open_segment(messages(written), SIZE))]))
     whole = replace(whole, end=whole.file_end)  # as before it is known where the log ends
     with OpenSegment(whole.path) as file:
-        found = find_last_cut(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES)
+        found = find_last_split_point(file, whole, PARTITION, DEFAULT_MAX_RECORD_BYTES)
     near = [cut for cut in cuts_of(whole) if cut >= 2 * LOOK_BACK]
     assert found == (near[-1] if near else None)
 

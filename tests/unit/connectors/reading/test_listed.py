@@ -13,7 +13,7 @@ from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
 from commitlake.connectors.reading.kernel import record_walk
-from commitlake.connectors.reading.listed_records import walk_listed
+from commitlake.connectors.reading.listed_records import walk_listed_records
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.rocketmq.scan import Fault
@@ -53,7 +53,7 @@ def read(split: ListedSplit, window: int = 1 << 20) -> tuple[list[int], list[Bad
     starts: list[int] = []
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:
-        for step in walk_listed(file, split, window, 1 << 20):
+        for step in walk_listed_records(file, split, window, 1 << 20):
             assert len(step.window) >= step.parts[record_walk.START].max(initial=0) + 64
             starts += (step.origin + step.parts[record_walk.START]).tolist()
             bad += step.bad
@@ -87,7 +87,7 @@ def test_records_far_apart_are_read_without_the_bytes_between(tmp_path: Path, mo
 
     monkeypatch.setattr(LocalFile, "read_into", counting)
     with OpenSegment(split.path) as file:
-        steps = [(step.origin, step.parts.shape[1]) for step in walk_listed(file, split, 1 << 20, 1 << 20)]
+        steps = [(step.origin, step.parts.shape[1]) for step in walk_listed_records(file, split, 1 << 20, 1 << 20)]
     assert steps == [(0, 2)]
     assert read == [(0, len(far[0])), (int(starts[1]), len(far[3]))]
 

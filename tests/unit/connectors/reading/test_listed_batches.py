@@ -29,7 +29,7 @@ def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]
     parsed = ReadOptions.parse(
         {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
     )
-    schema: pa.Schema = arrow_schema(SOURCE.only(columns) if columns else SOURCE)
+    schema: pa.Schema = arrow_schema(SOURCE.select_columns(columns) if columns else SOURCE)
     filters = Filters.of_batch(parsed)
     request = Request(schema, parsed.mode, filters, max_batch_bytes=parsed.max_batch_bytes)
     return [

@@ -18,7 +18,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.cli.warm import compile_kernels
 from commitlake.schemas.tables.messages import SOURCE
 
-SCHEMA = arrow_schema(SOURCE.only(["physical_offset", "size", "keys"]))
+SCHEMA = arrow_schema(SOURCE.select_columns(["physical_offset", "size", "keys"]))
 WRITER = """
 import random, sys
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from commitlake.connectors.reading.partition_sizes import choose_part_size, group_by_size, read_costs
+from commitlake.connectors.reading.partition_sizes import choose_part_size, compute_read_costs, group_by_size
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,6 @@ def test_parts_are_multiples_of_a_unit() -> None:
 
 def test_parts_are_grouped_by_bytes_and_files() -> None:
     parts = [Part(400_000), Part(400_000), Part(10), Part(3_000_000), Part(0)]
-    sizes = [[part.size for part in group] for group in group_by_size(parts, read_costs(parts), 1_500_000)]
+    sizes = [[part.size for part in group] for group in group_by_size(parts, compute_read_costs(parts), 1_500_000)]
     assert sizes == [[400_000, 400_000], [10], [3_000_000], [0]]
     assert group_by_size([], [], 1) == []

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSeg
 from commitlake.connectors.reading.kernel import record_walk as kernel
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.read_request import Filters, Request
-from commitlake.connectors.reading.segment_walk import WalkEnd, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
 from commitlake.schemas.errors import ExitCode
 from tests.support.batches import log_of, rows_of, source_schema, splits_of
 from tests.support.exit_codes import exits
@@ -40,7 +40,7 @@ def test_a_hop_without_progress_is_an_error(tmp_path: Path, stop: int) -> None:
         OpenSegment(split.path) as file,
         pytest.raises(CommitLogError, match=r"byte 0 \(physical offset 0\): expected"),
     ):
-        list(walk(file, split, 1 << 20, 1 << 20, WalkEnd(), hop=stuck))
+        list(walk_records(file, split, 1 << 20, 1 << 20, WalkEnd(), locate_records=stuck))
 
 
 class DeletedObject:
@@ -66,8 +66,8 @@ class DeletedObject:
 def test_a_segment_that_is_deleted_while_it_is_read_is_an_error_and_no_gap(tmp_path: Path) -> None:
     (split,) = splits_of(tmp_path, log_of(messages(30)))
     with pytest.raises(FileNotFoundError):
-        list(walk(DeletedObject(split.path, 0), split, 1000, 1 << 20, WalkEnd()))
-    steps = walk(DeletedObject(split.path, 1500), split, 1000, 1 << 20, WalkEnd())
+        list(walk_records(DeletedObject(split.path, 0), split, 1000, 1 << 20, WalkEnd()))
+    steps = walk_records(DeletedObject(split.path, 1500), split, 1000, 1 << 20, WalkEnd())
     assert next(steps).parts.shape[1]
     with pytest.raises(StoreError, match="was deleted while it was read: read it again", check=exits(ExitCode.FAILED)):
         list(steps)

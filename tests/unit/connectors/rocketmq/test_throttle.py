@@ -23,7 +23,13 @@ class Clock:
 
 @pytest.mark.parametrize(
     ("rate", "seconds"),
-    [(Rate(messages=100), 3.2), (Rate(bytes=1000), 10), (Rate(100, 1000), 10), (Rate(), 0), (Rate(100).share(2), 6.4)],
+    [
+        (Rate(messages=100), 3.2),
+        (Rate(bytes=1000), 10),
+        (Rate(100, 1000), 10),
+        (Rate(), 0),
+        (Rate(100).share_per_reader(2), 6.4),
+    ],
 )
 def test_reading_takes_as_long_as_the_rate_requires(rate: Rate, seconds: float) -> None:
     clock = Clock()

@@ -51,7 +51,7 @@ def options(root: Path, **given: object) -> ReadOptions:
 
 def read(root: Path, splits: list[Split], **given: object) -> list[tuple[Any, ...]]:
     chosen = options(root, **given)
-    schema = arrow_schema(SOURCE.only([*COLUMNS, "_corrupt_record"]))
+    schema = arrow_schema(SOURCE.select_columns([*COLUMNS, "_corrupt_record"]))
     request = Request.of(chosen, Filters.of_stream(chosen), schema)
     return [
         tuple(row[name] for name in COLUMNS)

@@ -12,7 +12,7 @@ import pytest
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.options import ReadOptions
-from commitlake.connectors.reading.segment_walk import WalkStep, walk
+from commitlake.connectors.reading.segment_walk import WalkStep, walk_records
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.sources import stream_start_positions
@@ -133,9 +133,9 @@ def test_a_time_opens_no_segment_that_is_too_old(root: Path, monkeypatch: pytest
 
     def seen(file: SegmentFile, split: Split, *given: Any, **more: Any) -> Iterator[WalkStep]:
         walked.append(split.path)
-        return walk(file, split, *given, **more)
+        return walk_records(file, split, *given, **more)
 
-    monkeypatch.setattr(stream_start_positions, "walk", seen)
+    monkeypatch.setattr(stream_start_positions, "walk_records", seen)
     offsets(root, startingTimestamp=SECOND + 2 * 3_600_000 + 1, clockTolerance=0)
     assert [Path(path).name for path in walked if "/a/" in path] == [f"{2 * SIZE:020d}"]
 

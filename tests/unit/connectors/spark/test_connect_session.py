@@ -46,7 +46,7 @@ def test_cores_are_counted_once() -> None:
 def test_a_server_that_has_exited_can_no_longer_cancel() -> None:
     session = Mock()
     session.interruptTag.side_effect = PySparkException("no server")
-    ConnectSession(session).cancel("tag")
+    ConnectSession(session).cancel_jobs("tag")
     session.interruptTag.assert_called_once_with("tag")
 
 

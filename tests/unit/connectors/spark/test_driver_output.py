@@ -35,7 +35,7 @@ class LocalFolder:
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
 
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """List the files."""
         return [file.name for file in self._folder.iterdir()] if self._folder.is_dir() else []
 

@@ -21,17 +21,17 @@ def folder(spark: SparkSession, tmp_path: Path) -> HadoopFolder:
 
 def test_what_was_written_is_read_and_deleted(folder: HadoopFolder, tmp_path: Path) -> None:
     content = bytes(range(256)) * 8192
-    assert folder.names() == []
+    assert folder.file_names() == []
     folder.write(NAME, content)
     folder.write("end-0", b"")
-    assert sorted(folder.names()) == [NAME, "end-0"]
+    assert sorted(folder.file_names()) == [NAME, "end-0"]
     assert folder.read(NAME) == content
     assert (tmp_path / "a b" / "out" / NAME).read_bytes() == content
     folder.delete(NAME)
-    assert folder.names() == ["end-0"]
+    assert folder.file_names() == ["end-0"]
     folder.delete_all()
     folder.delete_all()
-    assert folder.names() == []
+    assert folder.file_names() == []
     assert not (tmp_path / "a b" / "out").exists()
 
 

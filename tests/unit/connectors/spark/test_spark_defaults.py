@@ -9,9 +9,9 @@ import pytest
 from commitlake.connectors.spark.spark_defaults import (
     NAME,
     configuration_folder,
+    drop_default_settings,
     parse_defaults,
     read_defaults,
-    without_defaults,
 )
 
 
@@ -58,7 +58,7 @@ def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
 def test_lists_are_joined_without_repetition() -> None:
     ours = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension", "spark.jars": "a.jar"}
     theirs = {"spark.sql.extensions": "x.Y,io.delta.sql.DeltaSparkSessionExtension", "spark.jars": ""}
-    assert without_defaults(ours, theirs) == {
+    assert drop_default_settings(ours, theirs) == {
         "spark.sql.extensions": "x.Y,io.delta.sql.DeltaSparkSessionExtension",
         "spark.jars": "a.jar",
     }
@@ -66,8 +66,8 @@ def test_lists_are_joined_without_repetition() -> None:
 
 def test_options_of_executors_are_added_to_those_of_the_file() -> None:
     key = "spark.executor.extraJavaOptions"
-    assert without_defaults({key: "-Da=b -Dc=d"}, {key: "--add-opens x --add-opens y"}) == {
+    assert drop_default_settings({key: "-Da=b -Dc=d"}, {key: "--add-opens x --add-opens y"}) == {
         key: "-Da=b -Dc=d --add-opens x --add-opens y"
     }
     driver = "spark.driver.extraJavaOptions"
-    assert without_defaults({driver: "-XX:+UseParallelGC"}, {driver: "-XX:+UseZGC"}) == {}
+    assert drop_default_settings({driver: "-XX:+UseParallelGC"}, {driver: "-XX:+UseZGC"}) == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.spark.submit_arguments import (
-    is_yarn,
+    is_yarn_master,
     make_paths_absolute,
     merge_arguments,
     parse_master,
@@ -95,4 +95,4 @@ def test_the_master_of_an_installation_is_known(monkeypatch: pytest.MonkeyPatch,
 def test_yarn_is_the_master_of_the_option_or_of_the_defaults(
     given: list[str], defaults: dict[str, str], expected: bool
 ) -> None:
-    assert is_yarn([*given, "pyspark-shell"], defaults) is expected
+    assert is_yarn_master([*given, "pyspark-shell"], defaults) is expected

@@ -202,7 +202,7 @@ def test_executors_that_start_at_once_share_the_packages(cache: Path, tmp_path: 
 
 def _members(module: Path) -> Iterator[Member]:
     yield Member("commitlake/module.py", module)
-    yield from worker_environment._compiled_module(PurePosixPath("commitlake/module.py"), module)
+    yield from worker_environment._bytecode_member(PurePosixPath("commitlake/module.py"), module)
 
 
 def test_the_digest_is_that_of_the_content(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_an_archive_that_was_not_finished_is_not_used(cache: Path, monkeypatch: 
 
 
 def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out() -> None:
-    names = {member.name for member in worker_environment._list_members(with_driver=False)}
+    names = {member.name for member in worker_environment._list_members(includes_driver=False)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "pyarrow", "numba", "deltalake"} <= tops
     assert {"boto3", "obstore", "google", "hdfs_native", "happybase"} <= tops
@@ -302,7 +302,7 @@ def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out()
 
 
 def test_a_driver_in_the_cluster_gets_what_judges_runs_too() -> None:
-    names = {member.name for member in worker_environment._list_members(with_driver=True)}
+    names = {member.name for member in worker_environment._list_members(includes_driver=True)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "great_expectations", "prometheus_client"} <= tops
     assert not tops & {"pyspark", "py4j", "delta", "pytest", "mypy"}

@@ -19,7 +19,7 @@ class Output:
     def __init__(self, *names: str) -> None:
         self._names = list(names)
 
-    def names(self) -> list[str]:
+    def file_names(self) -> list[str]:
         """List the files."""
         return self._names
 
@@ -89,8 +89,8 @@ def test_a_job_is_followed_while_yarn_or_its_output_cannot_be_reached(
     ended(client, "FAILED", None)
     state = client.getApplicationReport.return_value.getYarnApplicationState.return_value
     state.toString.side_effect = [Py4JError("no YARN"), "RUNNING", "FINISHED"]
-    names = submitted._folder.names
-    monkeypatch.setattr(submitted._folder, "names", Mock(side_effect=[Py4JError("no folder")] * 3 + [names()]))
+    names = submitted._folder.file_names
+    monkeypatch.setattr(submitted._folder, "file_names", Mock(side_effect=[Py4JError("no folder")] * 3 + [names()]))
     assert submitted.follow(Mock(), Mock(), lambda: False) == 3
     client.killApplication.assert_not_called()
     assert caplog.text.count("no YARN") == caplog.text.count("no folder") == 1

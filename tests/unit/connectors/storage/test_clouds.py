@@ -17,7 +17,7 @@ from commitlake.connectors.storage import azure_storage, cloud_storage
 from commitlake.connectors.storage.azure_storage import AzureStorage, azure_client, azure_error, forget_clients
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.filesystem import open_filesystem
-from commitlake.connectors.storage.uris import check_scheme, is_cloud, parse_cloud_uri
+from commitlake.connectors.storage.uris import check_scheme, is_azure_or_google, parse_cloud_uri
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
@@ -104,8 +104,8 @@ def test_schemes_that_cannot_be_read_are_refused(scheme: str, capsys: pytest.Cap
 def test_folders_and_uris_of_arrow_are_let_through() -> None:
     for place in ("/data/a:b", "C:/data", "file:///data", "s3://bucket/a", "hdfs://host/a", f"{PLACE}/a"):
         check_scheme(place)
-    assert is_cloud(f"{PLACE}/a")
-    assert not is_cloud("s3://bucket/a")
+    assert is_azure_or_google(f"{PLACE}/a")
+    assert not is_azure_or_google("s3://bucket/a")
 
 
 def test_what_arrow_cannot_open_is_an_error_of_the_store() -> None:

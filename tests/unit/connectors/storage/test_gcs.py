@@ -25,8 +25,8 @@ from commitlake.connectors.storage import cloud_storage, gcs_clients
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket, gcs_error
-from commitlake.connectors.storage.uris import check_scheme, is_cloud, is_google, parse_cloud_uri
-from commitlake.schemas.shipped import fetch_hint
+from commitlake.connectors.storage.uris import check_scheme, is_azure_or_google, is_google, parse_cloud_uri
+from commitlake.schemas.shipped import make_fetch_hint
 from tests.support.certificates import Certificates
 
 PLACE = "gs://logs"
@@ -63,10 +63,10 @@ def test_a_uri_is_a_bucket_and_a_prefix(uri: str, prefix: str, key: str) -> None
     assert (found.container, found.prefix, found.key("x")) == ("logs", prefix, key)
     assert parse_cloud_uri(str(found)) == found
     check_scheme(uri)
-    assert is_cloud(uri)
+    assert is_azure_or_google(uri)
     assert is_google(uri)
     assert not is_google("s3://logs/a")
-    assert "commitlake ship" in fetch_hint(f"{found}/commitlog")
+    assert "commitlake ship" in make_fetch_hint(f"{found}/commitlog")
 
 
 @pytest.mark.parametrize(

@@ -361,7 +361,7 @@ def test_a_writer_is_not_closed_when_it_is_garbage(monkeypatch: pytest.MonkeyPat
     fake = SimpleNamespace(create=lambda *_: hdfs_native.FileWriter(raw), delete=lambda *_: send("delete"))
     monkeypatch.setattr(hdfs_clients, "_client", lambda _: fake)
     with pytest.raises(CloudUnavailableError) if broken else nullcontext():
-        HdfsClient(parse_hdfs_uri(PLACE)).write_new("/a", [b"x"])
+        HdfsClient(parse_hdfs_uri(PLACE)).write_new_file("/a", [b"x"])
     gc.collect()
     expected = {"": ["write", "close"], "write": ["write", "delete"], "close": ["write", "close", "delete"]}
     assert requests == expected[broken]

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.storage import s3_clients
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
@@ -174,7 +174,7 @@ def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
     with pytest.raises(LakeError, match=f"'{place}' cannot hold a lake: expected a folder, or s3://bucket/prefix"):
         Lake(place)
     with pytest.raises(PackStoreError, match="expected a folder of this machine"):
-        open_store(pack_location(place))
+        open_pack_store(pack_location(place))
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_errors_have_our_description_and_advice(error: Exception, found: str, ad
 )
 def test_a_temporary_failure_has_its_own_error_class(error: Exception, temporary: bool) -> None:
     assert isinstance(s3_error(error, "name", ""), S3UnavailableError) == temporary
-    store = open_store(PackLocation("s3://bucket/bodies", LOCAL))
+    store = open_pack_store(PackLocation("s3://bucket/bodies", LOCAL))
     with pytest.raises(PackStoreError) as raised, store._convert_errors("a bucket"):
         raise s3_error(error, "name", "")
     assert raised.value.is_transient == temporary

@@ -11,7 +11,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from commitlake.connectors.storage import azure_storage
-from commitlake.connectors.storage.adapter_choice import is_storage, open_storage
+from commitlake.connectors.storage.adapter_choice import is_storage_uri, open_storage
 from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.storage import Content, ReplacedError, Storage
@@ -139,8 +139,8 @@ def test_a_file_is_made_of_parts_that_are_right(storage: Storage) -> None:
     ],
 )
 def test_the_scheme_decides_on_the_adapter(uri: str, kind: str) -> None:
-    assert is_storage(uri)
+    assert is_storage_uri(uri)
     found = open_storage(uri)
     assert type(found).__name__ == kind
     assert found.uri_of("a/b") == f"{found.text}/a/b"
-    assert not any(map(is_storage, ("/data", "file:///data", "dbfs:/data", "wasbs://a/b")))
+    assert not any(map(is_storage_uri, ("/data", "file:///data", "dbfs:/data", "wasbs://a/b")))

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.lake.committer import commit_messages, open_for_append
+from commitlake.connectors.lake.committer import commit_messages, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.reading.errors import StoreError
@@ -89,7 +89,7 @@ def waits_of(follower: StoreFollower, monkeypatch: pytest.MonkeyPatch, errors: l
 def test_messages_that_another_run_archived_are_not_archived_again(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit_messages(open_for_append(config.lake), [], plan(config).commit)
+    commit_messages(open_messages_for_append(config.lake), [], plan(config).commit)
     tried: list[int] = []
 
     def run(_spark: object, _config: Config, work: ArchiveWork, **_: object) -> Result:

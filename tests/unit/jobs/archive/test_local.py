@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.archive_commits import read_last_commit
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import open_delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
@@ -79,7 +79,7 @@ def test_all_tables_are_updated_and_a_second_run_changes_nothing(
     assert last.sequence == 1
     assert followed_version(lake) == lake.table("messages").version()
     for table in (lake.uri("profiles"), lake.uri("quality_results"), lake.uri("archive_runs")):
-        assert delta_table(table).to_pyarrow_table().num_rows
+        assert open_delta_table(table).to_pyarrow_table().num_rows
     assert (Path(lake.root) / "quality.html").exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.printable import escape_line
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.archive.page import archive_run_page, no_new_messages_page
+from commitlake.jobs.archive.page import make_archive_run_page, no_new_messages_page
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Rep
     page = RunPage(Path("unused"), shown.append)
     result = run_archive(HERE, Config(str(growing.store), growing.lake, page=page, judge=judge_nothing))
     (one,) = shown
-    return one, result, archive_run_page(one)
+    return one, result, make_archive_run_page(one)
 
 
 def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Report]) -> None:
@@ -191,7 +191,7 @@ def test_the_page_of_a_run_without_checks_states_that(run: tuple[ShownRun, Resul
     assert counts is not None
     shown = replace(run[0], report=None, figures=figures_of(), verdict=Losses().verdict())
     shown = replace(shown, counts=replace(counts, quarantined=0))
-    root = parse_page(render_page(archive_run_page(shown)))
+    root = parse_page(render_page(make_archive_run_page(shown)))
     assert "No expectations were checked." in root.by_id("findings").text
     assert "Messages stored" not in facts_of(root)
 

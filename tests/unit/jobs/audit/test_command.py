@@ -79,12 +79,12 @@ def test_a_span_to_the_last_representable_time_has_no_end() -> None:
 
 
 def test_a_span_starts_after_the_expired_messages() -> None:
-    assert AuditSpan(None, at("14:00")).limit_start(DAY) == AuditSpan(at("00:00"), at("14:00"))
-    assert AuditSpan(at("14:00")).limit_start(DAY) == AuditSpan(at("14:00"))
-    assert AuditSpan(at("14:00")).limit_start(DAY + datetime.timedelta(days=1)).first == at(
+    assert AuditSpan(None, at("14:00")).limit_to_dates_from(DAY) == AuditSpan(at("00:00"), at("14:00"))
+    assert AuditSpan(at("14:00")).limit_to_dates_from(DAY) == AuditSpan(at("14:00"))
+    assert AuditSpan(at("14:00")).limit_to_dates_from(DAY + datetime.timedelta(days=1)).first == at(
         "00:00"
     ) + datetime.timedelta(days=1)
-    assert AuditSpan().limit_start(None) == AuditSpan()
+    assert AuditSpan().limit_to_dates_from(None) == AuditSpan()
 
 
 def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli.permissions import path_of_permission_error
@@ -94,7 +94,7 @@ def test_a_fifo_in_a_table_is_refused_without_blocking(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = tmp_path / "lake"
-    open_for_append(Lake(str(lake)))
+    open_messages_for_append(Lake(str(lake)))
     path = lake / name
     path.parent.mkdir(exist_ok=True)
     os.mkfifo(path)
@@ -110,7 +110,7 @@ def test_a_lake_without_read_permission_is_the_same_error_in_every_job(tmp_path:
     lakes = {tmp_path / str(number): name for number, name in enumerate((".", "messages", "messages/_delta_log"))}
     commands = []
     for lake, denied in lakes.items():
-        open_for_append(Lake(str(lake)))
+        open_messages_for_append(Lake(str(lake)))
         (lake / denied).chmod(0)
         commands += [f"{name} --lake {lake}" for name in ("query", "maintain", "audit")]
         commands += [f"guard --lake {lake} --store {tmp_path}", f"restore --lake {lake} --out {tmp_path}/out"]

@@ -126,7 +126,7 @@ def test_source_fails_unless_it_is_permissive(store: Path) -> None:
         return len(
             CommitLogReader(
                 ReadOptions.parse({"path": str(store), "mode": mode}, formats=COMMITLOGS),
-                spark_schema(SOURCE.only(["topic"])),
+                spark_schema(SOURCE.select_columns(["topic"])),
             ).partitions()
         )
 

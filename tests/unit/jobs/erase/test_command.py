@@ -17,7 +17,7 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_reader import COLUMNS, fetch_body
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive_command
 from commitlake.jobs.audit import command as audit
@@ -101,7 +101,7 @@ def test_the_newest_tables_and_the_packs_have_no_trace_of_an_erased_message(
 
 def test_all_other_bodies_can_still_be_read(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     erase_key(capsys, growing)
-    store = open_store(growing.lake.packs)
+    store = open_pack_store(growing.lake.packs)
     for number, row in enumerate(messages(growing)):
         body = fetch_body(store, {name: row[name] for name in COLUMNS})
         assert body == (None if number == SECRET else shop_message(number).body)

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.guard import command as guard
-from commitlake.jobs.guard.page import MAX_ROWS, stores_page
+from commitlake.jobs.guard.page import MAX_ROWS, make_guard_page
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.retention.deletion_forecast import Forecast, SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
@@ -56,7 +56,7 @@ def store(
 
 
 def text_of(*stores: WatchedStore) -> str:
-    return render_page(stores_page(stores, Lake("/nowhere/lake"), 12 * HOUR, NOW, placeholders=PLACES))
+    return render_page(make_guard_page(stores, Lake("/nowhere/lake"), 12 * HOUR, NOW, placeholders=PLACES))
 
 
 def page_of(*stores: WatchedStore) -> Element:

@@ -250,14 +250,14 @@ def test_the_text_has_a_row_for_each_group_and_for_what_brokers_hold_back() -> N
         row("billing", topic="%RETRY%billing", broker="broker-b"),
         row("", kind="delay", topic="SCHEDULE_TOPIC_XXXX"),
     ]
-    table = text_table(rows, by_queue=False)
+    table = text_table(rows, shows_queues=False)
     found = [dict(zip(map(str, table.columns), map(str, cells), strict=True)) for cells in table.rows]
     assert [(one["group"], one["queues behind"], one["topics"], one["filter"]) for one in found] == [
         ("billing", "1 of 2", "orders", "paid"),
         ("(delay)", "0 of 1", "SCHEDULE_TOPIC_XXXX", ""),
     ]
-    assert "broker" in text_table(rows, by_queue=True).columns
-    assert "broker" not in text_table(rows[:1], by_queue=True).columns
+    assert "broker" in text_table(rows, shows_queues=True).columns
+    assert "broker" not in text_table(rows[:1], shows_queues=True).columns
 
 
 def test_a_queue_has_the_time_of_the_last_consumed_message() -> None:

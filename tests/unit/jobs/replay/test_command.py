@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import seal_after_commit
+from commitlake.connectors.lake.delta import seal_log_after_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.runtime.local_runner import ThreadRunner
@@ -273,7 +273,7 @@ def test_an_impossible_time_is_refused_by_name(world: ReplayWorld, capsys: pytes
     name = world.replay_id()
     beyond = "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))')"
     DeltaTable(world.lake.uri("replays")).update(predicate="event = 'started'", updates={"at": beyond})
-    seal_after_commit(world.lake.uri("replays"), None)
+    seal_log_after_commit(world.lake.uri("replays"), None)
     assert world.act("show", name) == ExitCode.USAGE
     assert "at: expected a time, found none" in capsys.readouterr().err
 
@@ -289,7 +289,7 @@ def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
         assert world.replay("--topic", TOPIC) == 1
     table = DeltaTable(world.lake.uri("messages"))
     table.delete(f"topic = '{TOPIC}' AND queue_offset >= 3")
-    seal_after_commit(world.lake.uri("messages"), None)
+    seal_log_after_commit(world.lake.uri("messages"), None)
     left = len(chosen(world))
     assert 0 < left < 80
     assert world.act("resume", world.replay_id(), "--quiet") == ExitCode.DAMAGE

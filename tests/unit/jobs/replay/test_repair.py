@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import open_delta_table
 from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Puller
@@ -46,7 +46,7 @@ def damage_table(lake: Lake, table: str, how: str) -> None:
     elif part == "log":
         shutil.rmtree(folder / "_delta_log")
     else:
-        named = sorted(delta_table(str(folder)).file_uris())
+        named = sorted(open_delta_table(str(folder)).file_uris())
         damage(Path(named[0]), way)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.restore.command import _read_offsets_file, main
@@ -31,7 +31,7 @@ def lake(store: Path, tmp_path: Path) -> Path:
     """A lake with the store."""
     lake = Lake(str(tmp_path / "lake"))
     work = find_archive_work(str(store), None, lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(

@@ -73,7 +73,7 @@ def test_skipped_files_are_named_though_the_log_needs_a_second_round(
     round_of = ShipAgent.ship_round
 
     def waiting(agent: ShipAgent, *, with_other_files: bool = True) -> ShipRound:
-        found = round_of(agent, with_other_files=with_other_files)
+        found = round_of(agent, includes_other_files=with_other_files)
         found.is_waiting = with_other_files
         return found
 
@@ -209,7 +209,7 @@ def test_store_is_named_by_option_conf_or_folder(tmp_path: Path) -> None:
 
     def name(**given: str) -> str:
         options = [word for option, value in given.items() for word in (f"--{option.replace('_', '-')}", value)]
-        return ship.store_name(ship.Ship.parse("--store", str(root), "--to", "copy", *options))
+        return ship.find_store_name(ship.Ship.parse("--store", str(root), "--to", "copy", *options))
 
     assert name() == name(store=str(root / "commitlog")) == "broker-x"
     assert name(broker="b") == "b"

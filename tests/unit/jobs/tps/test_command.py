@@ -110,7 +110,7 @@ def test_messages_and_minutes_give_the_same_counts(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, by: str, window: tuple[str, ...]
 ) -> None:
     _, of_minutes, _ = ask("--by", by, *window)
-    monkeypatch.setattr(RatesQuestion, "table", replace(MESSAGES, unit=datetime.timedelta(minutes=1)))
+    monkeypatch.setattr(RatesQuestion, "counted_table", replace(MESSAGES, unit=datetime.timedelta(minutes=1)))
     monkeypatch.setattr(rates, "_PART_ROWS", 7)
     _, of_messages, _ = ask("--by", by, *window)
     assert of_messages == of_minutes
@@ -131,7 +131,7 @@ def test_half_messages_that_the_broker_stored_again_are_not_prepared_twice(
     )
     growing.archive()
     if window is None:
-        monkeypatch.setattr(RatesQuestion, "table", replace(MESSAGES, unit=datetime.timedelta(minutes=1)))
+        monkeypatch.setattr(RatesQuestion, "counted_table", replace(MESSAGES, unit=datetime.timedelta(minutes=1)))
     lengths = () if window is None else ("--window", window)
     _, rows, _ = ask("--by", by, *lengths, lake=growing.lake.root)
     assert sum(row["prepared"] for row in rows if row["messages"]) == 3

@@ -10,7 +10,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.report.page import render_page
 from commitlake.jobs.verify.command import main
-from commitlake.jobs.verify.page import MAX_STORES, stores_page
+from commitlake.jobs.verify.page import MAX_STORES, make_verify_page
 from commitlake.jobs.verify.report import Remedies
 from commitlake.pipelines.verify.finding_classes import CLASSES
 from commitlake.pipelines.verify.findings import Finding, Findings
@@ -46,7 +46,7 @@ def commands_of(page: Element) -> list[str]:
 
 
 def page_of(*reports: StoreReport) -> Element:
-    return parse_page(render_page(stores_page(reports)))
+    return parse_page(render_page(make_verify_page(reports)))
 
 
 def test_the_page_of_an_intact_store_has_its_numbers() -> None:
@@ -104,7 +104,7 @@ def test_what_is_repaired_of_a_copy_in_an_object_store_goes_to_a_folder() -> Non
 
 def test_an_advice_and_its_command_are_one() -> None:
     stores = [with_findings(report(name), "log_wrong_number", 1) for name in ("broker-a", "broker-b")]
-    root = parse_page(render_page(stores_page(stores, Remedies(Lake("/nowhere/lake")))))
+    root = parse_page(render_page(make_verify_page(stores, Remedies(Lake("/nowhere/lake")))))
     assert "What to do: archive it first: commitlake archive. A rebuild would leave it out." in root.text
     assert commands_of(root) == [
         f"commitlake archive --store /data/{name} --broker {name} --lake /nowhere/lake"
@@ -123,7 +123,7 @@ def test_no_clean_log_is_offered_for_a_store_that_cannot_be_salvaged() -> None:
 def test_options_that_a_rebuild_needs_are_in_its_command() -> None:
     damaged = with_findings(report(), "queue_missing", 1, finding("queue_missing"))
     settings = ["--broker-conf", "/etc/{broker}.conf"]
-    root = parse_page(render_page(stores_page([damaged], Remedies(settings=settings))))
+    root = parse_page(render_page(make_verify_page([damaged], Remedies(settings=settings))))
     assert commands_of(root) == ["commitlake rebuild /data/broker-a --in-place --broker-conf '/etc/{broker}.conf'"]
 
 
@@ -144,7 +144,7 @@ def test_hostile_names_are_escaped_and_a_million_findings_are_bounded() -> None:
         kept = [Finding(code, name, 1, 2, name, 3, name, name, name) for code in CLASSES for _ in range(30)]
         for code in CLASSES:
             store.findings.add_many(code, 1_000_000, [each for each in kept if each.code == code])
-        return render_page(stores_page([store]))
+        return render_page(make_verify_page([store]))
 
     plain, hostile = text_of("x"), text_of(HOSTILE)
     assert_self_contained(hostile)

@@ -106,12 +106,12 @@ def test_wrong_conditions_are_named(lake: Lake[pa.Table]) -> None:
         ({"until": datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=5)))}, "until: "),
         ({"body": "xml"}, "body: expected one of bytes, text, json, found 'xml'"),
         ({"columns": []}, "columns: expected at least one value"),
-        ({"columns": ["tags", "tags"]}, "columns: expected different columns, found tags, tags"),
+        ({"columns": ["tags", "tags"]}, "columns: expected each column once, found tags, tags"),
     ]
     for arguments, reason in wrong:
         with pytest.raises(UsageError, match=reason):
             lake.messages(**arguments)
-    with pytest.raises(UsageError, match="by: expected different columns, found topic, topic"):
+    with pytest.raises(UsageError, match="by: expected each column once, found topic, topic"):
         lake.tps(by=["topic", "topic"])
 
 

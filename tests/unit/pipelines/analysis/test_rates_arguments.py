@@ -35,7 +35,7 @@ def test_other_windows_are_refused(window: str | datetime.timedelta) -> None:
 
 def test_the_smallest_table_is_counted_that_has_what_is_asked() -> None:
     def table(by: list[str], selection: Selection = ALL_MESSAGES, window: str = "1 minute") -> object:
-        return make_rates_question(by, window, selection).table
+        return make_rates_question(by, window, selection).counted_table
 
     assert table(["topic", "queue", "broker", "kind"], Selection(topics=["orders"], kinds=["dlq"])) is MINUTES
     assert table(["tag"]) is MESSAGES  # which has all tags

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_commits import CommittedRange, read_commits
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
-from commitlake.connectors.lake.committer import commit_messages, commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_messages, commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.summary import summary_lines
@@ -50,7 +50,7 @@ def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
             stores={"a": replace(found.stores["a"], end=end, last_record=None)},
             ranges={"a": CommittedRange(found.ranges["a"].start, end)},
         )
-    commit_messages(open_for_append(config.lake), [], found)
+    commit_messages(open_messages_for_append(config.lake), [], found)
     return Result(found.sequence, work.snapshot.ranges)
 
 

@@ -12,7 +12,7 @@ from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.update_result import HBaseUpdate
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive import run
 from commitlake.pipelines.archive.derived_table_updates import FollowedTables
@@ -41,7 +41,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) ->
 def lake(tmp_path: Path) -> Lake:
     """A lake with an empty table."""
     lake = Lake(str(tmp_path / "lake"))
-    open_for_append(lake)
+    open_messages_for_append(lake)
     return lake
 
 

@@ -68,7 +68,7 @@ def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
 def refused(manifest: list[ManifestRow]) -> tuple[int, int]:
     """Return the numbers of rows for `quarantine` and for `gaps`."""
     counts = [count for row in manifest for count in row.refusal_counts.values()]
-    return sum(count.quarantined_rows for count in counts), sum(count.missing_ranges for count in counts)
+    return sum(count.quarantined_row_count for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress
-from commitlake.connectors.lake.committer import commit_messages, open_for_append
+from commitlake.connectors.lake.committer import commit_messages, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.connectors.reading.errors import StoreError
@@ -49,7 +49,7 @@ def test_a_known_last_record_is_kept_if_the_rest_is_damaged(tmp_path: Path) -> N
     sent = messages(20)
     store = write_store(tmp_path / "store", [(0, open_segment(sent[:5], SIZE))])
     first = find_archive_work(str(store), "a", lake).commit
-    commit_messages(open_for_append(lake), [], first)
+    commit_messages(open_messages_for_append(lake), [], first)
     end = first.stores["a"].end
     damage = b"\xaa" * (SIZE - end)
     write_store(
@@ -90,7 +90,7 @@ def test_new_records_are_reported_before_all_of_them_are_read(tmp_path: Path) ->
         work = find_archive_work(str(root), "a", lake, on_new_data=lambda: told.append("new"))
         assert bool(told) == bool(work.snapshot.size)
         if work.snapshot.size:
-            commit_messages(open_for_append(lake), [], work.commit)
+            commit_messages(open_messages_for_append(lake), [], work.commit)
         return bool(told)
 
     begun, grown, closed = open_segment(messages(5), SIZE), open_segment(messages(9), SIZE), messages(20)

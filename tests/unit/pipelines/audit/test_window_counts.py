@@ -41,7 +41,7 @@ def test_differences_are_the_same_in_memory_and_on_disk(tmp_path: Path, limits: 
             ("orders", "unexpected"),
         ]
         assert differences.rows[1]["different_columns"] == ["row_checksum"]
-        assert not expected.compare_with(expected).count
+        assert not expected.compare_with(expected).window_count
     assert not list(tmp_path.iterdir())
 
 
@@ -60,7 +60,7 @@ def test_only_the_first_differences_of_a_kind_are_listed(tmp_path: Path) -> None
         profile_of(tmp_path, [], IN_MEMORY) as found,
     ):
         differences = expected.compare_with(found, limit=3)
-        assert differences.count == 20
+        assert differences.window_count == 20
         assert [(row["topic"], str(row["window_start"])) for row in differences.rows] == [
             ("topic-0", "2026-11-20 12:00:00"),
             ("topic-0", "2026-11-20 12:40:00"),

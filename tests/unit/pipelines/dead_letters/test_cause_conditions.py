@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.pipelines.dead_letters import cause_conditions
 from commitlake.pipelines.dead_letters.cause_conditions import (
     cause_condition_sql,
@@ -19,7 +19,7 @@ from tests.support.lakes import GrowingLake
 
 
 def test_a_cause_known_only_from_bodies_is_a_list_of_offsets(dead_letters: GrowingLake) -> None:
-    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.packs)
+    table, packs = dead_letters.lake.table("messages"), open_pack_store(dead_letters.lake.packs)
     where = dead_letter_condition(table)
     found = group_rows_by_cause(table, where, packs, max_samples=1)
     assert {one.shape: one.messages for one in found.causes} == {"id:number": 3, "(text)": 2, "(binary)": 1}
@@ -40,7 +40,7 @@ def test_a_cause_known_from_columns_needs_no_list(dead_letters: GrowingLake) -> 
 
 
 def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
-    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.packs)
+    table, packs = dead_letters.lake.table("messages"), open_pack_store(dead_letters.lake.packs)
     causes = group_rows_by_cause(table, dead_letter_condition(table), packs, max_samples=1).causes
     assert select_cause(causes, "2") == causes[1]
     assert select_cause(causes, causes[2].digest) == causes[2]

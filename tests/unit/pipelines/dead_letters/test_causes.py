@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.pipelines.dead_letters import causes
 from commitlake.pipelines.dead_letters.causes import (
     MAX_BODY_BYTES,
@@ -115,7 +115,7 @@ def test_dead_letters_are_selected_by_topic_tag_key_and_sql(growing: GrowingLake
 
 
 def test_the_shape_of_a_body_is_part_of_its_cause(growing: GrowingLake) -> None:
-    found = group_by_cause(growing.lake, packs=open_store(growing.lake.packs), max_samples=5)
+    found = group_by_cause(growing.lake, packs=open_pack_store(growing.lake.packs), max_samples=5)
     paid = {one.shape: one for one in found.causes if one.tag == "paid" and one.attempts == 17}
     assert set(paid) == {"id:number", "(text)"}
     assert len({one.digest for one in found.causes}) == len(found.causes)

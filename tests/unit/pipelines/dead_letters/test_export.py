@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.printable import FORMULA_STARTS, escape_unprintable
 from commitlake.pipelines.dead_letters import dead_letter_rows, export
@@ -34,7 +34,7 @@ def write(dead_letters: GrowingLake, tmp_path: Path) -> Export:
         lake = dead_letters.lake
         table, path = lake.table("messages"), tmp_path / f"letters.{form}"
         condition = f"{dead_letter_condition(table)} AND {where}"
-        packs = open_store(lake.packs)
+        packs = open_pack_store(lake.packs)
         count = export_letters(table, condition, packs, path, ExportFormat(form), with_bodies=with_bodies)
         assert count == len(BODIES)
         return path

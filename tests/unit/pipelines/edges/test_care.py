@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.progress import is_open_file
+from commitlake.pipelines.edges.progress import is_open_steps_file
 from commitlake.pipelines.edges.table_update import follow_edges
 from commitlake.pipelines.erasure.run import ErasureTarget, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
@@ -79,7 +79,7 @@ def test_compaction_leaves_open_steps_to_the_next_run(family: Family) -> None:
     follow(family)
     compact_table(lake, "edges", plan_compaction(lake, "edges", 1 << 30), LAKE_TABLES["edges"].sort_columns)
     names = [Path(path).name for path in DeltaTable(lake.uri("edges")).file_uris()]
-    assert sorted(map(is_open_file, names)) == [False, True]
+    assert sorted(map(is_open_steps_file, names)) == [False, True]
     family.write(delivered("U2", 24))
     follow(family)
     assert family.steps() == [
@@ -130,7 +130,7 @@ def test_an_erased_message_never_has_steps_again(family: Family) -> None:
     erase(lake, "U1")
     assert family.steps() == [FIRST[2]]
     names = [Path(path).name for path in DeltaTable(lake.uri("edges")).file_uris()]
-    assert list(map(is_open_file, names)) == [True]
+    assert list(map(is_open_steps_file, names)) == [True]
     family.write(committed("T1", family.places[3], 22), op([0], 23))
     follow(family)
     assert family.steps() == [("committed", 3, 4, None, "committed"), ("finished", 3, 5, None, "committed")]

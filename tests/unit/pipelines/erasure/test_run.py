@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta import seal_after_commit
+from commitlake.connectors.lake.delta import seal_log_after_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.erasures import APPLICATION_ID, MARKER, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
@@ -99,7 +99,7 @@ def erase(growing: GrowingLake, *, is_alone: bool = False) -> ErasureResult | No
     plan = plan_erasure(place, KeysToErase([KEY]))
     outcome = None if plan.is_empty_plan else run_erasure(place, plan, "a test", WEEK, lambda _: None)
     if is_alone:
-        purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+        purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     return outcome
 
 
@@ -158,7 +158,7 @@ def test_a_stopped_erasure_is_finished_without_its_key(growing: GrowingLake, mon
     assert audited(growing) == ExitCode.OK  # only the later copy is erased
     (done,) = finish_erasures(place_of(growing), lambda _: None)
     assert done.state.messages == 1
-    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), NOW, lambda _: None, is_only_user=True)
     check_done(growing, messages=101)
 
 
@@ -217,7 +217,7 @@ def test_a_compaction_that_began_before_the_erasure_is_refused(growing: GrowingL
     erase(growing)
     with pytest.raises(ConcurrentMaintenanceError):
         compact_table(growing.lake, "messages", bins, ())
-    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     check_done(growing)
 
 
@@ -238,7 +238,7 @@ def test_a_repair_to_an_older_version_does_not_restore_erased_content(
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
     assert "was repeated" in capsys.readouterr().err
     assert MARK not in repr(rows_of(growing.lake.uri("messages")))
-    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     check_done(growing)
 
 
@@ -256,7 +256,7 @@ def test_the_retention_restarts_after_a_repair_has_undone_an_erasure(growing: Gr
     assert again.erased_at > first.erased_at
     assert again.counts == first.counts
     assert purge_erasures(place_of(growing), first.purge_due_at or NOW, lambda _: None)[0] == []
-    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     assert read_erasure_states(growing.lake)[0].purged_at is not None
     check_done(growing)
 
@@ -276,7 +276,7 @@ def test_an_erased_message_is_archived_again_without_its_contents(growing: Growi
     assert MARK not in repr(rows_of(growing.lake.uri("message_keys")))
     assert not list(traces(Path(growing.lake.bodies_root)))
     assert audited(growing) == ExitCode.OK
-    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     check_done(growing)
 
 
@@ -286,7 +286,7 @@ def test_two_erasures_in_one_pack_complete(growing: GrowingLake) -> None:
     for number, key in enumerate([KEY, "order-3", "order-5"], 1):
         run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
         assert [state.number for state in read_erasure_states(growing.lake)] == list(range(1, number + 1))
-    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     check_done(growing)
     assert DeltaTable(growing.lake.uri("messages")).transaction_version(APPLICATION_ID) == 3
 
@@ -340,9 +340,9 @@ def test_an_unfinished_archive_run_delays_the_purge(growing: GrowingLake) -> Non
     growing.write([shop_message(100)])
     growing.archive(finish=False)
     with pytest.raises(UsageError, match="is not finished"):
-        purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+        purge_erasures(place_of(growing), NOW, lambda _: None, is_only_user=True)
     archive(growing)
-    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), NOW, lambda _: None, is_only_user=True)
     check_done(growing, messages=101)
 
 
@@ -385,7 +385,7 @@ def test_the_checksums_before_and_after_match_the_rows_until_the_purge(growing: 
     assert rows.num_rows == 1
     assert rows.column("topic")[0].as_py() == f"topic-{SECRET % 2}"
     assert rows.column("row_before")[0] != rows.column("row_after")[0]
-    purge_erasures(place_of(growing), NOW + WEEK, lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), NOW + WEEK, lambda _: None, is_only_user=True)
     (row,) = [row for row in rows_of(growing.lake.uri("erasures")) if row["event"] == "message"]
     assert [row[name] for name in ("row_before", "lake_before", "body_crc", "detail")] == [None] * 4
     assert row["row_after"] == rows.column("row_after")[0].as_py()
@@ -422,7 +422,7 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: Growing
     assert audited(growing) == ExitCode.OK
     run_erasure(place, plan_erasure(place, KeysToErase(["order-5"])), "a test", WEEK, lambda _: None)
     assert [state.number for state in read_erasure_states(growing.lake)] == [1, 2, 3]
-    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     check_done(growing)
 
 
@@ -430,7 +430,7 @@ def test_a_rebuild_of_erasures_brings_back_no_hash_that_the_purge_has_deleted(gr
     erase(growing)
     folder = Path(growing.lake.uri("erasures"))
     before = {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
-    purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), NOW, lambda _: None, is_only_user=True)
     purged = rows_of(growing.lake.uri("erasures"))
     for name, data in before.items():  # a file that left the table stays for a day
         for listed in (f"0{name}", f"z{name}"):  # before and after the newest
@@ -457,7 +457,7 @@ def test_the_error_for_a_changed_table_of_erasures_names_it(
 ) -> None:
     erase(growing)
     DeltaTable(growing.lake.uri("erasures")).update(predicate="event <> 'message'", updates={column: value})
-    seal_after_commit(growing.lake.uri("erasures"), None)
+    seal_log_after_commit(growing.lake.uri("erasures"), None)
     lake = ["--lake", growing.lake.root]
     assert erase_job.main([*lake, "--finish", "--yes"]) == ExitCode.USAGE
     assert "the table 'erasures'" in capsys.readouterr().err
@@ -476,7 +476,7 @@ def test_the_error_for_a_changed_table_of_erasures_names_it(
 def test_an_erased_message_without_a_place_is_damage(growing: GrowingLake, column: str) -> None:
     erase(growing)
     DeltaTable(growing.lake.uri("erasures")).update(predicate="event = 'message'", updates={column: "NULL"})
-    seal_after_commit(growing.lake.uri("erasures"), None)
+    seal_log_after_commit(growing.lake.uri("erasures"), None)
     with pytest.raises(LogDamagedError, match="the table 'erasures': expected broker, physical_offset"):
         read_erased_messages(growing.lake)
 
@@ -499,7 +499,7 @@ def test_a_lost_data_file_of_erasures_is_restored_from_messages(
     for key in ("order-3", KEY):
         run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
     if is_purged:
-        purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+        purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     before = [row for row in rows_of(growing.lake.uri("erasures")) if row["event"] == "message"]
     for file in DeltaTable(growing.lake.uri("erasures")).file_uris():
         if {"begun", "message"} & {*pq.read_table(file).column("event").to_pylist()}:
@@ -533,7 +533,7 @@ def test_the_property_of_erased_messages_protects_no_message_whose_producer_sent
     plan = plan_erasure(place, KeysToErase([KEY]))
     assert plan.message_count == 1
     run_erasure(place, plan, "a test", WEEK, lambda _: None)
-    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     assert MARK not in repr(rows_of(growing.lake.uri("messages")))
     assert audited(growing) == ExitCode.OK
 
@@ -602,7 +602,7 @@ def test_an_erasure_of_an_earlier_version_is_completed(growing: GrowingLake, mon
     assert [state.number for state in unfinished_erasures(growing.lake)] == [1]
     finish_erasures(place_of(growing), lambda _: None)
     assert audited(growing) == ExitCode.OK
-    purge_erasures(place_of(growing), NOW + WEEK, lambda _: None, is_alone=True)
+    purge_erasures(place_of(growing), NOW + WEEK, lambda _: None, is_only_user=True)
     check_nothing_confirms(growing, hashes)
     check_done(growing)
 

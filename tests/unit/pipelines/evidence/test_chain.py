@@ -46,7 +46,7 @@ def test_the_newest_document_of_a_kind_is_found(growing: GrowingLake) -> None:
     newest, archived = read_newest_document(growing.lake), read_newest_document(growing.lake, "archive")
     assert newest is not None
     assert archived is not None
-    assert (newest.number, archived.number) == (3, 2)
+    assert (newest.chain_number, archived.chain_number) == (3, 2)
     assert read_newest_document(growing.lake, "purge") is None
 
 

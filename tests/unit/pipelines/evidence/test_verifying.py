@@ -30,7 +30,7 @@ def chain(count: int, key: Ed25519PrivateKey = KEY, lake: str = "lake-1") -> lis
     for number in range(count):
         before = documents[-1] if documents else None
         facts = {"sequence": number + 1, "messages": 10 * number}
-        documents.append(sign_document(key, before, "archive", facts, lake_id=lake, program="1", signed_at=AT))
+        documents.append(sign_document(key, before, "archive", facts, lake_id=lake, program_version="1", signed_at=AT))
     return documents
 
 

@@ -37,8 +37,8 @@ def slices_of(
     """Return the slices of a lake."""
     monkeypatch.setattr(key_records, "LIMITS", limits)
     with ArrowTables(Lake(root)).key_records(question) as records:
-        first = list(records.slices())
-        assert [each.rows for each in records.slices()] == [each.rows for each in first]
+        first = list(records.iterate_slices())
+        assert [each.rows for each in records.iterate_slices()] == [each.rows for each in first]
     return first
 
 

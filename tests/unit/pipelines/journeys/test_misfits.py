@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from commitlake.pipelines.journeys.misfits import (
     Misfits,
+    count_keys_by_path,
     first_keys_by_path,
     misfits_of_table,
-    path_counts,
     paths_to_topic_lists,
     rare_paths,
     sum_path_counts,
@@ -42,16 +42,16 @@ FOUND = journeys(("a", "x y"), ("b", "x y!"), ("c", "x"), ("<d", "z"), ("hub", "
 
 def reasons(wanted: Misfits, found: pa.Table = FOUND) -> dict[str, list[str]]:
     """Return the reasons for each key that does not fit."""
-    rare = rare_paths(sum_path_counts([path_counts(found)])) if wanted.is_unexpected else None
+    rare = rare_paths(sum_path_counts([count_keys_by_path(found)])) if wanted.is_unexpected else None
     return {row["key"]: row["reasons"] for row in misfits_of_table(found, wanted, rare).to_pylist()}
 
 
 def test_paths_are_counted_in_the_order_of_their_keys() -> None:
     expected = [(["x", "y"], 2, 1, 0), (["x"], 1, 0, 0), (["x", "x"], 1, 0, 0), (["y", "x"], 1, 0, 0)]
     for parts in ([FOUND], [FOUND.slice(0, 1), FOUND.slice(1, 3), FOUND.slice(4)]):
-        found = paths_to_topic_lists(sum_path_counts(map(path_counts, parts)))
+        found = paths_to_topic_lists(sum_path_counts(map(count_keys_by_path, parts)))
         assert [tuple(row.values()) for row in found.to_pylist()] == expected
-    assert sum_path_counts([path_counts(FOUND.slice(0, 0))]).num_rows == 0
+    assert sum_path_counts([count_keys_by_path(FOUND.slice(0, 0))]).num_rows == 0
 
 
 def test_nothing_is_missing_for_sure_in_a_path_that_is_cut() -> None:

@@ -34,9 +34,9 @@ def batch_of(rows: Sequence[tuple[str, int, int, int, int, str | None]]) -> pa.R
 def test_count_excludes_consumed_filtered_and_other_queues_messages() -> None:
     everything, paid = Cursor(ORDERS, 1), Cursor(ORDERS, 1, PAID)
     counter = BacklogCounter([everything, paid])
-    counter.add("a", batch_of([("orders", 0, 2, 20, 102, "paid"), ("orders", 1, 5, 50, 105, "paid")]))
-    counter.add("a", batch_of([("orders", 0, 0, 1, 100, "paid"), ("orders", 0, 1, 10, 101, None)]))
-    counter.add("b", batch_of([("orders", 0, 9, 1, 109, "paid")]))
+    counter.add_batch("a", batch_of([("orders", 0, 2, 20, 102, "paid"), ("orders", 1, 5, 50, 105, "paid")]))
+    counter.add_batch("a", batch_of([("orders", 0, 0, 1, 100, "paid"), ("orders", 0, 1, 10, 101, None)]))
+    counter.add_batch("b", batch_of([("orders", 0, 9, 1, 109, "paid")]))
     assert counter.backlog_by_cursor[everything] == Backlog(2, 30, 1, 101)
     assert counter.backlog_by_cursor[paid] == Backlog(1, 20, 2, 102)
 
@@ -44,7 +44,7 @@ def test_count_excludes_consumed_filtered_and_other_queues_messages() -> None:
 def test_messages_that_were_stored_later_are_not_counted() -> None:
     cursor = Cursor(ORDERS, 0)
     counter = BacklogCounter([cursor], until_ms=101)
-    counter.add("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(5)]))
+    counter.add_batch("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(5)]))
     assert counter.backlog_by_cursor[cursor] == Backlog(2, 2, 0, 100)
 
 
@@ -62,7 +62,7 @@ def test_the_order_of_batches_does_not_matter() -> None:
     generator.shuffle(rows)
     counter = BacklogCounter(cursors)
     for first in range(0, len(rows), 37):
-        counter.add("a", batch_of(rows[first : first + 37]))
+        counter.add_batch("a", batch_of(rows[first : first + 37]))
     for cursor in cursors:
         here = [
             row for row in rows
@@ -79,10 +79,10 @@ def test_records_before_a_floor_or_the_start_of_the_log_are_not_counted() -> Non
     cursor, other = Cursor(ORDERS, 0), Cursor(Queue("a", "orders", 1), 0)
     counter = BacklogCounter([cursor, other], log_start=101_000)
     rows = batch_of([("orders", queue, number, 1, 100 + number, None) for queue in (0, 1) for number in range(5)])
-    counter.add("a", rows)
+    counter.add_batch("a", rows)
     assert (counter.backlog_by_cursor[cursor].messages, counter.backlog_by_cursor[other].messages) == (4, 4)
     counter.reset_counts({ORDERS: 103_000})
-    counter.add("a", rows)
+    counter.add_batch("a", rows)
     assert (counter.backlog_by_cursor[cursor], counter.backlog_by_cursor[other].messages) == (Backlog(2, 2, 3, 103), 4)
 
 
@@ -99,7 +99,7 @@ def test_messages_that_an_index_lists_are_timed_afterwards() -> None:
 def test_a_cursor_can_have_its_own_end_time() -> None:
     early, late = Cursor(ORDERS, 0, until_ms=101), Cursor(ORDERS, 0)
     counter = BacklogCounter([early, late], until_ms=103)
-    counter.add("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(9)]))
+    counter.add_batch("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(9)]))
     assert (counter.backlog_by_cursor[early].messages, counter.backlog_by_cursor[late].messages) == (2, 4)
 
 
@@ -109,8 +109,8 @@ def test_the_message_before_a_cursor_is_timed_although_the_group_does_not_want_i
     assert counter.starts == {ORDERS: 0}
     assert BacklogCounter(cursors[2:], finds_last=True).starts == {ORDERS: 2}
     rows = [("orders", 0, number, 1, 100 + number, "open") for number in range(9)]
-    counter.add("a", batch_of(rows[4:]))
-    counter.add("a", batch_of(rows[:4]))
+    counter.add_batch("a", batch_of(rows[4:]))
+    counter.add_batch("a", batch_of(rows[:4]))
     assert [counter.backlog_by_cursor[cursor].last_time_ms for cursor in cursors] == [None, 100, 102, None]
 
 
@@ -118,10 +118,10 @@ def test_the_message_before_a_cursor_is_the_newest_of_its_topic_and_one_that_the
     cursors = [Cursor(ORDERS, offset) for offset in (1, 2)]
     counter = BacklogCounter(cursors, log_start=101_000, finds_last=True)
     both_topics = [("orders", 0, number, 1, time, None) for number, time in ((1, 104), (0, 100), (1, 101), (0, 103))]
-    counter.add("a", batch_of(both_topics))
+    counter.add_batch("a", batch_of(both_topics))
     assert [counter.backlog_by_cursor[cursor].last_time_ms for cursor in cursors] == [103, 104]
     counter.reset_counts({ORDERS: 104_000})
-    counter.add("a", batch_of(both_topics))
+    counter.add_batch("a", batch_of(both_topics))
     assert [counter.backlog_by_cursor[cursor].last_time_ms for cursor in cursors] == [None, 104]
 
 

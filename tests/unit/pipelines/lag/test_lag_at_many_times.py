@@ -24,7 +24,7 @@ def test_rows_are_those_of_each_time(seed: int) -> None:
         lag = StoreLag(lake, broker, TIMES[0], TIMES[-1])
         for time in TIMES:
             expected = lag_of_lake(lake, time, Selection(brokers=[broker])).rows
-            rows = lag.rows_at(time)
+            rows = lag.lag_rows_at(time)
             assert rows == [row for row in expected if row.kind in GROUP_KINDS], time
             compared += len(rows)
     assert compared

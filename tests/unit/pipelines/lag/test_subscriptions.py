@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, open_snapshots
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
@@ -24,7 +24,7 @@ CLIENT = Member("c1", "10.0.0.1:5", "JAVA", 513, "V5_5_0")
 def lake(tmp_path: Path) -> Lake:
     """An empty lake."""
     paths = Lake(str(tmp_path / "lake"))
-    open_for_append(paths)
+    open_messages_for_append(paths)
     return paths
 
 

@@ -88,13 +88,13 @@ def test_waiting_times_grow_while_nothing_changes(row: dict[str, Any], least: fl
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The minutes that are computed, counted from midnight."""
     found: list[int] = []
-    rows_at = StoreLag.rows_at
+    rows_at = StoreLag.lag_rows_at
 
     def counted(lag: StoreLag, time: datetime.datetime) -> Any:
         found.append(last_minute_at(time) - FIRST)
         return rows_at(lag, time)
 
-    monkeypatch.setattr(StoreLag, "rows_at", counted)
+    monkeypatch.setattr(StoreLag, "lag_rows_at", counted)
     return found
 
 

@@ -236,7 +236,7 @@ def test_an_unfinished_merged_pack_is_recognised(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     name = "00000000000000000000-00000000000000000001-0123456789abcdef-merged.zst"
     (folder / f".{name}.12-0123456789abcdef.tmp").touch()
-    assert folder_store(tmp_path).delete_unfinished(datetime.datetime.now(datetime.UTC) + DAY) == 1
+    assert folder_store(tmp_path).delete_unfinished_packs(datetime.datetime.now(datetime.UTC) + DAY) == 1
 
 
 @pytest.mark.parametrize("days", [3, 30])

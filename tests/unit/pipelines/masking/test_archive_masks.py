@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.packs.body_reader import COLUMNS, fetch_body
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
@@ -57,7 +57,7 @@ def write(folder: Path, messages: list[NewMessage], *rules: str) -> tuple[Growin
 
 def rows_of(growing: GrowingLake) -> list[dict[str, Any]]:
     """Return all messages in the log's order, with their bodies."""
-    store = open_store(growing.lake.packs)
+    store = open_pack_store(growing.lake.packs)
     rows = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().sort_by("physical_offset").to_pylist()
     return [
         row | {"properties": dict(row["properties"]), "body": fetch_body(store, {name: row[name] for name in COLUMNS})}

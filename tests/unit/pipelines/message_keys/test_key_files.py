@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.erasures import ErasedMessages, ErasedOffsets
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive import command as archive_job
@@ -34,7 +34,7 @@ def lake(tmp_path: Path) -> Lake:
 def archive(lake: Lake, tmp_path: Path, erased: ErasedMessages | None = None) -> PreparedKeys:
     """Write and commit an archive run in this process, and return the keys that its tasks have written."""
     work = find_archive_work(str(tmp_path / "store"), "a", lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     tasks = ArchiveTasks(
         work.splits(1 << 17), lake, work.commit.run_id, "1", erased=erased or ErasedMessages(),
         keyed=True,
@@ -69,7 +69,7 @@ def test_files_of_tasks_are_added_without_reading_messages(
 ) -> None:
     wanted = keys_read_again(lake, tmp_path)
     prepared = archive(lake, tmp_path)
-    monkeypatch.setattr(table_update._KeysFilesWriter, "write_part", None)  # reads data files
+    monkeypatch.setattr(table_update._KeysFilesWriter, "write_keys_of_part", None)  # reads data files
     followed = follow_keys(lake, prepared_keys=prepared)
     assert followed.rows == wanted.num_rows == 2000
     assert keys_of(lake).equals(wanted)

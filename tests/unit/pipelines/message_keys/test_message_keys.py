@@ -16,13 +16,13 @@ from deltalake import DeltaTable
 from numba.core.dispatcher import Dispatcher
 
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.committer import commit_run, commit_with_transaction, open_for_append
+from commitlake.connectors.lake.committer import commit_run, commit_with_transaction, open_messages_for_append
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
-from commitlake.pipelines.message_keys.check import open_keys_of_messages, sum_keys
+from commitlake.pipelines.message_keys.check import open_keys_of_messages, sum_key_hashes
 from commitlake.pipelines.message_keys.key_files import hash_texts, key_hashes
 from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
@@ -41,7 +41,7 @@ SIZE = 1 << 16
 def archive(store: Path, lake: Lake) -> int:
     """Write and commit an archive run in this process."""
     work = find_archive_work(str(store), "a", lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     tasks = ArchiveTasks(work.splits(SIZE), lake, work.commit.run_id, "1")
     manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(
@@ -209,7 +209,7 @@ def test_a_task_receives_its_own_files_only(lake: Lake, tmp_path: Path, monkeypa
     monkeypatch.setattr("commitlake.pipelines.message_keys.table_update._DRIVER_ROWS", 1)
     runner = SendingRunner(2)
     follow_keys(lake, runner)
-    sums = sum_keys(open_keys_of_messages(lake), runner)
+    sums = sum_key_hashes(open_keys_of_messages(lake), runner)
     assert sums[0].sum() == len(DeltaTable(lake.uri("message_keys")).to_pyarrow_table())
     names = [Path(uri).name.encode() for uri in DeltaTable(lake.uri("messages")).file_uris()]
     assert [sum(name in sent for name in names) for sent in runner.sent] == [1, 1, 1, 1]

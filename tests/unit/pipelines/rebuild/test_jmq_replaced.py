@@ -44,7 +44,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     (found,) = find_stores(str(root), "a", formats=all_formats().select_only(JMQ))
     replacement = Replacement(root, JMQ)
     rebuilt = rebuild_store(found, replacement.out, RequestedSettings(topics=topics))
-    replacement.take_over_old_queues(rebuilt.settings)
+    replacement.copy_queues_without_records(rebuilt.settings)
     replacement.verify_new_files(found, rebuilt.shifted_queues, topics)
     return replacement
 

@@ -161,7 +161,7 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     replacement = Replacement(root, ROCKETMQ)
     rebuilt = rebuild_store(store, replacement.out, RequestedSettings(topics=topics))
-    replacement.take_over_old_queues(rebuilt.settings)
+    replacement.copy_queues_without_records(rebuilt.settings)
     replacement.verify_new_files(store, rebuilt.shifted_queues, topics)
     return replacement
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import open_delta_table
 from commitlake.connectors.lake.delta_log.seals import Seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
@@ -58,7 +58,7 @@ def tables_of(lake: Lake) -> list[str]:
 def change(lake: Lake, table: str) -> None:
     """Change one value of a table, as any other program may."""
     uri = lake.uri(table)
-    rows = delta_table(uri).to_pyarrow_table()
+    rows = open_delta_table(uri).to_pyarrow_table()
     position = next(number for number, one in enumerate(rows.schema) if one.type in (pa.int64(), pa.string()))
     values = rows.column(position).to_pylist()
     values[0] = f"{values[0]}?" if rows.schema.field(position).type == pa.string() else (values[0] or 0) + 1
@@ -156,11 +156,11 @@ def test_damage_of_messages_does_not_hide_changes_of_another_table(
     sound: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake = sound.copy_to(tmp_path).lake
-    before = delta_table(lake.uri("quality_results")).to_pyarrow_table().to_pylist()
+    before = open_delta_table(lake.uri("quality_results")).to_pyarrow_table().to_pylist()
     change(lake, "quality_results")
-    Path(delta_table(lake.uri("messages")).file_uris()[0]).write_bytes(b"PAR1")
+    Path(open_delta_table(lake.uri("messages")).file_uris()[0]).write_bytes(b"PAR1")
     assert maintain.main(["--lake", lake.root, "--repair"]) == ExitCode.DAMAGE
     assert "quality_results: expected rows with the sum" in capsys.readouterr().err
-    after = delta_table(lake.uri("quality_results")).to_pyarrow_table().to_pylist()
+    after = open_delta_table(lake.uri("quality_results")).to_pyarrow_table().to_pylist()
     assert all(row in after for row in before)
     assert differing(lake) == []

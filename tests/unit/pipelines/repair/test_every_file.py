@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import open_delta_table
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
@@ -135,9 +135,9 @@ def damage_table(growing: GrowingLake, table: str, what: str) -> None:
     if what == "log":
         shutil.rmtree(Path(uri) / "_delta_log")
     elif what == "file":
-        damage(max(map(Path, delta_table(uri).file_uris())), "deleted")
+        damage(max(map(Path, open_delta_table(uri).file_uris())), "deleted")
     elif what == "checkpoint":
-        delta_table(uri).create_checkpoint()
+        open_delta_table(uri).create_checkpoint()
         damage(max(Path(uri).glob("_delta_log/*.checkpoint.parquet")), "cut")
     else:
         for checkpoint in Path(uri).glob("_delta_log/*checkpoint*"):

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import open_delta_table
 from commitlake.jobs.erase.command import main as erase
 from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.repair.plan import plan_repair
@@ -60,12 +60,12 @@ def test_each_table_is_repaired_after_each_damage(
 ) -> None:
     lake = whole.copy_to(tmp_path).lake
     uri = lake.uri(table)
-    entry, file = max(Path(uri).glob("_delta_log/*.json")), Path(min(delta_table(uri).file_uris()))
+    entry, file = max(Path(uri).glob("_delta_log/*.json")), Path(min(open_delta_table(uri).file_uris()))
     damage(entry if what == "entry" else file, how)
     plan = plan_repair(lake)
     assert not plan.is_empty
     assert {*plan.logs, *plan.files} == {table}
     assert list(plan.plan_lines())
     repair_lake(lake, plan, "1")
-    again = plan_repair(lake, deep=False)
+    again = plan_repair(lake, is_deep=False)
     assert not {*again.logs, *again.files}

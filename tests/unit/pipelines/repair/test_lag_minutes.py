@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
+from commitlake.connectors.lake.delta_log.newest_versions import delete_newest_version
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.pipelines.repair.plan import plan_repair
@@ -85,7 +85,7 @@ def test_it_is_kept_if_other_tables_are_damaged(growing: GrowingLake) -> None:
 def test_the_command_computes_what_is_missing(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     rows = computed_from_scratch(growing.lake)
     shutil.rmtree(growing.lake.uri("lag_minutes"))
-    delete_newest(growing.lake.uri("lag_minutes"))
+    delete_newest_version(growing.lake.uri("lag_minutes"))
     call = ["--lake", growing.lake.root, "--backfill", "lag_minutes", "--local"]
     assert archive(call) == ExitCode.OK
     assert f"lag_minutes: 5 minutes computed, {len(rows)} rows added (" in capsys.readouterr().err

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.lake.delta import seal_after_commit
+from commitlake.connectors.lake.delta import seal_log_after_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
-from commitlake.connectors.lake.delta_log.newest_versions import read_newest
+from commitlake.connectors.lake.delta_log.newest_versions import read_newest_version
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.maintain import command as maintain
@@ -257,9 +257,9 @@ def test_a_damaged_note_is_ignored_and_rewritten_with_the_next_seal(growing: Gro
     version = growing.lake.table("messages").version()
     for data in (b"", written[:-10], bytes(len(written)), written.replace(b"messages", b"massages")):
         path.write_bytes(data)
-        assert read_newest(growing.lake.uri("messages")) == -1
+        assert read_newest_version(growing.lake.uri("messages")) == -1
         assert growing.lake.table("messages").version() == version
-    seal_after_commit(growing.lake.uri("messages"))
+    seal_log_after_commit(growing.lake.uri("messages"))
     assert json.loads(path.read_bytes().splitlines()[0]) == {"table": "messages", "version": version}
 
 

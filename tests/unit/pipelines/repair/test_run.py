@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake import delta
-from commitlake.connectors.lake.delta import delta_table, seal_after_commit
+from commitlake.connectors.lake.delta import open_delta_table, seal_log_after_commit
 from commitlake.connectors.lake.delta_log import check as log_check
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
@@ -64,8 +64,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         follow_keys(growing.lake)
         if number == 0:
             for uri in (growing.lake.uri("messages"), growing.lake.uri("message_keys")):
-                delta_table(uri).create_checkpoint()
-                seal_after_commit(uri)
+                open_delta_table(uri).create_checkpoint()
+                seal_log_after_commit(uri)
     return growing
 
 
@@ -329,7 +329,7 @@ def test_a_planted_version_is_found_and_undone(
         assert finding.count == 1
     else:
         with pytest.raises(LogDamagedError, match="maintain --lake LAKE --repair"):
-            delta_table(uri)
+            open_delta_table(uri)
     plan = plan_repair(growing.lake)
     assert {*plan.logs} == {"messages"}
     assert not repair_lake(growing.lake, plan, "1")

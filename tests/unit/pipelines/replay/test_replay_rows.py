@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.committer import open_for_append
+from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.replay.errors import ReplayError
@@ -31,7 +31,7 @@ WEEK = datetime.timedelta(days=7)
 def lake(tmp_path: Path) -> Lake:
     """A lake without messages."""
     made = Lake(str(tmp_path / "lake"))
-    open_for_append(made)
+    open_messages_for_append(made)
     return made
 
 

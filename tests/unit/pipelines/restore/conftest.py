@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
@@ -32,7 +32,7 @@ def archive(tmp_path: Path) -> Archive:
     def run(root: Path, times: int = 1, broker: str = BROKER, partition: int = 5000) -> Lake:
         lake = Lake(str(tmp_path / "lake"))
         work = find_archive_work(str(root), broker, lake)
-        open_for_append(lake)
+        open_messages_for_append(lake)
         tasks = ArchiveTasks(work.splits(partition), lake, work.commit.run_id, "1")
         files = [
             row.data_file for _ in range(times) for row in tasks.run_task(0, tasks.parts) if row.table == "messages"

@@ -17,10 +17,10 @@ from commitlake.connectors.formats.rocketmq.topic_configs import (
     GROUPS_TABLE,
     TABLE,
     TOPICS,
-    read_table,
+    read_config_document,
     read_topics,
 )
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
 from commitlake.jobs.restore.command import summary_lines
@@ -66,7 +66,7 @@ def configure(root: Path, **topics: object) -> None:
 def archive(lake: Lake, root: Path) -> ArchiveWork:
     """Archive new messages, without the configuration."""
     work = find_archive_work(str(root), BROKER, lake)
-    open_for_append(lake)
+    open_messages_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
     files = [row.data_file for row in tasks.run_task(0, tasks.parts) if row.table == "messages"]
     commit_run(lake, files, work.commit, work.previous_progress)
@@ -107,7 +107,7 @@ def test_a_restored_store_has_its_topics_groups_and_file_sizes(tmp_path: Path, r
     topics = read_topics(restored.out)[TABLE]
     assert topics["orders"] == FIFO
     assert set(topics) == {"orders", "empty", GIVEN_UP_TOPIC}
-    assert read_table(restored.out, GROUPS, GROUPS_TABLE)[GROUPS_TABLE]["billing"]["retryMaxTimes"] == 3
+    assert read_config_document(restored.out, GROUPS, GROUPS_TABLE)[GROUPS_TABLE]["billing"]["retryMaxTimes"] == 3
     theirs, ours = ({p.relative_to(r): p.read_bytes() for p in (r / "consumequeue").rglob("0*") if p.is_file()}
                     for r in (root, restored.out))  # fmt: skip
     assert ours == theirs  # with the broker's own delays, and its size of files

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
-from commitlake.connectors.lake.committer import commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -187,7 +187,7 @@ def _end_of(path: Path) -> int:
 def _archive_split(folder: Path, split: Split) -> Lake:
     """Archive one range, wherever it lies."""
     lake = Lake(str(folder / "lake-of-one"))
-    open_for_append(lake)
+    open_messages_for_append(lake)
     tasks = ArchiveTasks([split], lake, "run", "1")
     files = [row.data_file for row in tasks.run_task(0, tasks.parts[:1]) if row.table == "messages"]
     ends = {split.broker: StoreProgress(split.end)}

@@ -75,6 +75,6 @@ def test_the_written_part_of_the_newest_is_found_by_bisection(tmp_path: Path, wr
     write_store(tmp_path / "broker-a", [(0, data), (1 << 20, data)])
     (store,) = find_stores(str(tmp_path / "broker-a"), formats=COMMITLOGS)
     first, last = read_segments(store, 0)
-    assert first.free_bytes == 0
+    assert first.unwritten_bytes == 0
     assert last.written is not None
     assert written <= last.written < written + (64 << 10)

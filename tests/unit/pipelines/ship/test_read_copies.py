@@ -41,7 +41,7 @@ def test_read_by_topic_or_key_finds_records_that_queues_and_indexes_lack(
         for number in range(300, 600):
             store.put(message(number, chance))
         store.flush()
-        agent.ship_round(with_other_files=False)
+        agent.ship_round(includes_other_files=False)
     copy = tmp_path / "copy"
     cases: tuple[dict[str, object], ...] = (
         {"topics": RARE},

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.committer import append_rows, open_for_append
+from commitlake.connectors.lake.committer import append_rows, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.snapshot_tables import (
@@ -43,7 +43,7 @@ START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 def lake(tmp_path: Path) -> Lake:
     """An empty lake."""
     paths = Lake(str(tmp_path / "lake"))
-    open_for_append(paths)
+    open_messages_for_append(paths)
     return paths
 
 

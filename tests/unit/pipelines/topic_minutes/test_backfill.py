@@ -11,7 +11,7 @@ import pytest
 from datasketches import kll_doubles_sketch
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.committer import commit_with_transaction, open_for_append
+from commitlake.connectors.lake.committer import commit_with_transaction, open_messages_for_append
 from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -143,7 +143,7 @@ def test_only_one_of_two_concurrent_backfills_is_kept(old: GrowingLake, monkeypa
 
 def test_a_lake_without_an_archive_is_refused(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    open_for_append(lake)
+    open_messages_for_append(lake)
     with pytest.raises(LakeError, match="nothing was archived"):
         backfill_minutes(lake)
 

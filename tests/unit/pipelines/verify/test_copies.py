@@ -149,7 +149,7 @@ def test_manifests_of_few_copies_are_in_memory_at_a_time(
             self, function: Callable[[Any], Any], tasks: Sequence[Any], *, is_io_bound: bool = False
         ) -> Iterator[tuple[int, Any]]:
             """Run a function over tasks, see `Runner.run`."""
-            shipped_files._open_for_run.cache_clear()  # of the tasks, which usually run in other processes
+            shipped_files._open_files_for_run.cache_clear()  # of the tasks, which usually run in other processes
             most.append(len({task[1].value.broker for task in tasks}))
             assert opened_copies() <= most[-1] + before
             return super().run(function, tasks, is_io_bound=is_io_bound)
@@ -298,7 +298,7 @@ def test_log_that_was_shipped_after_its_queues_is_not_damage(tmp_path: Path, rem
     with MessageStore.open(store, OPTIONS, clock=clock) as opened:
         for number in range(100, 110):
             opened.put(message(number, chance))
-        agent.ship_round(with_other_files=False)
+        agent.ship_round(includes_other_files=False)
     publish(target, remote)
     check_findings(report_of(COPY).findings, {"queue_not_dispatched": 10, "index_not_copied": 1})
     agent.ship_round()

@@ -99,4 +99,4 @@ def test_every_json_reader_returns_text_that_utf_8_can_encode() -> None:
     body = rb'{"name":"\ud800"}'
     assert parse_body(Named, body) == parse_body(Named, body, is_plain_json=True) == Named("?")
     assert parse_fastjson(rb'{{"a":"\ud800"}:1}') == {(("a", "?"),): 1}
-    assert next(JsonCursor(r'{"\ud800":1}').keys()) == "?"
+    assert next(JsonCursor(r'{"\ud800":1}').read_keys()) == "?"

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from commitlake.schemas.remoting.errors import BodyError
-from commitlake.schemas.remoting.registration import STEP_CHARACTERS, JsonCursor, decode_in_steps
+from commitlake.schemas.remoting.registration import STEP_CHARACTERS, JsonCursor, decode_utf8_in_steps
 
 
 def read(text: str, skipped: str = "skip") -> Iterator[tuple[str, Any]]:
     """Yield the entries of an object but one, which is skipped."""
     cursor = JsonCursor(text)
-    for key in cursor.keys():  # noqa: SIM118 (the cursor is no mapping)
+    for key in cursor.read_keys():
         if key == skipped:
             list(cursor.skip_value())
         else:
@@ -47,7 +47,7 @@ def test_entries_are_read_one_by_one(document: dict[str, Any], indent: int | Non
 
 def test_objects_inside_are_read_in_turn() -> None:
     cursor = JsonCursor('{"a":{"b":1,"c":null},"d":null,"e":{}}')
-    found = [(key, [(name, cursor.read_value()) for name in cursor.keys()]) for key in cursor.keys()]  # noqa: SIM118
+    found = [(key, [(name, cursor.read_value()) for name in cursor.read_keys()]) for key in cursor.read_keys()]
     assert found == [("a", [("b", 1), ("c", None)]), ("d", []), ("e", [])]
 
 
@@ -70,7 +70,7 @@ def test_a_large_value_is_skipped_in_small_steps() -> None:
     for inside in ("[],", '"",', "1, ", "   "):
         text = '{"a":[' + inside * (8 * pieces) + "0]}"
         cursor = JsonCursor(text)
-        assert next(cursor.keys()) == "a"
+        assert next(cursor.read_keys()) == "a"
         assert len(list(cursor.skip_value())) >= len(text) // STEP_CHARACTERS - 1
 
 
@@ -97,7 +97,7 @@ def test_a_string_at_the_end_of_a_step_is_not_split() -> None:
     for size in range(STEP_CHARACTERS - 8, STEP_CHARACTERS + 1):
         for text in ('"a{\\"["', '"\\\\"'):
             cursor = JsonCursor('{"a":[' + "1" * size + "," + text + "]}")
-            assert next(cursor.keys()) == "a"
+            assert next(cursor.read_keys()) == "a"
             list(cursor.skip_value())
             cursor._expect_token("}")
             cursor.check_end()
@@ -106,7 +106,7 @@ def test_a_string_at_the_end_of_a_step_is_not_split() -> None:
 def test_text_is_decoded_in_pieces() -> None:
     text = "aé\u20ac\U0001f600" * 50_000
     body = text.encode()
-    pieces = list(decode_in_steps(body))
+    pieces = list(decode_utf8_in_steps(body))
     assert "".join(pieces) == text
     assert len(pieces) > 2
-    assert "".join(decode_in_steps(memoryview(b"a\xff\xe2\x82"))) == "a\ufffd\ufffd"
+    assert "".join(decode_utf8_in_steps(memoryview(b"a\xff\xe2\x82"))) == "a\ufffd\ufffd"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.schemas.remoting.errors import NotPermittedError
-from commitlake.schemas.remoting.signing import Credentials, check_signature, sign_fields, signature
+from commitlake.schemas.remoting.signing import Credentials, check_signature, compute_signature, sign_fields
 
 SECRET = "12345678"
 SECRETS = {"RocketMQ": SECRET}
@@ -24,8 +24,8 @@ SECRETS = {"RocketMQ": SECRET}
     ],
 )
 def test_signature_is_the_same_as_rocketmqs(fields: dict[str, str], body: bytes, expected: str) -> None:
-    assert signature(fields, body, SECRET) == expected
-    assert signature(fields | {"Signature": "another"}, body, SECRET) == expected
+    assert compute_signature(fields, body, SECRET) == expected
+    assert compute_signature(fields | {"Signature": "another"}, body, SECRET) == expected
 
 
 def test_a_signed_request_is_accepted() -> None:

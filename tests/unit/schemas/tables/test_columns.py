@@ -22,14 +22,14 @@ TABLE = Columns(
 
 def test_columns_are_chosen_by_name() -> None:
     assert TABLE.names == ["topic", "keys", "place", "properties", "day"]
-    assert TABLE.only(["day", "topic"]).names == ["day", "topic"]
+    assert TABLE.select_columns(["day", "topic"]).names == ["day", "topic"]
     assert TABLE.drop_columns("place", "properties").names == ["topic", "keys", "day"]
     assert TABLE["topic"] == Column("topic", TEXT, "the topic")
 
 
 def test_an_unknown_column_is_an_error() -> None:
     with pytest.raises(KeyError, match="tpic"):
-        TABLE.only(["tpic"])
+        TABLE.select_columns(["tpic"])
 
 
 def test_spark_has_the_same_types_and_comments() -> None:
@@ -45,4 +45,4 @@ def test_spark_has_the_same_types_and_comments() -> None:
 
 
 def test_the_json_is_that_of_spark() -> None:
-    assert json.loads(TABLE.json()) == json.loads(spark_schema(TABLE).json())
+    assert json.loads(TABLE.to_json()) == json.loads(spark_schema(TABLE).json())

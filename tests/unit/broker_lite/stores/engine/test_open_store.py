@@ -125,8 +125,8 @@ def test_queues_find_messages_by_number_and_by_time(layout: StoreFormat, root: P
 def test_arrivals_are_reported_once(layout: StoreFormat, root: Path) -> None:
     with layout.open(root) as store:
         layout.fill(store, 3)
-        assert store.take_arrived_queues() == {("orders", 0), ("orders", 1)}
-        assert store.take_arrived_queues() == set()
+        assert store.take_queues_with_new_messages() == {("orders", 0), ("orders", 1)}
+        assert store.take_queues_with_new_messages() == set()
 
 
 def test_failed_sync_makes_the_store_unusable_and_keeps_abort(

@@ -409,4 +409,4 @@ def test_numbers_that_no_broker_writes_end_no_loop(consuming: Consuming) -> None
     queues = RetryQueues(consuming.retries)
     assert queues.all_queues() == [RetryQueue("mail", RetryStatus.RETRYING)]
     with pytest.raises(StoreFilesError, match="too large"):
-        queues.queue_due_retries(1 << 62, 1)
+        queues.enqueue_due_retries(1 << 62, 1)

@@ -249,9 +249,9 @@ def test_positions_are_restored_without_unacknowledged_messages(root: Path) -> N
         fill(store, 20)
         store.offsets.acknowledge(place, 3)
         store.offsets.mark_delivered(place, 7)
-        assert store.offsets.get(place) == (3, 7, STORED_MS)
+        assert store.offsets.get_or_queue_start(place) == (3, 7, STORED_MS)
     with JMQ.open(root) as store:
-        assert store.offsets.get(place) == (3, 3, STORED_MS)
+        assert store.offsets.get_or_queue_start(place) == (3, 3, STORED_MS)
 
 
 def test_positions_after_the_end_of_a_truncated_queue_are_reset(root: Path) -> None:
@@ -260,4 +260,4 @@ def test_positions_after_the_end_of_a_truncated_queue_are_reset(root: Path) -> N
         fill(store, 10)
         store.offsets.acknowledge(place, 9)
     with JMQ.open(root) as store:
-        assert store.offsets.get(place)[:2] == (5, 5)
+        assert store.offsets.get_or_queue_start(place)[:2] == (5, 5)

@@ -59,7 +59,7 @@ def test_acknowledged_messages_are_recorded_once(consumer: Peer, store: JmqStore
     first, last = consumptions(store)[0], consumptions(store)[-1]
     assert (first.app, first.client_address, last.consume_timestamp) == ("consumers", PRODUCER_HOST, clock.now_ms)
     assert last.journal_offset == store.journal.get("orders", 0, 4).messages[0].journal_offset
-    assert store.journal.offsets.get(ConsumedQueue("orders", "consumers", 0)).ack == 5
+    assert store.journal.offsets.get_or_queue_start(ConsumedQueue("orders", "consumers", 0)).ack == 5
 
 
 def test_messages_before_the_first_pull_are_not_recorded_as_consumed(consumer: Peer, store: JmqStore) -> None:

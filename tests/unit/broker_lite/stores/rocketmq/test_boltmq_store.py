@@ -92,7 +92,7 @@ def test_config_files_have_the_form_of_boltmqs_source(root: Path, clock: Clock) 
     with open_store(root, clock) as again:
         assert again.config.consumer_offsets.get("orders", "mail", 1) == 3
         assert again.config.delay_offsets.get(3) == 7
-        assert again.config.groups.ensure("mail").retry_max_times == 3
+        assert again.config.groups.find_or_create("mail").retry_max_times == 3
         assert again.config.topics.entries["orders"]["topicFilterType"] == "SINGLE_TAG"
 
 
@@ -110,7 +110,7 @@ def test_config_files_in_the_documents_form_are_read(root: Path, clock: Clock) -
         (config / name).write_text(json.dumps(document))
     with open_store(root, clock) as store:
         assert store.config.topics.entries["paid"]["readQueueNums"] == 2
-        assert store.config.groups.ensure("mail").retry_max_times == 5
+        assert store.config.groups.find_or_create("mail").retry_max_times == 5
         assert store.config.consumer_offsets.get("paid", "mail", 1) == 9
     written = json.loads((config / "topics.json").read_text())
     assert written["topicConfigTable"]["topicConfigs"]["paid"]["Separator"] == " "

@@ -144,9 +144,9 @@ def test_offsets_are_read_from_the_newer_of_the_plain_and_light_files(root: Path
 def test_topic_keeps_its_other_settings(root: Path, clock: Clock) -> None:
     write(root, "topics.json", '{"topicConfigTable":{"orders":{"topicName":"orders","perm":4,"readQueueNums":2}}}')
     topics = Topics(root, clock)
-    topics.ensure("orders", 1)
+    topics.ensure_queue("orders", 1)
     assert not topics.is_changed
-    topics.ensure("orders", 2)
+    topics.ensure_queue("orders", 2)
     assert (topics.entries["orders"]["perm"], topics.entries["orders"]["readQueueNums"]) == (4, 4)
 
 
@@ -165,11 +165,11 @@ def test_quoted_numbers_are_read(root: Path, clock: Clock) -> None:
 
 def test_unknown_group_gets_rocketmqs_limits(root: Path, clock: Clock) -> None:
     groups = Groups(root, clock)
-    assert tuple(groups.ensure("shipping")) == (1, 16)
-    groups.create("shipping", retry_queues=3, retry_max_times=2)
-    assert tuple(groups.ensure("shipping")) == (3, 2)
+    assert tuple(groups.find_or_create("shipping")) == (1, 16)
+    groups.create("shipping", retry_queue_count=3, retry_max_times=2)
+    assert tuple(groups.find_or_create("shipping")) == (3, 2)
     groups.save()
-    assert tuple(Groups(root, clock).ensure("shipping")) == (3, 2)
+    assert tuple(Groups(root, clock).find_or_create("shipping")) == (3, 2)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ HOST = Host.of("127.0.0.1", 50123)
 def light_store(root: Path, clock: Clock) -> Iterator[MessageStore]:
     """A store with light queues enabled."""
     with MessageStore.open(root, SMALL, clock=clock) as store:
-        store.files.queues.find_or_create_light(NAMES[0])
+        store.files.queues.find_or_create_light_queue(NAMES[0])
         yield store
 
 
@@ -54,7 +54,7 @@ def test_a_record_has_its_queue_offset_in_each_light_queue(root: Path, light_sto
     assert put(light_store, 2, "%LMQ%b,%LMQ%a", INNER_MULTI_QUEUE_OFFSET="7,8")["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
     assert [one.body for one in light_store.get("%LMQ%a", 0, 0).messages] == [b"body 0", b"body 1", b"body 2"]
     assert [one.body for one in light_store.get("%LMQ%b", 0, 0).messages] == [b"body 1", b"body 2"]
-    assert light_store.take_arrived_queues() >= {("%LMQ%a", 0), ("%LMQ%b", 0), ("orders", 0)}
+    assert light_store.take_queues_with_new_messages() >= {("%LMQ%a", 0), ("%LMQ%b", 0), ("orders", 0)}
     orders, first, second = entries(root)
     assert first == orders
     assert second == orders[1:]
@@ -148,7 +148,7 @@ def test_offsets_that_a_producer_sends_are_not_stored(root: Path, clock: Clock, 
     )
     with MessageStore.open(root, SMALL, clock=clock) as store:
         if has_light_queues:
-            store.files.queues.find_or_create_light(NAMES[0])
+            store.files.queues.find_or_create_light_queue(NAMES[0])
         store.send_batch([item, item])
         store.send(alone)
         store.put_batch([message(0, properties=pairs), message(1, properties=pairs)])

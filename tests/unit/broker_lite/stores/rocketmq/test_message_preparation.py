@@ -70,8 +70,8 @@ def test_a_refused_message_leaves_the_log_unchanged(store: MessageStore, changes
 def test_a_batch_is_appended_together(store: MessageStore) -> None:
     results = store.send_batch([sent(body=b"x" * 700) for _ in range(4)])
     assert [result.queue_offset for result in results] == [0, 1, 2, 3]
-    assert store.take_arrived_queues() == {("orders", 1)}
-    assert store.take_arrived_queues() == set()
+    assert store.take_queues_with_new_messages() == {("orders", 1)}
+    assert store.take_queues_with_new_messages() == set()
 
 
 PROPERTIES_LIMIT = 32_767

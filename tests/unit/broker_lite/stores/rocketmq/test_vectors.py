@@ -68,7 +68,7 @@ def test_a_record_v1_and_b_record_v2_follow_each_other(root: Path, store: Messag
     # A is number 5 of its queue in the reference; a queue that starts there needs filler, as after retention.
     queue = store._files.queues.find_or_create("TopicTest", 3)
     assert isinstance(queue, ConsumeQueue)
-    queue._start_at_entry(5 * 20)
+    queue._start_at_byte_position(5 * 20)
     store.put(MESSAGE_A)
     store.put(
         NewMessage("%RETRY%" + "g" * 122, b"x", BORN_MS, PRODUCER, reconsume_times=1, properties=(("TAGS", "t"),))
@@ -167,7 +167,7 @@ def test_h_levels_are_limited_to_the_highest_and_ignored_below_1(store: MessageS
 
 def test_h_filler_before_a_queue_that_begins_late(tmp_path: Path) -> None:
     files = FileQueue(tmp_path / "queue", 200, "-", Mappings())
-    ConsumeQueue("orders", 0, files)._start_at_entry(220)
+    ConsumeQueue("orders", 0, files)._start_at_byte_position(220)
     assert files.read(200, 20) == bytes.fromhex("00000000 00000000 7fffffff 00000000 00000000")
     assert serialize_entry(PRE_BLANK) == files.read(200, 20)
 

@@ -22,8 +22,8 @@ def test_stores_are_opened_once_for_a_read(monkeypatch: pytest.MonkeyPatch) -> N
         partitions, "open_store_files", lambda root, *, is_read_once: opened.append((root, is_read_once))
     )
     for read_id in ("first", "first", "second"):
-        PlannedStore("b", "s3://logs/b", read_id).files()
-    PlannedStore("a", "s3://logs/a", "second").files()
+        PlannedStore("b", "s3://logs/b", read_id).open_files()
+    PlannedStore("a", "s3://logs/a", "second").open_files()
     assert opened == [("s3://logs/b", True), ("s3://logs/b", True), ("s3://logs/a", True)]
 
 

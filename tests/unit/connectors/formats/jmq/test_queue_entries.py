@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.jmq.queue_entries import is_lost, is_written, make_entries, to_entries
+from commitlake.connectors.formats.jmq.queue_entries import (
+    make_entries,
+    mask_lost_entries,
+    mask_written_entries,
+    to_binary_entries,
+)
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.reading.index_data.log_range_reader import read_index_data
@@ -40,7 +45,7 @@ def rows(chunks: list[IndexData]) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for facts in chunks:
         assert facts.receive_timestamp is not None
-        assert facts.is_queued.all()
+        assert facts.queued_mask.all()
         columns = (facts.physical_offset, facts.size, facts.queue_id, facts.queue_offset, facts.store_timestamp)
         names = [facts.topics[code] for code in facts.topic.tolist()]
         found += zip(names, *(column.tolist() for column in columns), facts.receive_timestamp.tolist(), strict=True)
@@ -58,7 +63,7 @@ def test_every_column_equals_the_records_value(tmp_path: Path, chunk_rows: int) 
         for each in parsed(wanted)
     ]  # fmt: skip
     assert all(before.end == after.start for before, after in pairwise(chunks))
-    assert max(facts.rows for facts in chunks) <= chunk_rows
+    assert max(facts.record_count for facts in chunks) <= chunk_rows
 
 
 def test_thousands_of_long_topics_fit(tmp_path: Path) -> None:
@@ -79,7 +84,7 @@ def test_a_damaged_body_is_reported_between_the_records(tmp_path: Path) -> None:
     assert [(bad.start, bad.end, bad.fault) for facts in chunks for bad in facts.bad] == [
         (begin, begin + size, Fault.BODY_CRC)
     ]
-    assert sum(facts.rows for facts in chunks) == 49
+    assert sum(facts.record_count for facts in chunks) == 49
 
 
 def test_a_delay_at_its_limit_gives_no_time(tmp_path: Path) -> None:
@@ -97,7 +102,7 @@ def test_entries_equal_those_of_the_plain_rules(tmp_path: Path) -> None:
     wanted = messages(100)
     write_journal(tmp_path, [(0, open_file(wanted, FILE))])
     (facts,) = facts_of(tmp_path)
-    found = {(each.topic, each.queue_id): to_entries(each).tobytes() for each in group_entries_by_queue(facts)}
+    found = {(each.topic, each.queue_id): to_binary_entries(each).tobytes() for each in group_entries_by_queue(facts)}
     expected: dict[tuple[str, int], bytes] = {}
     for each in parsed(wanted):
         queue = each.topic, each.queue_id
@@ -107,9 +112,9 @@ def test_entries_equal_those_of_the_plain_rules(tmp_path: Path) -> None:
 
 def test_an_entry_is_recognised_by_its_crc() -> None:
     entries = make_entries(np.array([5, 7, 9]), np.array([100, 0, 100]))
-    assert is_written(entries).tolist() == [True, True, True]
-    assert is_lost(entries).tolist() == [False, True, False]
+    assert mask_written_entries(entries).tolist() == [True, True, True]
+    assert mask_lost_entries(entries).tolist() == [False, True, False]
     entries["flag"][0] = 1
-    assert is_written(entries).tolist() == [False, True, True]
-    assert not is_written(np.zeros(3, entries.dtype)).any()
-    assert not is_lost(np.zeros(3, entries.dtype)).any()
+    assert mask_written_entries(entries).tolist() == [False, True, True]
+    assert not mask_written_entries(np.zeros(3, entries.dtype)).any()
+    assert not mask_lost_entries(np.zeros(3, entries.dtype)).any()

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table, seal_after_commit
+from commitlake.connectors.lake.delta import open_delta_table, seal_log_after_commit
 from commitlake.connectors.lake.delta_log import files as log_files_module
-from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_log, find_damage, find_entry_fault
+from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_log, find_entry_fault, find_log_damage
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 from commitlake.connectors.lake.delta_log.seals import Seal
 from tests.support.table_damages import DAMAGES, damage
@@ -28,10 +28,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sealed") / "table"
     for version in range(VERSIONS):
         write_deltalake(path, pa.table({"number": [version]}), mode="append")
-        seal_after_commit(str(path))
+        seal_log_after_commit(str(path))
         if version == CHECKPOINT:
             DeltaTable(path).create_checkpoint()
-            seal_after_commit(str(path))
+            seal_log_after_commit(str(path))
     return path
 
 
@@ -42,7 +42,7 @@ def copy(table: Path, tmp_path: Path) -> Path:
 
 
 def numbers(path: Path) -> list[int]:
-    return sorted(delta_table(str(path)).to_pyarrow_table().column("number").to_pylist())
+    return sorted(open_delta_table(str(path)).to_pyarrow_table().column("number").to_pylist())
 
 
 def log_files(path: Path) -> Iterator[Path]:
@@ -73,7 +73,7 @@ def test_a_missing_newest_entry_is_found_by_its_seal(copy: Path) -> None:
     (copy / "_delta_log" / entry_name(VERSIONS - 1)).unlink()
     assert DeltaTable(copy).version() == VERSIONS - 2  # Delta itself sees an older table
     with pytest.raises(LogDamagedError, match=f"expected versions up to {VERSIONS - 1}, found no such file"):
-        delta_table(str(copy))
+        open_delta_table(str(copy))
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", bytes(100)])
@@ -81,7 +81,7 @@ def test_a_missing_newest_entry_is_found_by_its_damaged_seal(copy: Path, data: b
     (copy / "_delta_log" / entry_name(VERSIONS - 1)).unlink()
     (copy / "_delta_log/_seals" / entry_name(VERSIONS - 1)).write_bytes(data)
     with pytest.raises(LogDamagedError, match=rf"entry {VERSIONS - 1} of the log"):
-        delta_table(str(copy))
+        open_delta_table(str(copy))
 
 
 def test_a_seal_with_a_false_name_is_ignored(copy: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_commit_during_the_check_is_not_damage(copy: Path, monkeypatch: pytest
         if len(commits) < 1:
             commits.append(folder.name)
             write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
-            seal_after_commit(str(copy))
+            seal_log_after_commit(str(copy))
         return files
 
     commits: list[str] = []
@@ -111,13 +111,13 @@ def test_a_checkpoint_made_after_the_listing_is_not_damage(copy: Path) -> None:
     before = folder.read_listing()
     DeltaTable(copy).create_checkpoint()
     assert folder.read_listing().checkpoint_version > before.checkpoint_version
-    assert list(find_damage(folder, before)) == []
+    assert list(find_log_damage(folder, before)) == []
 
 
 def test_a_pointer_to_a_missing_checkpoint_is_damage(copy: Path) -> None:
     DeltaTable(copy).create_checkpoint()
     (copy / "_delta_log" / f"{VERSIONS - 1:020}.checkpoint.parquet").unlink()
-    (found,) = find_damage(LogFolder(str(copy)))
+    (found,) = find_log_damage(LogFolder(str(copy)))
     assert "expected the version of an existing checkpoint" in found.reason
 
 
@@ -126,23 +126,23 @@ def test_a_table_of_another_program_is_opened_and_sealed_with_the_next_commit(co
     assert len(numbers(copy)) == VERSIONS
     write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
     assert len(numbers(copy)) == VERSIONS + 1
-    seal_after_commit(str(copy))
+    seal_log_after_commit(str(copy))
     (copy / "_delta_log" / entry_name(VERSIONS)).write_bytes(b"")
     with pytest.raises(LogDamagedError, match="found 0"):
-        delta_table(str(copy))
+        open_delta_table(str(copy))
 
 
 def test_an_empty_entry_without_a_seal_is_damage(copy: Path) -> None:
     write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
     (copy / "_delta_log" / entry_name(VERSIONS)).write_bytes(b"")
-    for open_table in (delta_table, seal_after_commit):
+    for open_table in (open_delta_table, seal_log_after_commit):
         with pytest.raises(LogDamagedError, match="expected lines of JSON, found nothing"):
             open_table(str(copy))
 
 
 def test_a_missing_table_is_still_not_found(tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError):
-        delta_table(str(tmp_path / "nothing"))
+        open_delta_table(str(tmp_path / "nothing"))
 
 
 def test_only_the_newest_seals_are_kept(table: Path) -> None:

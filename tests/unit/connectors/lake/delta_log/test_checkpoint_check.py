@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.lake.delta import delta_table, seal_after_commit
+from commitlake.connectors.lake.delta import open_delta_table, seal_log_after_commit
 from commitlake.connectors.lake.delta_log import checkpoint_check
-from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_log_sizes, find_damage
+from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_log_sizes, find_log_damage
 from commitlake.connectors.lake.delta_log.checkpoint_check import find_checkpoint_fault
 from commitlake.connectors.lake.delta_log.files import LogFolder
 
@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> Path:
     path = tmp_path / "table"
     for number in range(VERSIONS):
         write_deltalake(path, pa.table({"number": [number]}), mode="append")
-    seal_after_commit(str(path))
+    seal_log_after_commit(str(path))
     DeltaTable(path).create_checkpoint()
     return path
 
@@ -42,7 +42,7 @@ def applications(count: int, name: str) -> pa.Table:
 
 
 def test_a_checkpoint_of_another_program_is_read(table: Path) -> None:
-    assert delta_table(str(table)).version() == VERSIONS - 1
+    assert open_delta_table(str(table)).version() == VERSIONS - 1
     assert find_checkpoint_fault(checkpoint_of(table).read_bytes()) == ""
 
 
@@ -62,13 +62,13 @@ def test_a_checkpoint_that_would_fill_the_memory_is_refused_before_a_reader_deco
     pq.write_table(rows, checkpoint_of(table))
     assert checkpoint_of(table).stat().st_size < 100_000
     with pytest.raises(LogDamagedError, match=reason):
-        check_log_sizes(str(table), None, LogFolder(str(table)).read_entries())
-    damages = [*find_damage(LogFolder(str(table)))]
+        check_log_sizes(str(table), None, LogFolder(str(table)).list_entry_files())
+    damages = [*find_log_damage(LogFolder(str(table)))]
     assert [damage.name for damage in damages] == [checkpoint_of(table).name]
 
 
 def test_a_sealed_checkpoint_may_have_any_size(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_check, "MAX_CHECKPOINT_VALUES", 1)
     write_deltalake(table, pa.table({"number": [9]}), mode="append")
-    seal_after_commit(str(table))
-    assert delta_table(str(table)).version() == VERSIONS
+    seal_log_after_commit(str(table))
+    assert open_delta_table(str(table)).version() == VERSIONS

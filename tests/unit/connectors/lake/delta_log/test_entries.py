@@ -6,7 +6,12 @@ import json
 
 import pytest
 
-from commitlake.connectors.lake.delta_log.entries import find_action_fault, outside_path, parse_json, parse_row_count
+from commitlake.connectors.lake.delta_log.entries import (
+    find_action_fault,
+    find_outside_path,
+    parse_json,
+    parse_row_count,
+)
 
 HUGE = "9" * 5000
 
@@ -32,7 +37,7 @@ def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
 @pytest.mark.parametrize("kind", ["add", "remove", "cdc"])
 def test_paths_that_lead_out_of_the_table_are_found(kind: str, path: str, is_outside: bool) -> None:
     action = {kind: {"path": path}}
-    assert (outside_path(action) == path) is is_outside
+    assert (find_outside_path(action) == path) is is_outside
     assert bool(find_action_fault(action)) is is_outside
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_per_file
+from commitlake.connectors.lake.delta_log.file_actions import one_value_per_file, read_file_actions
 from commitlake.connectors.lake.delta_log.versions import (
     VersionGoneError,
     VersionsError,
@@ -62,7 +62,7 @@ def test_versions_are_in_order_with_the_files_they_added(uri: str) -> None:
     assert (first.version, second.version) == (0, 1)
     assert {(file.store_date, file.rows) for file in first.files} == {("2026-11-20", 2), ("2026-11-21", 1)}
     assert [(file.store_date, file.rows) for file in second.files] == [(None, 1)]
-    assert (first.rows, second.rows) == (3, 1)
+    assert (first.row_count, second.row_count) == (3, 1)
     assert (_numbers(uri, first.files), _numbers(uri, second.files)) == ([1, 2, 3], [4])
 
 
@@ -107,7 +107,7 @@ def test_a_delete_has_removed_files_and_their_rewritten_ones(uri: str) -> None:
 def test_a_snapshot_is_one_big_version(uri: str) -> None:
     DeltaTable(uri).delete("number = 1")
     snapshot = files_of_table(uri, DeltaTable(uri))
-    assert (snapshot.version, snapshot.rows, snapshot.removed) == (2, 3, ())
+    assert (snapshot.version, snapshot.row_count, snapshot.removed) == (2, 3, ())
     assert _numbers(uri, snapshot.files) == [2, 3, 4]
     assert {file.store_date for file in snapshot.files} == {"2026-11-20", "2026-11-21", None}
 
@@ -126,7 +126,7 @@ def test_a_version_cleaned_from_the_log_is_an_error(uri: str) -> None:
     (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
     with pytest.raises(VersionGoneError, match=r"version 0 of .* is no longer in its log: expected 0{20}\.json"):
         list(added_versions(uri, -1))
-    assert files_of_table(uri, DeltaTable(uri)).rows == 4
+    assert files_of_table(uri, DeltaTable(uri)).row_count == 4
 
 
 def test_a_recreated_table_is_an_error_for_its_follower(uri: str) -> None:
@@ -171,7 +171,7 @@ def test_the_number_of_rows_is_unknown_without_statistics(uri: str) -> None:
     commit.write_text(commit.read_text() + "\n" + json.dumps({"add": add}))
     (version,) = added_versions(uri, 0)
     assert [file.rows for file in version.files] == [1, None]
-    assert version.rows is None
+    assert version.row_count is None
 
 
 def test_files_of_a_time_range_are_those_that_may_have_rows_in_it(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def test_files_of_a_time_range_are_those_that_may_have_rows_in_it(tmp_path: Path
     assert of(0, 2) == ["0", "2"]  # the log has no time for the last file
     assert of(1, 3) == ["0", "1", "2"]
     assert of(4, 9) == ["2"]
-    runs = one_value_per_file(file_actions(table), "run_id")
+    runs = one_value_per_file(read_file_actions(table), "run_id")
     assert runs is not None
     assert sorted(runs.to_pylist()) == ["run-0", "run-1", "run-2"]
     write_deltalake(uri, pa.table({"minute": [start] * 2, "run_id": ["run-3", None]}), mode="append")
-    assert one_value_per_file(file_actions(DeltaTable(uri)), "run_id") is None
+    assert one_value_per_file(read_file_actions(DeltaTable(uri)), "run_id") is None

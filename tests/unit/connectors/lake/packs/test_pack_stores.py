@@ -15,15 +15,15 @@ import pytest
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.names import pack_name
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.storage.errors import ObjectStoreError
 from tests.support.packs import NAME, TOKEN, folder_store
 
 KILLED_WRITER = f"""
 import os, signal, sys
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.packs.pack_stores import open_store
-with open_store(pack_location(sys.argv[1])).open_write({NAME!r}) as output:
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
+with open_pack_store(pack_location(sys.argv[1])).open_write({NAME!r}) as output:
     output.write(memoryview(b"half"))
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -112,12 +112,12 @@ def test_a_pack_that_cannot_be_read_is_an_error_with_the_reason(tmp_path: Path) 
 
 def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
-    with open_store(pack_location(str(folder))).open_write(NAME) as output:
+    with open_pack_store(pack_location(str(folder))).open_write(NAME) as output:
         output.write(memoryview(b"x"))
-    assert open_store(pack_location(folder.as_uri())).read_range(NAME, 0, 1) == b"x"
+    assert open_pack_store(pack_location(folder.as_uri())).read_range(NAME, 0, 1) == b"x"
     for root in ("http://host/bodies", "file://elsewhere/bodies"):
         with pytest.raises(PackStoreError, match="expected a folder of this machine"):
-            open_store(pack_location(root))
+            open_pack_store(pack_location(root))
 
 
 def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_deleting_packs_twice_is_not_an_error(tmp_path: Path) -> None:
 def test_old_files_of_killed_writers_are_deleted(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED_WRITER, tmp_path], check=False)
     store, now = folder_store(tmp_path), datetime.datetime.now(datetime.UTC)
-    assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0
+    assert store.delete_unfinished_packs(now - datetime.timedelta(hours=1)) == 0
     assert len(files_of(tmp_path)) == 1
-    assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
+    assert store.delete_unfinished_packs(now + datetime.timedelta(hours=1)) == 1
     assert files_of(tmp_path) == []
 
 
@@ -172,7 +172,7 @@ def test_a_link_with_the_name_of_an_unfinished_file_is_deleted_and_not_followed(
     folder, name = (tmp_path / "bodies" / NAME).parent, NAME.split("/")[-1]
     folder.mkdir(parents=True)
     (folder / f".{name}.12-0123456789abcdef.tmp").symlink_to(target)
-    assert store.delete_unfinished(datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)) == 1
+    assert store.delete_unfinished_packs(datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)) == 1
     assert (target.read_bytes(), list(folder.iterdir())) == (b"kept", [])
 
 
@@ -209,9 +209,9 @@ def test_a_file_that_a_writer_finishes_meanwhile_is_not_deleted(
         unfinished.unlink()
         return True
 
-    monkeypatch.setattr("commitlake.connectors.lake.packs.pack_stores._is_pack", finish)
+    monkeypatch.setattr("commitlake.connectors.lake.packs.pack_stores._is_pack_name", finish)
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
-    assert folder_store(tmp_path).delete_unfinished(later) == 0
+    assert folder_store(tmp_path).delete_unfinished_packs(later) == 0
 
 
 def test_errors_of_a_store_can_be_pickled() -> None:

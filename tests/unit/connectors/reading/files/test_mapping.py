@@ -22,7 +22,7 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.files.segment_windows import IS_SUPPORTED, Mapping, OpenWindow, Windows
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.read_request import Filters, Request
-from commitlake.connectors.reading.segment_walk import WalkEnd, walk
+from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
@@ -34,7 +34,7 @@ from tests.support.logs import closed_segment, messages, new_message, records, w
 
 SIZE = 4 << 20
 COUNT = 17_500
-SCHEMA = arrow_schema(SOURCE.only(["keys"]))
+SCHEMA = arrow_schema(SOURCE.select_columns(["keys"]))
 pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="segments are mapped on 64-bit Linux only")
 
 
@@ -54,7 +54,7 @@ def places(split: Split) -> tuple[list[int], list[BadRange], WalkEnd]:
     """Return the starts of records, the bad ranges, and the end of the walk."""
     end, starts, bad = WalkEnd(), [], []
     with OpenSegment(split.path) as file:
-        for step in walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, end):
+        for step in walk_records(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, end):
             starts += (step.origin + step.parts[0]).tolist()
             bad += step.bad
     return starts, bad, end
@@ -72,7 +72,7 @@ def test_large_segments_are_mapped_and_read_whole(split: Split, monkeypatch: pyt
 @pytest.mark.parametrize("kept", [1, 5000])
 def test_file_that_is_cut_within_a_page_of_a_step_is_an_error(split: Split, kept: int) -> None:
     with OpenSegment(split.path) as file:
-        steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
+        steps = walk_records(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
         next(steps)
         os.truncate(split.path, kept)
         with pytest.raises(StoreError, match="was truncated while it was read", check=exits(ExitCode.FAILED)):
@@ -85,7 +85,9 @@ def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: i
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:
         hop = CommitLogDecoder({"physical_offset", "properties"}, "b", Filters()).locate_next_records
-        for number, step in enumerate(walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), hop=hop)):
+        for number, step in enumerate(
+            walk_records(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), locate_records=hop)
+        ):
             if number == 0:
                 os.truncate(split.path, kept)
                 first = step.origin + step.parts[0]
@@ -100,7 +102,7 @@ def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: i
 
 def test_truncating_a_file_while_its_steps_are_read_is_an_error(split: Split) -> None:
     with OpenSegment(split.path) as file:
-        steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
+        steps = walk_records(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
         step = next(steps)
         os.truncate(split.path, 0)
         assert not step.window[: 1 << 20].any()
@@ -120,7 +122,7 @@ def test_file_that_is_deleted_while_it_is_read_is_read_to_its_end(split: Split) 
         Path(split.path).unlink()
         starts = [
             start
-            for step in walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
+            for step in walk_records(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
             for start in (step.origin + step.parts[0]).tolist()
         ]
     assert starts == whole

@@ -18,7 +18,7 @@ from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import new_message, open_segment, records, write_store
 
 MIB = 1 << 20
-SCHEMA = arrow_schema(SOURCE.only(["size"]))
+SCHEMA = arrow_schema(SOURCE.select_columns(["size"]))
 
 
 def sizes_of(root: Path, max_batch_bytes: int) -> list[int]:

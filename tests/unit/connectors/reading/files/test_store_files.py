@@ -20,7 +20,7 @@ from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import shipped_files
-from commitlake.connectors.reading.files.index_files import find_data, read_all
+from commitlake.connectors.reading.files.index_files import find_nonzero_window, read_range
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.segment_files import LocalFile
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
@@ -63,7 +63,7 @@ def content(file: IndexedFile) -> bytes:
     while (start := file.next_data(position)) is not None and start < file.size():
         end = min(file.next_hole(start), start + 77)
         assert end > start
-        found = read_all(file, start, end)
+        found = read_range(file, start, end)
         data[start : start + len(found)] = found.tobytes()
         position = start + len(found)
     return bytes(data)
@@ -86,7 +86,7 @@ def test_copy_has_the_files_of_the_store(store: Path, copy: str, monkeypatch: py
             file = again.open(path)
             assert (file.size(), again.size_of(path)) == (len(data), len(data))
             assert content(file) == data
-            assert read_all(file, len(data) - 3, len(data) + 9).tobytes() == data[-3:]
+            assert read_range(file, len(data) - 3, len(data) + 9).tobytes() == data[-3:]
             file.close()
     assert of_copy.location_of("index/1") == f"{COPY}/index/1"
     assert of_store.location_of("index/1") == str(store / "index/1")
@@ -100,7 +100,7 @@ def test_unwritten_end_of_a_copied_file_is_a_hole(store: Path, copy: str) -> Non
     assert file.next_hole(0) == written
     assert file.next_data(written - 1) == written - 1
     assert file.next_data(written) is None
-    assert not read_all(file, written, file.size()).any()
+    assert not read_range(file, written, file.size()).any()
 
 
 @pytest.mark.parametrize("is_copy", [True, False])
@@ -177,7 +177,7 @@ def test_no_more_is_read_ahead_than_was_asked_for(copy: str, tmp_path: Path, mon
     monkeypatch.setattr(shipped_files, "BLOCK_BYTES", 16)
     with closing(open_store_files(copy).open(path, 400)) as file:
         for start in range(0, 400, 40):
-            assert len(read_all(file, start, start + 40)) == 40
+            assert len(read_range(file, start, start + 40)) == 40
     assert max(asked) == 400
 
 
@@ -215,7 +215,7 @@ def test_manifest_is_read_once_for_all_files_whose_parts_were_merged(
 
     monkeypatch.setattr(shipped_files, "read_shipped_manifest", note)
     for path, (end, data) in before.items():
-        assert read_all(files.open(path), 0, end).tobytes() == data[:end]
+        assert read_range(files.open(path), 0, end).tobytes() == data[:end]
     assert len(read) == 1
     assert len(before) > 3
 
@@ -250,7 +250,7 @@ def test_newer_manifest_that_has_not_the_same_bytes_is_an_error(copy: str, tmp_p
         place.parent.mkdir()
         place.write_bytes(b"\1" * part.size)
     with pytest.raises(StoreError, match=f"copy/{path}: {CHANGES[change][1]}"):
-        read_all(files.open(path), 0, entry.shipped_bytes)
+        read_range(files.open(path), 0, entry.shipped_bytes)
 
 
 @pytest.mark.parametrize("size", [(1 << 31) - 1, 1 << 31])
@@ -274,8 +274,8 @@ def test_place_without_a_manifest_is_refused(copy: str, tmp_path: Path) -> None:
 
 def test_ranges_after_the_end_are_empty(store: Path) -> None:
     file = open_store_files(str(store)).open(f"consumequeue/rare/0/{0:020}")
-    assert read_all(file, 5, 5).dtype == np.uint8
-    assert len(read_all(file, 5, 3)) == 0
+    assert read_range(file, 5, 5).dtype == np.uint8
+    assert len(read_range(file, 5, 3)) == 0
     file.close()
 
 
@@ -283,8 +283,8 @@ def test_find_data_gives_the_place_of_a_window_with_data(tmp_path: Path) -> None
     path = tmp_path / "file"
     path.write_bytes(bytes(1 << 17) + b"\1")
     with closing(LocalFile(str(path))) as file:
-        assert find_data(file, 0, 1 << 18) == 1 << 17
-        assert find_data(file, 0, 1 << 17) is None
+        assert find_nonzero_window(file, 0, 1 << 18) == 1 << 17
+        assert find_nonzero_window(file, 0, 1 << 17) is None
 
 
 def test_missing_object_of_a_copy_is_an_error_and_not_a_missing_file(copy: str, tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_small_reads_near_each_other_are_one_request(copy: str, monkeypatch: pyt
     files = open_store_files(copy)
     (path, *_) = paths_below(files, "index")
     for position in (1900, 1100, 1500, 1990):  # the last one needs two blocks
-        read_all(files.open(path), position, position + 20)
+        read_range(files.open(path), position, position + 20)
     assert requests == [(1000, 1000), (2000, 1000)]
 
 

@@ -58,19 +58,19 @@ def parsed(data: Sequence[bytes]) -> list[Message]:
 def check(chunks: Sequence[IndexData], expected: Sequence[Message], dialect: Dialect = ROCKETMQ) -> None:
     """Compare every column with broker_lite's own rules."""
     builder = DispatchBuilder(StoreOptions(dialect=dialect))
-    assert sum(facts.rows for facts in chunks) == len(expected)
+    assert sum(facts.record_count for facts in chunks) == len(expected)
     dispatches = iter([builder.make_dispatch(message) for message in expected])
     flags = iter([message.sys_flag for message in expected])
     for facts in chunks:
         begin = 0
-        for row in range(facts.rows):
+        for row in range(facts.record_count):
             wanted: Dispatch = next(dispatches)
             assert facts.topics[facts.topic[row]] == wanted.topic
             assert (facts.physical_offset[row], facts.size[row]) == (wanted.physical_offset, wanted.size)
             assert (facts.queue_id[row], facts.queue_offset[row]) == (wanted.queue_id, wanted.queue_offset)
             assert facts.store_timestamp[row] == wanted.store_timestamp
             assert facts.tags_code[row] == wanted.tags_code
-            assert facts.is_queued[row] == wanted.is_queued
+            assert facts.queued_mask[row] == wanted.is_queued
             assert facts.sys_flag[row] == next(flags)
             hashes = [key_hash(wanted.topic, key) for key in wanted.index_keys]
             end = int(facts.key_ends[row])
@@ -178,6 +178,6 @@ def test_records_in_very_many_light_queues_are_read_in_small_chunks(tmp_path: Pa
     log = records([new_message(queue_id=0, properties=lights) for _ in range(600)])
     root = write_store(tmp_path / "light", [(0, b"".join(log))])
     chunks = facts_of(root, chunk_rows=1 << 14)
-    assert sum(facts.rows for facts in chunks) == 600
-    assert max(facts.rows for facts in chunks) < 400
+    assert sum(facts.record_count for facts in chunks) == 600
+    assert max(facts.record_count for facts in chunks) < 400
     assert all(len(queues) == len(names) for facts in chunks for queues in facts.multi_dispatch.values())

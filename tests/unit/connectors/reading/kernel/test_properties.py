@@ -8,7 +8,7 @@ import pytest
 from commitlake.connectors.formats.jmq.kernel.properties import GRAMMAR as JMQ
 from commitlake.connectors.formats.rocketmq.kernel.properties import GRAMMAR as ROCKETMQ
 from commitlake.connectors.reading.kernel.memory_access import PADDING
-from commitlake.connectors.reading.kernel.properties import Cursor, Grammar, make_cursor, next_entry
+from commitlake.connectors.reading.kernel.properties import Cursor, Grammar, make_property_cursor, next_property_entry
 
 BEFORE = b"x=\x01\n\x02"
 """Bytes before the properties, with marks that are none of theirs."""
@@ -24,10 +24,10 @@ def entries_of(grammar: Grammar, data: bytes) -> list[tuple[bytes, bytes | None,
     """Return each entry's name, value, and flags for escapes and for an irregular name."""
     window = np.frombuffer(BEFORE + data + b"\n=\\\x01\x02" + bytes(PADDING), np.uint8)
     end = len(BEFORE) + len(data)
-    cursor = make_cursor(len(BEFORE))
+    cursor = make_property_cursor(len(BEFORE))
     found: list[tuple[bytes, bytes | None, bool, bool]] = []
     while True:
-        entry, cursor = next_entry(grammar, window, end, typed(cursor))
+        entry, cursor = next_property_entry(grammar, window, end, typed(cursor))
         if not entry.is_there:
             return found
         has_value = entry.separator >= 0
@@ -85,7 +85,7 @@ def test_an_escape_may_extend_into_the_next_block(length: int) -> None:
 def test_non_ascii_bytes_are_noted_only_within_the_properties() -> None:
     text = "a\x01ü\x02".encode()
     window = np.frombuffer(text + "ö".encode() + bytes(PADDING), np.uint8)
-    _, cursor = next_entry(ROCKETMQ, window, len(text), typed(make_cursor(0)))
+    _, cursor = next_property_entry(ROCKETMQ, window, len(text), typed(make_property_cursor(0)))
     assert cursor.others != 0
-    _, cursor = next_entry(ROCKETMQ, window, 1, typed(make_cursor(0)))
+    _, cursor = next_property_entry(ROCKETMQ, window, 1, typed(make_property_cursor(0)))
     assert cursor.others == 0

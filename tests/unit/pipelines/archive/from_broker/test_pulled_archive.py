@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_reader import fetch_body
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.rocketmq.errors import NoRouteError
@@ -53,7 +53,7 @@ def test_rows_equal_those_of_the_files_for_any_number_of_runs_and_parts(
     assert lake.rows() == files.rows()
     assert lake.progress().end == files.progress().end
     assert lake.progress().last_record == files.progress().last_record
-    packs = open_store(Lake(str(lake.folder)).packs)
+    packs = open_pack_store(Lake(str(lake.folder)).packs)
     for row in DeltaTable(str(lake.folder / "messages")).to_pyarrow_table().to_pylist():
         body = fetch_body(packs, row, as_stored=True)
         assert body is not None

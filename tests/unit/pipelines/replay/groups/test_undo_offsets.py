@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.pipelines.replay.groups.undo_offsets import GroupMove, OtherMessages, move_past_runs
+from commitlake.pipelines.replay.groups.undo_offsets import GroupMove, OtherMessages, compute_group_move
 from commitlake.pipelines.replay.sent_messages import OffsetRun, join_offset_runs
 
 RUNS = [OffsetRun(5, 8), OffsetRun(9, 12), OffsetRun(12, 14)]
@@ -34,21 +34,23 @@ ONE = OtherMessages(1, ("offset 8",))
     ],
 )
 def test_a_group_skips_the_replays_messages_and_stops_at_others(position: int, expected: GroupMove) -> None:
-    assert move_past_runs(RUNS, position, others_in, skips_other_messages=False) == expected
+    assert compute_group_move(RUNS, position, others_in, skips_other_messages=False) == expected
 
 
 def test_other_messages_are_skipped_on_request() -> None:
-    assert move_past_runs(RUNS, 6, others_in, skips_other_messages=True) == GroupMove(14, 7, 1, 0, ONE, NONE)
+    assert compute_group_move(RUNS, 6, others_in, skips_other_messages=True) == GroupMove(14, 7, 1, 0, ONE, NONE)
 
 
 def test_filtered_messages_of_others_do_not_stop_a_group() -> None:
-    assert move_past_runs(RUNS, 5, lambda *_: NONE, skips_other_messages=False) == GroupMove(14, 8, 0, 0, NONE, NONE)
+    assert compute_group_move(RUNS, 5, lambda *_: NONE, skips_other_messages=False) == GroupMove(
+        14, 8, 0, 0, NONE, NONE
+    )
 
 
 def test_at_most_three_others_are_named() -> None:
-    found = move_past_runs([OffsetRun(10, 11)], 0, others_in, skips_other_messages=False).others
+    found = compute_group_move([OffsetRun(10, 11)], 0, others_in, skips_other_messages=False).others
     assert found == OtherMessages(10, ("offset 0", "offset 1", "offset 2"))
-    found = move_past_runs([OffsetRun(2, 3), OffsetRun(9, 10)], 0, others_in, skips_other_messages=False).others
+    found = compute_group_move([OffsetRun(2, 3), OffsetRun(9, 10)], 0, others_in, skips_other_messages=False).others
     assert found == OtherMessages(8, ("offset 0", "offset 1", "offset 3"))
 
 

@@ -105,7 +105,7 @@ def test_batches_keep_the_order_and_their_limits(max_bytes: int, max_messages: i
     bodies = [bytes([number]) * (number % 5 * 20) for number in range(20)]
     part = encode(rows_of([{}] * 20), bodies)
     rows = np.array([1, 2, 3, 5, 8, 9, 10, 11, 19])
-    batches = list(part.batches(rows, max_bytes, max_messages))
+    batches = list(part.iterate_batches(rows, max_bytes, max_messages))
     assert [row for batch in batches for row in batch.rows.tolist()] == rows.tolist()
     for batch in batches:
         body = batch.body()
@@ -119,11 +119,11 @@ def test_messages_of_one_batch_have_one_compression() -> None:
     rows = rows_of([{}] * 4)
     flags = pa.array([0, 0x101, 0x101, 0x10], pa.int32())
     part = encode(rows.set_column(rows.schema.get_field_index("sys_flag"), "sys_flag", flags), [b"a"] * 4)
-    batches = list(part.batches(np.arange(4), 10**6, 100))
+    batches = list(part.iterate_batches(np.arange(4), 10**6, 100))
     assert [(batch.sys_flag, batch.rows.tolist()) for batch in batches] == [(0, [0]), (0x101, [1, 2]), (0, [3])]
 
 
 def test_messages_can_be_removed_from_a_batch() -> None:
     part = encode(rows_of([{}] * 4), [b"a", b"b", b"c", b"d"])
-    (batch,) = part.batches(np.arange(4), 10**6, 100)
-    assert [item.body for item in parse_batch(batch.without_rows([0, 2]).body())] == [b"b", b"d"]
+    (batch,) = part.iterate_batches(np.arange(4), 10**6, 100)
+    assert [item.body for item in parse_batch(batch.drop_rows([0, 2]).body())] == [b"b", b"d"]

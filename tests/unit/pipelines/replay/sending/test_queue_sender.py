@@ -61,7 +61,7 @@ class Target:
             self.bodies.append(item.body)
         return first
 
-    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int, connection: object) -> int:
+    def send_encoded_batch(self, queue: MessageQueue, body: bytes, sys_flag: int, connection: object) -> int:
         """Fail as wanted, or store."""
         assert connection is self
         assert (queue, sys_flag) == (QUEUE, 0)
@@ -73,10 +73,10 @@ class Target:
             return fault(self, body)
         return self.store(body)
 
-    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int, connection: object) -> int:
+    def send_encoded_single(self, queue: MessageQueue, body: bytes, sys_flag: int, connection: object) -> int:
         """Fail as wanted, or store."""
         self.alone += 1
-        return self.send_encoded(queue, body, sys_flag, connection)
+        return self.send_encoded_batch(queue, body, sys_flag, connection)
 
     def max_offset(self, _: MessageQueue) -> int:
         """Return the end of the queue."""
@@ -104,7 +104,7 @@ class Target:
 def make_batch(count: int = 4) -> Batch:
     bodies = pa.array([bytes([65 + number]) for number in range(count)], pa.large_binary())
     part = encode_part(rows_of([{}] * count), bodies, "R1")
-    (batch,) = part.batches(np.arange(count), 10**6, 1000)
+    (batch,) = part.iterate_batches(np.arange(count), 10**6, 1000)
     return batch
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.packs.pack_stores import open_store
+from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnection, TrackedConnections
 from commitlake.connectors.runtime.local_runner import ThreadRunner
@@ -106,7 +106,7 @@ class RestartingRunner(ThreadRunner):
 
 
 def planned(world: ReplayWorld, plan: ReplayPlan) -> PlannedMessages:
-    return open_planned_messages(world.lake, plan, open_store(world.lake.packs))
+    return open_planned_messages(world.lake, plan, open_pack_store(world.lake.packs))
 
 
 def run(
@@ -279,7 +279,7 @@ def test_two_processes_do_not_wait_for_each_other(
     assert suspended.is_reached.wait(30)
     wait_until(lambda: sum(map(len, world.received().values())) > MESSAGES // PARTS // 2, 30)
     suspended.connection.peer.close()
-    list_connections = TrackedConnections.earlier_count
+    list_connections = TrackedConnections.earlier_connection_count
     others = TrackedConnections(world.client.producer, world.client.admin, plan.replay_id)
 
     def replaced(connections: TrackedConnections, broker_name: str) -> int:
@@ -290,7 +290,7 @@ def test_two_processes_do_not_wait_for_each_other(
         return list_connections(connections, broker_name)
 
     with others, monkeypatch.context() as patched:
-        patched.setattr(TrackedConnections, "earlier_count", replaced)
+        patched.setattr(TrackedConnections, "earlier_connection_count", replaced)
         suspended.continue_.set()
         old.join(20)
     assert isinstance(old_results[0].error, OtherProcessError)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commitlake.schemas.layouts.boltmq.config import (
-    delays_to_boltmq,
+    delay_offsets_to_boltmq,
     groups_from_boltmq,
     groups_to_boltmq,
     offsets_from_boltmq,
@@ -121,4 +121,6 @@ def test_offsets_are_written_with_quoted_numbers_as_go_does() -> None:
     assert json.dumps(offsets_to_boltmq({"offsetTable": {"orders@g": {0: 12}}, "dataVersion": {}})) == (
         '{"offsets": {"orders@g": {"0": 12}}}'
     )
-    assert json.dumps(delays_to_boltmq({"offsetTable": {3: 17}, "dataVersion": {}})) == '{"offsetTable": {"3": 17}}'
+    assert (
+        json.dumps(delay_offsets_to_boltmq({"offsetTable": {3: 17}, "dataVersion": {}})) == '{"offsetTable": {"3": 17}}'
+    )

@@ -49,7 +49,7 @@ def decode(properties: list[bytes]) -> list[DecodedBatch]:
     decoder, batches, done = CommitLogDecoder(PROPERTY_COLUMNS, "b", Filters()), [], 0
     while done < len(properties):
         batches.append(decoder.decode_batch(window, 0, parts[:, done:]))
-        done += batches[-1].rows
+        done += batches[-1].row_count
     return batches
 
 
@@ -60,7 +60,7 @@ def check(properties: list[bytes]) -> None:
     first, found = 0, []
     for batch in batches:
         found += [first + row for row in batch.rows_with_invalid_text().tolist()]
-        first += batch.rows
+        first += batch.row_count
     assert found == bad
     pairs = [parse_properties(data) if is_utf8(data) else [] for data in properties]
     last = [dict(of_row) for of_row in pairs]
