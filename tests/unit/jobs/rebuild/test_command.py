@@ -146,7 +146,13 @@ def let_a_broker_write(store: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["run._run_second_pass", "replace.verify_stores", "replace.sync_folder", "replace.rename_file"]
+    "where",
+    [
+        "run._run_second_pass",
+        "store_replacement.verify_stores",
+        "store_replacement.sync_folder",
+        "store_replacement.rename_file",
+    ],
 )
 def test_records_written_after_an_interrupted_run_are_in_the_next_rebuild(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str

@@ -72,9 +72,9 @@ def test_skipped_files_are_named_though_the_log_needs_a_second_round(
     (store / "consumequeue" / "orders").symlink_to(tmp_path)
     round_of = ShipAgent.ship_round
 
-    def waiting(agent: ShipAgent, *, with_other_files: bool = True) -> ShipRound:
-        found = round_of(agent, includes_other_files=with_other_files)
-        found.is_waiting = with_other_files
+    def waiting(agent: ShipAgent, *, includes_other_files: bool = True) -> ShipRound:
+        found = round_of(agent, includes_other_files=includes_other_files)
+        found.is_waiting = includes_other_files
         return found
 
     monkeypatch.setattr(ShipAgent, "ship_round", waiting)
