@@ -40,7 +40,7 @@ from commitlake.broker_lite.shop.traffic_clock import (
 )
 from commitlake.broker_lite.stores.jmq import Batch, Consuming, JournalOptions, JournalStore, RetryStatus
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
-from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER, ConsumedQueue
+from commitlake.schemas.layouts.jmq.offset_json import FILE_NAME, FOLDER, ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 STORY_MS = 3 * DAY

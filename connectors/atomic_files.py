@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from commitlake.schemas.store_files import create_file, make_folders, remove_tree, sync_folder
+from commitlake.schemas.safe_store_files import create_file, make_folders, remove_tree, sync_folder
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 
-from commitlake.schemas.shipped import Part
+from commitlake.schemas.shipped_manifest import Part
 
 _POLYNOMIAL = 0xEDB88320
 _BITS = 32

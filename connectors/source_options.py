@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.times import epoch_ms_rounded_up, with_time_zone
 
 _T = TypeVar("_T")

@@ -13,7 +13,7 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.arguments.lake_names import check_archived_brokers
+from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.notebooks.notebook_replay import replay_once, replay_outcome_report, selected_messages_report
 from commitlake.pipelines.replay.planning import count_messages_by_queue, count_over_time

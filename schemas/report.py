@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from commitlake.schemas.advice import Command, FilledAdvice
+from commitlake.schemas.finding_advice import Command, FilledAdvice
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import TimeWindows, format_time
 

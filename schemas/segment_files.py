@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file
+from commitlake.schemas.layouts.segment_names import is_segment_name
+from commitlake.schemas.safe_store_files import UnsafeFileError, files_in, open_file
 
 _PROBE_BYTES = 64 << 10
 

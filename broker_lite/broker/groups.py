@@ -14,11 +14,11 @@ from commitlake.broker_lite.stores.engine.topic_names import VALID_NAME
 from commitlake.broker_lite.stores.rocketmq.config_files import Groups
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 from commitlake.schemas.remoting.codes import ResponseCode
-from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroupConfig
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import from_json, to_json
 from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, SubscriptionGroupConfig
 
 MAX_GROUP_LENGTH = 255
 _logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from commitlake.schemas.remoting.statistics import BrokerStatsData, StatsItem
+from commitlake.schemas.remoting.statistics_bodies import BrokerStatsData, StatsItem
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"

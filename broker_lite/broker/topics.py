@@ -26,10 +26,10 @@ from commitlake.schemas.layouts.rocketmq.topics import (
     SYSTEM_PREFIX,
     TRACE_TOPIC,
 )
-from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.json_fields import from_json, to_json
 from commitlake.schemas.remoting.routes import PERM_INHERIT, PERM_READ, PERM_WRITE
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, TopicConfig, TopicConfigs
 
 READ_WRITE = PERM_READ | PERM_WRITE
 TEMPLATE_QUEUES = 8

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.integer_parsing import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 

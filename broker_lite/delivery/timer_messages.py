@@ -19,10 +19,10 @@ from commitlake.broker_lite.delivery import message_rewrites
 from commitlake.broker_lite.delivery.internal_queues import TargetError, parse_delivery_target, read_intact_messages
 from commitlake.broker_lite.errors import IndexDisabledError, MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
-from commitlake.schemas.layouts.numbers import parse_int, parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int, parse_int64
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.layouts.rocketmq.timers import (
     MAGIC_DEFAULT,
     MAGIC_DELETE,

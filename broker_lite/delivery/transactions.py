@@ -24,7 +24,7 @@ from commitlake.broker_lite.delivery.internal_queues import (
 )
 from commitlake.broker_lite.errors import MessageRefusedError, TransactionError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, parse_op_offsets

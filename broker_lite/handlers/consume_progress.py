@@ -25,7 +25,7 @@ from commitlake.schemas.remoting.ext_fields import from_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.remoting.statistics import (
+from commitlake.schemas.remoting.statistics_bodies import (
     ConsumeStats,
     ConsumeTimeSpans,
     GroupList,

@@ -32,14 +32,14 @@ from commitlake.schemas.remoting.admin_headers import (
     TopicGroupRequest,
 )
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import ConsumerGroupRequest
 from commitlake.schemas.remoting.heartbeats import SubscriptionData
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body, to_json
 from commitlake.schemas.remoting.routes import TopicList
-from commitlake.schemas.remoting.statistics import DelayOffsetTable
+from commitlake.schemas.remoting.statistics_bodies import DelayOffsetTable
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 
 MAX_GROUP_BYTES = 64 << 10
 _INVALID_GROUP = "group: expected 1 to 255 characters of %|a-zA-Z0-9_-, found {!r}"

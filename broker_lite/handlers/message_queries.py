@@ -20,7 +20,7 @@ from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_field
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
 from commitlake.schemas.remoting.json_fields import serialize_body
-from commitlake.schemas.remoting.statistics import ConsumeQueueData, ConsumeQueueEntry
+from commitlake.schemas.remoting.statistics_bodies import ConsumeQueueData, ConsumeQueueEntry
 
 T = TypeVar("T")
 MAX_FOUND = 64

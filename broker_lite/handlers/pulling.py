@@ -18,12 +18,12 @@ from commitlake.broker_lite.stores.engine.queue_reader import GetStatus, PullLim
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag
 from commitlake.schemas.remoting.heartbeats import TAG_EXPRESSION, SubscriptionData, subscription_of_tags
 from commitlake.schemas.remoting.routes import MASTER_ID, PERM_READ
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 
 UNFILTERED_SECONDS = 0.05
 """Time limit of a pull without SQL92; in RocketMQ's layout it takes a millisecond."""

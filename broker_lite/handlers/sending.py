@@ -23,7 +23,7 @@ from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is
 from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.message_preparation import SentMessage
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.numbers import parse_int32, parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int32, parse_int64
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM, MAX_INNER_MESSAGES, has_batch_queues
 from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH
@@ -32,11 +32,11 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.batch import parse_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
 from commitlake.schemas.remoting.ext_fields import from_ext_fields
 from commitlake.schemas.remoting.frames import Command, Version
 from commitlake.schemas.remoting.headers import SendBackRequest, SendMessageRequest, parse_send_request
 from commitlake.schemas.remoting.routes import PERM_WRITE
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig, TopicConfig
 
 MAX_BATCH_MESSAGES = 4096
 """RocketMQ limits only a batch's size. An answer names every message, and for many more it would not fit in a frame."""

@@ -21,12 +21,12 @@ from commitlake.schemas.remoting.admin_headers import (
     TopicRequest,
 )
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import TopicConfig
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.routes import TopicList
+from commitlake.schemas.remoting.topic_and_group_configs import TopicConfig
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 _ATTRIBUTES = frozenset({QUEUE_TYPE, "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration"})

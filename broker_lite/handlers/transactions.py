@@ -15,7 +15,7 @@ from commitlake.broker_lite.delivery import TransactionError
 from commitlake.broker_lite.delivery.message_rewrites import TRANSACTION_ID, to_new_message
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.errors import UnserializableError
-from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType

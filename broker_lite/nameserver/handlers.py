@@ -26,7 +26,6 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.large_answer_bodies import serialize_list_body
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import DataVersion, TopicConfigs
 from commitlake.schemas.remoting.errors import CommandError, NotPermittedError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command, Version
@@ -49,6 +48,7 @@ from commitlake.schemas.remoting.name_server_headers import (
 )
 from commitlake.schemas.remoting.registration import RegistrationReader
 from commitlake.schemas.remoting.routes import KvTable, QueueData, TopicList, TopicRoute
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, TopicConfigs
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 MAX_SETTINGS = 10_000

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.errors import BodyError, CommandError
 from commitlake.schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
 from commitlake.schemas.remoting.routes import MASTER_ID, PERM_WRITE, BrokerData, ClusterInfo, QueueData, TopicRoute
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, TopicConfig, TopicConfigs
 
 MAX_BROKERS = 1_000
 """Masters and slaves together."""

@@ -16,7 +16,7 @@ from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.protocol import SlaveSide
 from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 
 _READ_BYTES = 256 << 10

@@ -17,11 +17,11 @@ from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, describe_response_code
-from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroups, TopicConfigs
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import parse_body, to_json
-from commitlake.schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
+from commitlake.schemas.remoting.statistics_bodies import ConsumerOffsetTable, DelayOffsetTable
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, SubscriptionGroups, TopicConfigs
 
 B = TypeVar("B", bound=NamedTuple)
 _logger = logging.getLogger(__name__)

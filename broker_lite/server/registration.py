@@ -19,7 +19,6 @@ from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, describe_response_code
-from commitlake.schemas.remoting.configs import RegisterBrokerBody, TopicConfigs
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
@@ -30,6 +29,7 @@ from commitlake.schemas.remoting.name_server_headers import (
     RegisterBrokerResponse,
 )
 from commitlake.schemas.remoting.registration import serialize_registration
+from commitlake.schemas.remoting.topic_and_group_configs import RegisterBrokerBody, TopicConfigs
 
 RETRY_SECONDS = 5.0
 PLAIN_BODY_BYTES = 4 * 1024 * 1024

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from commitlake.connectors.log_format.checkpoint_and_config import Problems
-from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, read_file
+from commitlake.schemas.safe_store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, read_file
 
 T = TypeVar("T")
 BACKUP = ".bak"

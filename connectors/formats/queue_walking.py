@@ -12,9 +12,9 @@ from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import read_range
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
+from commitlake.schemas.layouts.segment_names import is_segment_name, parse_queue_folder
+from commitlake.schemas.safe_store_files import UnsafeFileError
 from commitlake.schemas.segment_files import names_by_start
-from commitlake.schemas.store_files import UnsafeFileError
 
 E = TypeVar("E")
 CHUNK_ENTRIES = 3000

@@ -42,7 +42,7 @@ from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.spark import spark_field, spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_field, spark_schema
 
 
 @dataclass

@@ -31,7 +31,7 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ConcurrentRunError
-from commitlake.schemas.store_files import make_folders
+from commitlake.schemas.safe_store_files import make_folders
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS

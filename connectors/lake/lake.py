@@ -20,7 +20,7 @@ from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, p
 from commitlake.connectors.lake.paths import LakeError, check_links
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import has_scheme, is_s3, parse_s3_uri
-from commitlake.schemas.store_files import create_file
+from commitlake.schemas.safe_store_files import create_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 if TYPE_CHECKING:

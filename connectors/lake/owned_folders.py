@@ -19,8 +19,8 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import S3Uri, parse_s3_uri
-from commitlake.schemas import shipped
-from commitlake.schemas.layouts.segments import is_segment_name
+from commitlake.schemas import shipped_manifest
+from commitlake.schemas.layouts.segment_names import is_segment_name
 
 _CONFIG = "config"
 _CHECKPOINT = "checkpoint"
@@ -103,7 +103,7 @@ def _find_folder_owner(folder: Path) -> str | None:
             return "a table of a lake"
         if _has_segment(folder):
             return "the log of a broker"
-        return _describe_store_folder(folder.name, is_store, (folder.parent / shipped.LOG_MANIFEST).is_file)
+        return _describe_store_folder(folder.name, is_store, (folder.parent / shipped_manifest.LOG_MANIFEST).is_file)
     except OSError:  # this user may not look there, or no such folder can exist: writing fails, too
         return None
 
@@ -113,7 +113,7 @@ def _describe_store_folder(name: str, is_store: Callable[[Format], bool], is_shi
     formats = [log_format for log_format in all_formats() if name in broker_folder_names(log_format)]
     if any(is_store(log_format) for log_format in formats):
         return "a folder of a broker's store"
-    return "a folder of a shipped store" if (formats or name == shipped.FOLDER) and is_shipped() else None
+    return "a folder of a shipped store" if (formats or name == shipped_manifest.FOLDER) and is_shipped() else None
 
 
 def _has_segment(folder: Path) -> bool:
@@ -151,7 +151,7 @@ def _find_owned_prefix(location: S3Uri, s3: S3Options | None) -> OwnedFolder | N
         return _describe_store_folder(
             parts[-1],
             lambda log_format: has_segment([*root, log_format.folder]),
-            lambda: bool(list_first_names(root, shipped.LOG_MANIFEST)),
+            lambda: bool(list_first_names(root, shipped_manifest.LOG_MANIFEST)),
         )
 
     parts = location.prefix.split("/") if location.prefix else []

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.lake.delta_log.file_names import LOG, SEALS
 from commitlake.connectors.storage.uris import is_s3, is_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, describe_file_type
+from commitlake.schemas.safe_store_files import UnsafeFileError, check_folder, check_tree, describe_file_type
 
 
 def local_folder(path_or_uri: str) -> Path:

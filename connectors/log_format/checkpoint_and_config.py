@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from commitlake.schemas.store_files import read_file
+from commitlake.schemas.safe_store_files import read_file
 
 CHECKPOINT = "checkpoint"
 

@@ -36,8 +36,8 @@ from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.snapshots import divide_segment
 from commitlake.connectors.reading.splits import ListedSplit, Split, group_nearby_records
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
-from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
-from commitlake.schemas.store_files import files_in, folders_in, open_file
+from commitlake.schemas.layouts.segment_names import is_segment_name, parse_queue_folder
+from commitlake.schemas.safe_store_files import files_in, folders_in, open_file
 
 MAX_RECORDS = 1 << 16
 """Records in one split; their lists take one and a half megabytes then."""

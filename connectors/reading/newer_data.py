@@ -29,12 +29,12 @@ from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, C
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.settings_files import read_settings
 from commitlake.connectors.reading.unread_warnings import PULL_HINT
-from commitlake.schemas import shipped
+from commitlake.schemas import shipped_manifest
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
-from commitlake.schemas.layouts.segments import parse_queue_folder
+from commitlake.schemas.layouts.segment_names import parse_queue_folder
+from commitlake.schemas.safe_store_files import folders_in, open_file, read_file
 from commitlake.schemas.segment_files import files_by_start, written_end
-from commitlake.schemas.store_files import folders_in, open_file, read_file
 from commitlake.schemas.times import EPOCH, format_iso_time
 
 _MAX_QUEUES = 20_000
@@ -66,7 +66,7 @@ class ReadLog(NamedTuple):
     @property
     def is_copy(self) -> bool:
         """True if `commitlake ship` made the store: the newest record is copied once it has not changed any more."""
-        return (self.root / shipped.LOG_MANIFEST).exists()
+        return (self.root / shipped_manifest.LOG_MANIFEST).exists()
 
 
 class LogEnd(NamedTuple):

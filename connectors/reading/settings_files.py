@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from commitlake.schemas.store_files import read_file
+from commitlake.schemas.safe_store_files import read_file
 
 BROKER_PLACEHOLDER = "{broker}"
 MAX_BYTES = 1 << 20

@@ -46,7 +46,7 @@ from commitlake.connectors.reading.stores import Store, refresh_store, segment_s
 from commitlake.connectors.reading.unread_warnings import UNREAD
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 BLOCK_BYTES = 512
 """Size that a disk writes atomically; pages are multiples of it."""

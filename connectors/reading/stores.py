@@ -40,10 +40,10 @@ from commitlake.connectors.reading.unread_warnings import (
     format_folder_names,
 )
 from commitlake.connectors.storage.uris import is_uri, scheme_prefix
-from commitlake.schemas import shipped
+from commitlake.schemas import shipped_manifest
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
-from commitlake.schemas.store_files import UnsafeFileError, files_in
+from commitlake.schemas.layouts.segment_names import is_segment_name, parse_segment_name
+from commitlake.schemas.safe_store_files import UnsafeFileError, files_in
 
 logger = logging.getLogger(__name__)
 
@@ -343,12 +343,14 @@ def _find_logs_in(
         beside = [log_format for log_format in known_formats if log_format.folder in log_folder_names]
         of_others = [each for each in beside if find_unsupported_logs((name for _, name in inner), [each])]
         logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
-    if not logs and any(name == shipped.FOLDER for _, name in inner):
+    if not logs and any(name == shipped_manifest.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
         # An object store has no empty folders: until the first segment is complete, only the manifest tells the log's
         # name.
         logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in log_folder_names else []
-    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.folders.own for log_format in known_formats))
+    never_hold_a_store = frozenset({shipped_manifest.FOLDER}).union(
+        *(log_format.folders.own for log_format in known_formats)
+    )
     return logs, [path for path, name in inner if name not in never_hold_a_store]
 
 
@@ -434,7 +436,7 @@ def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Forma
         raise StoreError(f"{root} cannot be read by this user: {_PERMISSION_HINT}") from None
     if not prefix:
         _check_segment_files(root)
-        check_no_versions(filesystem, f"{root.rsplit('/', 1)[0]}/{shipped.LOG_MANIFEST}")
+        check_no_versions(filesystem, f"{root.rsplit('/', 1)[0]}/{shipped_manifest.LOG_MANIFEST}")
     sizes = {
         entry.base_name: entry.size for entry in _keep_utf8_names(root, entries) if entry.type == pafs.FileType.File
     }

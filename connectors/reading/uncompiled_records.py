@@ -17,7 +17,7 @@ from commitlake.connectors.reading.errors import no_progress_error
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.stores import Store, full_segment_size
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentSpan, SizeLimits, SpanKind
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 _WINDOW_BYTES = 1 << 20
 

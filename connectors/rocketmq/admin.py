@@ -29,20 +29,25 @@ from commitlake.schemas.remoting.admin_headers import (
     TopicRequest,
 )
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.headers import ConsumerGroupRequest, ViewMessageRequest
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection, ConsumerList, ProducerConnection
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.name_server_headers import DeleteTopicInNameServerRequest
 from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, MessageQueue, TopicRoute
 from commitlake.schemas.remoting.signing import Credentials
-from commitlake.schemas.remoting.statistics import (
+from commitlake.schemas.remoting.statistics_bodies import (
     ConsumerOffsetTable,
     ConsumeStats,
     DelayOffsetTable,
     GroupList,
     OffsetWrapper,
     TopicStats,
+)
+from commitlake.schemas.remoting.topic_and_group_configs import (
+    SubscriptionGroupConfig,
+    SubscriptionGroups,
+    TopicConfig,
+    TopicConfigs,
 )
 
 

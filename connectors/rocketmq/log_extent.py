@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, UnreachableError
-from commitlake.schemas.layouts.numbers import parse_int
-from commitlake.schemas.layouts.segments import MAX_START_OFFSET
+from commitlake.schemas.layouts.integer_parsing import parse_int
+from commitlake.schemas.layouts.segment_names import MAX_START_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 
 QUEUE_SECONDS = 120.0

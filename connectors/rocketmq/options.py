@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from commitlake.connectors.rocketmq.errors import ClientOptionError
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES, SerializeType
 from commitlake.schemas.remoting.signing import Credentials
 from commitlake.schemas.remoting.tls import client_context, read_tls_properties

@@ -28,7 +28,7 @@ from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import RETRY_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import PullMessageRequest, PullMessageResponse, PullSysFlag

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.network import Network, PeerAnswer
 from commitlake.connectors.rocketmq.routing import Routing
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.headers import (
     OFFSET_WAS_RESET,

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError, UnreachableError
 from commitlake.connectors.rocketmq.network import Network, PeerAnswer
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.name_server_headers import RouteRequest
 from commitlake.schemas.remoting.routes import (
@@ -32,6 +31,7 @@ from commitlake.schemas.remoting.routes import (
     publish_queues,
     subscribe_queues,
 )
+from commitlake.schemas.remoting.topic_and_group_configs import TopicConfig, TopicConfigs
 
 
 class BrokerDirectory:

@@ -17,8 +17,7 @@ from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.shipping.ship_target import ShipError, ShipTarget, ShipUnavailableError
 from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import LOCK, MAX_MANIFEST_BYTES, Part, ShippedFile
-from commitlake.schemas.store_files import (
+from commitlake.schemas.safe_store_files import (
     UnsafeFileError,
     check_relative_name,
     create_file,
@@ -30,6 +29,7 @@ from commitlake.schemas.store_files import (
     remove_file,
     rename_file,
 )
+from commitlake.schemas.shipped_manifest import LOCK, MAX_MANIFEST_BYTES, Part, ShippedFile
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 

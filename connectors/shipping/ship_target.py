@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.shipped import Part, ShippedFile
+from commitlake.schemas.shipped_manifest import Part, ShippedFile
 
 
 class ShipError(CommitLakeError):

@@ -1,7 +1,7 @@
 """A target in an object store or HDFS.
 
-Each part is a file, whose name contains its range and checksum, see `schemas.shipped`. A complete file is made of its
-parts, by the server if it can join them, and appears once its last byte has been written. There are no locks: a
+Each part is a file, whose name contains its range and checksum, see `schemas.shipped_manifest`. A complete file is made
+of its parts, by the server if it can join them, and appears once its last byte has been written. There are no locks: a
 manifest is replaced only if it is the version that this agent knows, so of two agents, one ends.
 """
 
@@ -16,7 +16,7 @@ from commitlake.connectors.shipping.ship_target import ShipError, ShipNameError,
 from commitlake.connectors.storage.errors import CloudNameError, ObjectStoreError
 from commitlake.connectors.storage.storage import ReplacedError, Storage
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
+from commitlake.schemas.shipped_manifest import MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
 
 
 class StorageTarget(ShipTarget):

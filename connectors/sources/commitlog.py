@@ -45,7 +45,7 @@ from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.read_request import Request

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.reading.options import Mode
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 
 def choose_columns(table: Columns, columns: Sequence[str] | None, mode: Mode, corrupt_column: str) -> StructType:

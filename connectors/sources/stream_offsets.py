@@ -25,7 +25,7 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.reading.stores import Store, segment_sizes
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, int_in_range
 
 VERSION = 1
 _DIGEST_SIZE = 8

@@ -25,7 +25,7 @@ from commitlake.connectors.spark.jars import delta_jars, s3_jars
 from commitlake.connectors.spark.submit_arguments import REMOTE_VARIABLE, uses_cluster
 from commitlake.connectors.spark.worker_check import check_workers
 from commitlake.connectors.storage.s3_options import S3Options, s3a_settings
-from commitlake.schemas.store_files import restricted_umask
+from commitlake.schemas.safe_store_files import restricted_umask
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway

@@ -31,7 +31,7 @@ from commitlake.connectors.storage.cloud_storage import BUSY, CloudStorage, expl
 from commitlake.connectors.storage.errors import LATER, CloudError, CloudUnavailableError
 from commitlake.connectors.storage.storage import Content, Entry, FoundFile, ReplacedError
 from commitlake.connectors.storage.uris import CloudUri
-from commitlake.schemas.shipped import Part
+from commitlake.schemas.shipped_manifest import Part
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, BackoffConfig

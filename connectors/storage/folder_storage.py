@@ -18,7 +18,7 @@ from typing import BinaryIO
 from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.storage.errors import FileError, ObjectStoreError
 from commitlake.connectors.storage.storage import FoundFile, LakeStorage, check_name
-from commitlake.schemas.store_files import (
+from commitlake.schemas.safe_store_files import (
     UnsafeFileError,
     files_in,
     folders_in,

@@ -25,7 +25,7 @@ from commitlake.connectors.storage.cloud_storage import CloudStorage
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
 from commitlake.connectors.storage.gcs_clients import ERRORS, SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket, gcs_error
 from commitlake.connectors.storage.storage import UNKNOWN_CRC, Content, Entry, FoundFile, ReplacedError
-from commitlake.schemas.shipped import Part
+from commitlake.schemas.shipped_manifest import Part
 
 MAX_COMPOSED = 32
 """Largest number of objects that one request joins."""

@@ -33,7 +33,7 @@ import hdfs_native
 from commitlake.connectors.printable import escape_line
 from commitlake.connectors.storage.errors import LATER, CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.uris import HdfsUri
-from commitlake.schemas.store_files import FILE_MODE, FOLDER_MODE
+from commitlake.schemas.safe_store_files import FILE_MODE, FOLDER_MODE
 
 if TYPE_CHECKING:
     from hdfs_native import FileReader, FileStatus, FileWriter

@@ -25,7 +25,7 @@ from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import HdfsClient
 from commitlake.connectors.storage.storage import FoundFile, ReplacedError, VersionedFile
 from commitlake.connectors.storage.uris import HdfsUri
-from commitlake.schemas.shipped import VERSION_DIGITS, is_version_name
+from commitlake.schemas.shipped_manifest import VERSION_DIGITS, is_version_name
 from commitlake.schemas.times import from_ms
 
 if TYPE_CHECKING:

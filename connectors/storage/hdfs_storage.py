@@ -48,7 +48,7 @@ from commitlake.connectors.storage.storage import (
     check_name,
 )
 from commitlake.connectors.storage.uris import HdfsUri, is_valid_hdfs_name, parse_hdfs_uri
-from commitlake.schemas.shipped import FOLDER, MAX_MANIFEST_BYTES, Part
+from commitlake.schemas.shipped_manifest import FOLDER, MAX_MANIFEST_BYTES, Part
 
 TEMPORARY = f"{FOLDER}/temporary"
 _KEPT_VERSIONS = 2

@@ -39,7 +39,7 @@ from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, NO_L
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.storage import Content, FoundFile, LakeStorage, ReplacedError, Storage, check_name
 from commitlake.connectors.storage.uris import parse_s3_uri
-from commitlake.schemas.shipped import Part
+from commitlake.schemas.shipped_manifest import Part
 
 PART_BYTES = 8 << 20  # servers accept parts of at least 5 MiB, and at most 10,000 of them: 80 GB
 _MARK = "commitlake-upload"

@@ -29,8 +29,8 @@ from typing import Any, ClassVar
 
 from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
-from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, Part
-from commitlake.schemas.store_files import check_relative_name
+from commitlake.schemas.safe_store_files import check_relative_name
+from commitlake.schemas.shipped_manifest import MAX_MANIFEST_BYTES, Part
 
 UNKNOWN_CRC = -1
 """Checksum of a file that another program has written, where a server keeps only the checksums that writers give."""

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from commitlake.schemas.tables.columns import Column, Columns, DataType, ListOf, MapOf
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable, Origin
-from commitlake.schemas.tables.spark import spark_field
+from commitlake.schemas.tables.spark_schemas import spark_field
 from docs.generate.prose import markdown_of, table
 from docs.generate.table_queries import QUERIES
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.evidence import EvidenceArgument
-from commitlake.jobs.arguments.html import HTML_HELP, HtmlArgument
+from commitlake.jobs.arguments.evidence_key import EvidenceArgument
+from commitlake.jobs.arguments.html_option import HTML_HELP, HtmlArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option, parse_file_size, positive
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
@@ -29,7 +29,7 @@ from commitlake.jobs.cli.options import (
     repeated,
     requires_one_of,
 )
-from commitlake.schemas.layouts.numbers import parse_decimal
+from commitlake.schemas.layouts.integer_parsing import parse_decimal
 
 if TYPE_CHECKING:
     from commitlake.connectors.rocketmq.throttle import Rate

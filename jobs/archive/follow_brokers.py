@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from commitlake.connectors.rocketmq.errors import UnreachableError
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.archive.snapshots import append_snapshots, read_offset_snapshots
+from commitlake.jobs.archive.offset_snapshots import append_snapshots, read_offset_snapshots
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, plan_work

@@ -15,16 +15,16 @@ from commitlake.connectors.lake.reader import clean_engine_message
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_run_history, seconds_text
-from commitlake.jobs.report.output import Facts, PageFile, join_names, period_text
+from commitlake.jobs.report.page_file import Facts, PageFile, join_names, period_text
+from commitlake.jobs.report.run_history import history_section, read_run_history, seconds_text
 from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text, time_text
 from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refused
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun, commit_numbers_text
 from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, PageFigures
 from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
-from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.finding_advice import Advice
 from commitlake.schemas.quality.expectation import Grain, Severity
 from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.report import (

@@ -17,26 +17,26 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions, make_broker_source
-from commitlake.jobs.archive.page import TITLE, make_run_page_writer, no_new_messages_page
-from commitlake.jobs.archive.snapshots import (
+from commitlake.jobs.archive.offset_snapshots import (
     RepeatedSnapshots,
     append_snapshots,
     read_offset_snapshots,
     unreadable_offsets_sentences,
 )
+from commitlake.jobs.archive.page import TITLE, make_run_page_writer, no_new_messages_page
 from commitlake.jobs.archive.summary import summary_lines
 from commitlake.jobs.arguments.broker_name import BrokerName, choose_broker_name
-from commitlake.jobs.arguments.evidence import last_number_with_evidence, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.evidence_key import last_number_with_evidence, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.runner import get_spark_session, make_runner
 from commitlake.jobs.arguments.sizes import size_text
+from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.run_metrics import add_to_counter
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.report.output import PageFile, check_page_file, write_page_on_failure
+from commitlake.jobs.report.page_file import PageFile, check_page_file, write_page_on_failure
 from commitlake.pipelines.archive.body_location import check_bodies_writable
 from commitlake.pipelines.archive.quality_check import CriticalQualityError
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
@@ -169,7 +169,7 @@ def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
 def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
     """Archive messages as they arrive, and return the worst exit code of all runs."""
     from commitlake.connectors.spark.connect_session import is_connect
-    from commitlake.jobs.archive.follow import StoreFollower, find_unfinished_work
+    from commitlake.jobs.archive.follow_stores import StoreFollower, find_unfinished_work
 
     config.lake.check_writable()
     check_bodies_writable(config.lake)

@@ -9,7 +9,7 @@ from commitlake.connectors.reading.files.shipped_files import NoCopyError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.arguments.similar_names import suggest_similar_name
-from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, parse_int
 
 _SHOWN = 8
 

@@ -13,7 +13,7 @@ from typing import cast
 from commitlake.connectors.storage.uris import has_scheme
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.options import Once, Options, Rule, argument, option
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_decimal, parse_int
 
 
 def make_integer_parser(minimum: int, maximum: int = INT64_MAX) -> Callable[[str], int]:

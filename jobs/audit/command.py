@@ -26,12 +26,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.arguments.broker_name import choose_broker_name
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.evidence import EvidenceArgument, read_evidence_key, write_evidence
-from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.evidence_key import EvidenceArgument, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.html_option import HtmlArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument, open_packs
-from commitlake.jobs.arguments.layouts import LayoutArgument, find_formats, layout_option
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
+from commitlake.jobs.arguments.store_layout import LayoutArgument, find_formats, layout_option
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.audit.report import TITLE, audit_report
@@ -39,11 +39,11 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, only_with, option, overrides
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.report.history import with_run_history
-from commitlake.jobs.report.output import PageFile, check_page_file, write_page_on_failure
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
+from commitlake.jobs.report.page_file import PageFile, check_page_file, write_page_on_failure
 from commitlake.jobs.report.rows_output import write_varying_rows
-from commitlake.jobs.report.text import print_sections
+from commitlake.jobs.report.run_history import with_run_history
+from commitlake.jobs.report.text_blocks import print_sections
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import Moment, read_moment
 from commitlake.pipelines.audit.compared_sides import Sides, open_sides

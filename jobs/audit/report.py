@@ -8,7 +8,7 @@ from typing import Any
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.output import join_names, left_out_text, period_text
+from commitlake.jobs.report.page_file import join_names, left_out_text, period_text
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.table_checks import REPAIR, TableFinding
 from commitlake.pipelines.audit.verdicts import AuditResult

@@ -23,7 +23,7 @@ from commitlake.jobs.cli.options import (
     requires_one_of,
     rules_for_values,
 )
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_decimal, parse_int
 
 NO_NAME_SERVER = "none"
 NAME_SERVER = "127.0.0.1:9876"

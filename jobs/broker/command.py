@@ -33,7 +33,7 @@ from commitlake.jobs.broker.settings import Settings, resolve_settings
 from commitlake.jobs.broker.store import open_store
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 
 if TYPE_CHECKING:
     from commitlake.broker_lite.broker.accounts import Accounts

@@ -12,7 +12,7 @@ from typing import Any
 from commitlake.jobs.arguments.broker_conf import read_broker_conf, read_store_conf
 from commitlake.jobs.broker.arguments import JMQ, BrokerArguments
 from commitlake.jobs.cli.command import JobError
-from commitlake.schemas.layouts.boltmq.conf import is_boltmq_conf, parse_boltmq_conf
+from commitlake.schemas.layouts.boltmq.deletion_settings import is_boltmq_conf, parse_boltmq_conf
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
 from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf

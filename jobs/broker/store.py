@@ -121,7 +121,7 @@ def _retention_options(settings: Settings) -> RetentionOptions:
 def _journal_options(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> JournalOptions:
     from commitlake.broker_lite.stores.engine.options import FlushMode
     from commitlake.broker_lite.stores.jmq import JournalOptions
-    from commitlake.schemas.layouts.jmq.queue import ENTRY
+    from commitlake.schemas.layouts.jmq.queue_file import ENTRY
 
     return JournalOptions(
         journal_file_size_bytes=_segment_size_bytes(arguments, settings),

@@ -63,10 +63,10 @@ from commitlake.jobs.cli.options import (
 )
 from commitlake.jobs.cli.process import OutputError, received_stop_signal, runs_in_own_process
 from commitlake.jobs.cli.terminal import guard_standard_streams, print_line, unguarded_stream
-from commitlake.jobs.report.output_forms import Display, use_display
+from commitlake.jobs.report.output_formats import Display, use_display
 from commitlake.jobs.report.text_table import wrap_lines
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.store_files import restricted_umask
+from commitlake.schemas.safe_store_files import restricted_umask
 
 _TEXT_WIDTH = 100
 _CONFIG_FILE = "commitlake.toml"

@@ -12,7 +12,7 @@ from pathlib import Path
 from commitlake.connectors.lake.delta_log.file_names import LOG, SEALS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.schemas.store_files import describe_file_type
+from commitlake.schemas.safe_store_files import describe_file_type
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})

@@ -19,7 +19,7 @@ from commitlake.jobs.arguments.similar_names import print_warning, suggest_simil
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.options import ENVIRONMENT_PREFIX, environment_variable_of
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.store_files import describe_file_type
+from commitlake.schemas.safe_store_files import describe_file_type
 from commitlake.schemas.toml_text import MAX_BYTES, TomlError, parse_toml
 
 OTHER_VARIABLES = frozenset(

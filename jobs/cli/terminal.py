@@ -15,7 +15,7 @@ from typing import Any, TextIO, cast
 
 from commitlake.connectors.printable import escape_line, escape_unprintable
 from commitlake.jobs.arguments.times import to_local_times
-from commitlake.jobs.report.output_forms import current_display
+from commitlake.jobs.report.output_formats import current_display
 from commitlake.jobs.report.text_table import wrap_lines
 
 

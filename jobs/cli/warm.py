@@ -43,7 +43,7 @@ from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 
 _SEGMENT_BYTES = 4096

@@ -26,7 +26,7 @@ from commitlake.jobs.cli.options import (
     shorthand_option,
 )
 from commitlake.jobs.replay.arguments import ALL_IDS, NO_TARGET, SendingArguments, queues_option
-from commitlake.jobs.report.output_forms import FORMS, DisplayArguments
+from commitlake.jobs.report.output_formats import FORMS, DisplayArguments
 
 SHOW, EXPORT, REDRIVE, OUTCOME = "show", "export", "redrive", "outcome"
 ACTIONS = {

@@ -12,8 +12,8 @@ from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.outcome import print_replay_outcome
 from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters, explain_invalid_where
 from commitlake.jobs.replay.message_selection import SelectedMessages
+from commitlake.jobs.replay.message_source import lake_source
 from commitlake.jobs.replay.send import send_selected_messages
-from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.cause_conditions import exclude_letters_sql, find_replayed_offsets
 from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, is_replayed_sql
 from commitlake.pipelines.replay.ledger import read_replay_states

@@ -12,12 +12,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_packs
-from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_value_sentences
 from commitlake.jobs.arguments.similar_names import print_warning
+from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers, unknown_value_sentences
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
-from commitlake.jobs.cli.limits import enforce_limits, where_condition_limits
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.sql_limits import enforce_limits, where_condition_limits
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import cause_condition_sql, select_cause
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_rows_by_cause

@@ -20,7 +20,7 @@ from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import option
 from commitlake.jobs.doctor.findings import DoctorFinding, State
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.jobs.report.rows_output import write_rows
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
@@ -64,7 +64,7 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
 
     def run(self) -> ExitCode:
         """Run the checks, and print the findings."""
-        from commitlake.jobs.doctor.machine import add_skipped_checks
+        from commitlake.jobs.doctor.machine_checks import add_skipped_checks
 
         findings = add_skipped_checks(list(_run_checks(self)), _SERVERS)
         rows = [{name: str(value) for name, value in each._asdict().items()} for each in findings]
@@ -82,26 +82,26 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
 
 
 def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
-    from commitlake.jobs.doctor import machine
+    from commitlake.jobs.doctor import machine_checks
 
-    yield machine.check_python()
-    yield machine.check_packages()
-    yield machine.check_java()
-    yield machine.check_spark()
-    yield machine.check_jars()
-    yield machine.check_resources()
-    yield machine.check_folder("temporary files", tempfile.gettempdir())
+    yield machine_checks.check_python()
+    yield machine_checks.check_packages()
+    yield machine_checks.check_java()
+    yield machine_checks.check_spark()
+    yield machine_checks.check_jars()
+    yield machine_checks.check_resources()
+    yield machine_checks.check_folder("temporary files", tempfile.gettempdir())
     if command.store:
-        yield from machine.check_stores(command.store, command.s3_endpoint, command.s3_region)
+        yield from machine_checks.check_stores(command.store, command.s3_endpoint, command.s3_region)
     for name, place in (("lake", command.lake), ("bodies", command.bodies)):
         if place:
             yield from _check_lake_or_bodies(name, place, command)
     if command.hbase:
-        from commitlake.jobs.doctor.servers import check_hbase
+        from commitlake.jobs.doctor.server_checks import check_hbase
 
         yield check_hbase(command.hbase, command.hbase_table)
     if command.namesrv:
-        from commitlake.jobs.doctor.servers import check_registered_brokers
+        from commitlake.jobs.doctor.server_checks import check_registered_brokers
 
         yield from check_registered_brokers(command.namesrv)
 
@@ -115,8 +115,8 @@ def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> It
     from commitlake.connectors.lake.paths import local_folder_or_none
     from commitlake.connectors.storage.errors import S3Error
     from commitlake.jobs.arguments.s3 import set_s3_environment
-    from commitlake.jobs.doctor import machine
-    from commitlake.jobs.doctor.servers import check_object_store
+    from commitlake.jobs.doctor import machine_checks
+    from commitlake.jobs.doctor.server_checks import check_object_store
     from commitlake.schemas.errors import CommitLakeError
 
     is_lake = check_name == "lake"
@@ -137,7 +137,7 @@ def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> It
         yield DoctorFinding(check_name, State.MISSING, str(error), "name a folder, or s3://bucket/prefix")
         return
     folder = local_folder_or_none(location)
-    yield check_object_store(location) if folder is None else machine.check_folder(check_name, str(folder))
+    yield check_object_store(location) if folder is None else machine_checks.check_folder(check_name, str(folder))
     if isinstance(opened, Lake):
         try:
             yield DoctorFinding(check_name, State.OK, _describe_lake(opened))

@@ -21,9 +21,9 @@ from commitlake.jobs.arguments.broker_conf import (
     BrokerConfArgument,
     read_store_conf,
 )
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.selection import Queues, Topics
 from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.stores import (
     StoreName,
     declare_broker_option,

@@ -6,12 +6,12 @@ import datetime
 from dataclasses import dataclass
 
 from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
-from commitlake.jobs.arguments.evidence import EvidenceArgument
+from commitlake.jobs.arguments.evidence_key import EvidenceArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import conflicts_with, flag, only_with, option, overrides, repeated
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 
 SELECTING = ("key", "keys_file", "unique_key", "id")
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.erase.arguments import SELECTING, EraseOptions
-from commitlake.jobs.report.output_forms import format_option
+from commitlake.jobs.report.output_formats import format_option
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

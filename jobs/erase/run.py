@@ -12,7 +12,7 @@ from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.jobs.arguments.evidence import last_number_with_evidence, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.evidence_key import last_number_with_evidence, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.lake_location import check_packs_location, open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.similar_names import print_warning

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import escape_line
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.selection import WHICH, Keys, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.similar_names import print_warning
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option, declare_store_argument, require_store
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, must_be_less_than, option, repeated, requires_one_of
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.jobs.report.rows_output import write_varying_rows
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlArgument
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.s3 import S3Arguments
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.stores import StoreName
+from commitlake.jobs.arguments.unknown_lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.guard.arguments import RuleArguments
-from commitlake.jobs.report.output_forms import OutputArguments
-from commitlake.schemas.advice import Places
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.finding_advice import Places
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.archive_commits import StoreProgress
@@ -139,7 +139,7 @@ def _forecast_and_write_page(
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Check the stores, and write the HTML page if one is requested."""
     from commitlake.jobs.guard.page import TITLE, make_guard_page
-    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
 
     file = check_page_file(command.html)
     assert file is not None

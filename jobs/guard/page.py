@@ -11,11 +11,11 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.guard.report import CAUSES, disk_limits, guard_verdict, risk_findings
 from commitlake.jobs.report.findings import FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_run_history
-from commitlake.jobs.report.output import Facts, join_names, left_out_text, period_text
+from commitlake.jobs.report.page_file import Facts, join_names, left_out_text, period_text
+from commitlake.jobs.report.run_history import history_section, read_run_history
 from commitlake.jobs.report.value_decoding import time_text
 from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedStore
-from commitlake.schemas.advice import Places
+from commitlake.schemas.finding_advice import Places
 from commitlake.schemas.report import (
     Badge,
     Block,

@@ -11,13 +11,13 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.rows_output import Row, write_rows
-from commitlake.jobs.report.text import block_lines
+from commitlake.jobs.report.text_blocks import block_lines
 from commitlake.jobs.report.value_decoding import bytes_text, offset_text, time_text
 from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
-from commitlake.schemas.advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.finding_advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.report import Kind
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time

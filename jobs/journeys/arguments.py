@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.engine import EngineArguments
-from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments
+from commitlake.jobs.arguments.query_engine import EngineArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Keys, Predicate, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import Section, flag, option, overrides, repeated, rules_for_values, shorthand_option
-from commitlake.jobs.report.output_forms import JsonArgument, OutputArguments
+from commitlake.jobs.report.output_formats import JsonArgument, OutputArguments
 from commitlake.pipelines.journeys.journeys_query import MARGIN
 
 PATHS, HOPS, KEYS = "paths", "hops", "keys"

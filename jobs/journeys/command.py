@@ -18,9 +18,13 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_tag_sentences, unknown_topic_sentences
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.times import time_text
+from commitlake.jobs.arguments.unknown_lake_names import (
+    check_archived_brokers,
+    unknown_tag_sentences,
+    unknown_topic_sentences,
+)
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
@@ -35,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.jobs.journeys.answer import Answer, KnownTimes
-    from commitlake.jobs.report.output import PageFile
+    from commitlake.jobs.journeys.journey_results import Answer, KnownTimes
+    from commitlake.jobs.report.page_file import PageFile
     from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.journeys.misfits import Misfits
     from commitlake.schemas.report import Report
@@ -79,7 +83,7 @@ class Journeys(JourneysOptions):
         if self.html is None:
             return _open_lake_and_print(self, None)
         from commitlake.jobs.journeys.report import TITLE
-        from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
 
         file = check_page_file(self.html)
         with write_page_on_failure(file, "journeys", TITLE, [("Lake", self.lake)]):
@@ -95,7 +99,7 @@ def _open_lake_and_print(command: Journeys, page_file: PageFile | None) -> ExitC
 
 def _print_rows_and_page(command: Journeys, lake: Lake, page_file: PageFile | None) -> ExitCode:
     """Compute and print the chosen rows, and also write a page if a file is given."""
-    from commitlake.jobs.journeys.answer import newest_record_times, open_journeys_answer
+    from commitlake.jobs.journeys.journey_results import newest_record_times, open_journeys_answer
     from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.lineage.topic_graph import complete_time_range
 

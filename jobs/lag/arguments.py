@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from commitlake.jobs.arguments.broker_conf import BrokerConfArgument
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.lake_location import BODIES_HELP
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.selection import Brokers, Groups, Topics
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.options import OneOf, option, repeated, requires_one_of
 

@@ -23,21 +23,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlArgument
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, option, repeated, requires_one_of, rules_for_values
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int
 
 if TYPE_CHECKING:
-    from commitlake.jobs.report.output import PageFile
+    from commitlake.jobs.report.page_file import PageFile
     from commitlake.pipelines.lag.store_lag import LagAnswer
     from commitlake.schemas.report import Report
 
@@ -157,7 +157,7 @@ class LagCommand(
         if self.html is None:
             return _print_lag_and_page(None, self)
         from commitlake.jobs.lag.report import TITLE
-        from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
 
         file = check_page_file(self.html)
         name, place = self.source_option
@@ -167,7 +167,7 @@ class LagCommand(
 
 def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.lag import report
-    from commitlake.jobs.lag.source import measure_lag, unknown_name_sentences
+    from commitlake.jobs.lag.lag_measurement import measure_lag, unknown_name_sentences
     from commitlake.jobs.report.rows_output import write_rows, write_table_block
     from commitlake.pipelines.lag.group_summaries import sort_worst_first
 
@@ -200,8 +200,8 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
 
 def _make_report(command: LagCommand, answer: LagAnswer, unknown_name_warnings: Sequence[str]) -> Report:
     from commitlake.jobs.arguments.lake_location import open_lake_argument
+    from commitlake.jobs.lag.lag_measurement import find_worst_group_stalled_since, measure_lag_history
     from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_report
-    from commitlake.jobs.lag.source import find_worst_group_stalled_since, measure_lag_history
 
     source = LagSource(command.source_option, command.at)
     if not source.is_lake:  # a store has no history

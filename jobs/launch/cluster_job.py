@@ -31,7 +31,7 @@ from commitlake.jobs.cli.command import JobError, explain_error, resolve_catalog
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.process import call_on_first_signal, received_stop_signal, set_command_name
 from commitlake.jobs.cli.settings_check import find_settings_file
-from commitlake.jobs.launch.shared_places import SETTING, check_shared_places
+from commitlake.jobs.launch.shared_path_check import SETTING, check_shared_places
 from commitlake.jobs.launch.yarn_driver import FILE
 from commitlake.schemas.errors import ExitCode
 

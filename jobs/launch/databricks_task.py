@@ -23,7 +23,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.main import main as run_command
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 
 FIRST_WAIT_SECONDS = 60.0
 """Seconds between the first two attempts; each further wait is twice as long."""

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments
-from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
+from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import conflicts_with, flag, option, overrides, repeated, requires_one_of
-from commitlake.jobs.report.output_forms import DisplayArguments
+from commitlake.jobs.report.output_formats import DisplayArguments
 from commitlake.pipelines.lineage.message_history import MAX_RECORDS, Question
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_hash_key, parse_mask
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int
 
 TREE, TABLE, JSON, MERMAID = "tree", "table", "json", "mermaid"
 _ONE_RECORD = ("key", "id", "offset")

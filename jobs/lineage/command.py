@@ -96,7 +96,7 @@ def _show_story(command: LineageOptions, lake: Lake, monotonic_start: float) -> 
     if command.html is None:
         return _print_story(command, _read_story(command, lake), monotonic_start)
     from commitlake.jobs.lineage.report import TITLE, lineage_report
-    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
 
     file = check_page_file(command.html)
     facts = [("Lake", command.lake)]
@@ -146,7 +146,7 @@ def _print_story(command: LineageOptions, story: Story, monotonic_start: float) 
 
         write_table(step_rows(story), STEP_COLUMNS, sys.stdout)
     elif story.steps:
-        from commitlake.jobs.lineage.tree import write_tree
+        from commitlake.jobs.lineage.story_tree import write_tree
 
         write_tree(story, sys.stdout)
     for sentence in story.missing:
@@ -174,7 +174,7 @@ def _write_events(command: LineageOptions, events: object) -> None:
 
 
 def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
-    from commitlake.jobs.lineage.follow import follow_story
+    from commitlake.jobs.lineage.story_follower import follow_story
 
     timeout = command.follow_for or _FOLLOWED
 
@@ -192,8 +192,8 @@ def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
 
 
 def _show_topics(command: LineageOptions, lake: Lake, monotonic_start: float) -> ExitCode:
-    from commitlake.jobs.lineage.topics import TITLE, graph_json, graph_mermaid, links_table, topics_report
-    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+    from commitlake.jobs.lineage.topic_graph import TITLE, graph_json, graph_mermaid, links_table, topics_report
+    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
     from commitlake.pipelines.lineage.topic_graph import build_topic_graph
 
     assert command.start is not None, "--topics needs --from"

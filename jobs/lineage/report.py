@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from commitlake.jobs.lineage.picture.details import step_details_html
-from commitlake.jobs.lineage.picture.glyphs import (
+from commitlake.jobs.lineage.picture.lanes import assign_lanes
+from commitlake.jobs.lineage.picture.picture_rows import Rows, choose_picture_rows
+from commitlake.jobs.lineage.picture.step_details import step_details_html
+from commitlake.jobs.lineage.picture.step_shapes import (
     BEGUN,
     FAILED,
     FOLDED,
@@ -14,12 +16,10 @@ from commitlake.jobs.lineage.picture.glyphs import (
     glyph_legend_html,
     glyph_name_of,
 )
-from commitlake.jobs.lineage.picture.graph import story_graph_html
-from commitlake.jobs.lineage.picture.lanes import assign_lanes
-from commitlake.jobs.lineage.picture.overview import overview_html
-from commitlake.jobs.lineage.picture.picture_rows import Rows, choose_picture_rows
+from commitlake.jobs.lineage.picture.story_graph import story_graph_html
+from commitlake.jobs.lineage.picture.timeline_overview import overview_html
 from commitlake.jobs.lineage.story_json import step_rows
-from commitlake.jobs.report.markup import join_html, tag
+from commitlake.jobs.report.html_elements import join_html, tag
 from commitlake.jobs.report.value_decoding import time_text
 from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, StepKind, Story
 from commitlake.schemas.counts import format_count

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
 from commitlake.jobs.arguments.lake_location import LakeArguments
-from commitlake.jobs.arguments.layouts import LayoutArgument, layout_option
 from commitlake.jobs.arguments.runner import SparkArguments
+from commitlake.jobs.arguments.store_layout import LayoutArgument, layout_option
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option, positive
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, only_with, option, repeated

@@ -12,9 +12,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.lake_location import check_packs_location
-from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
+from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions

@@ -25,7 +25,7 @@ from commitlake.jobs.cli.output_files import check_output_file
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 
 DESCRIPTION = (
     "Export the lag of consumer groups to Prometheus, with the metric names and labels of rocketmq-exporter, so that "
@@ -70,7 +70,7 @@ class Metrics(Command, LagArguments):
 
     def run(self) -> ExitCode:
         """Write the metrics, or serve them until stopped."""
-        from commitlake.jobs.metrics.measure import Measured
+        from commitlake.jobs.metrics.metrics_collector import Measured
 
         if self.textfile is not None:
             return _write_metrics_file(self, Path(self.textfile))
@@ -83,7 +83,7 @@ def _write_metrics_file(command: Metrics, path: Path) -> ExitCode:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from commitlake.connectors.atomic_files import open_atomic
-    from commitlake.jobs.metrics.measure import Measured, MetricsCollector
+    from commitlake.jobs.metrics.metrics_collector import Measured, MetricsCollector
 
     check_output_file("--textfile", path)
     measured = Measured.measure(command)
@@ -103,7 +103,7 @@ def _serve_metrics(command: Metrics, host: str, port: int) -> ExitCode:
     from prometheus_client import CollectorRegistry
 
     from commitlake.jobs.cli.process import call_on_first_signal
-    from commitlake.jobs.metrics.measure import Measured, MetricsCollector
+    from commitlake.jobs.metrics.metrics_collector import Measured, MetricsCollector
     from commitlake.jobs.metrics.server import MetricsServer, start_server_thread
 
     registry = CollectorRegistry()

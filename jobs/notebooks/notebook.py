@@ -26,10 +26,10 @@ from commitlake.connectors.printable import escape_line, escape_unprintable
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.stores import parse_positive_decimal
 from commitlake.jobs.arguments.times import join_options_and_times, parse_time
-from commitlake.jobs.report.markup import tag
-from commitlake.jobs.report.page import render_pictures
+from commitlake.jobs.report.html_elements import tag
+from commitlake.jobs.report.html_page import render_pictures
 from commitlake.jobs.report.rows_output import Row, rows_of_batches, write_table, write_table_block
-from commitlake.jobs.report.text import block_lines, chart_to_table
+from commitlake.jobs.report.text_blocks import block_lines, chart_to_table
 from commitlake.schemas.errors import CommitLakeError, UsageError
 from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
 from commitlake.schemas.report_columns import Column

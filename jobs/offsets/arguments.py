@@ -19,7 +19,7 @@ from commitlake.jobs.cli.options import (
     shorthand_option,
 )
 from commitlake.jobs.lag.arguments import SourceArguments
-from commitlake.jobs.report.output_forms import (
+from commitlake.jobs.report.output_formats import (
     JsonArgument,
     OutputArguments,
     format_option,

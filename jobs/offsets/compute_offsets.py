@@ -12,14 +12,14 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
 from commitlake.jobs.arguments.broker_name import find_named_stores
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.lake_names import check_archived_brokers
-from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.similar_names import (
     abbreviate_name_list,
     known_names_hint,
     suggest_or_list_names,
     suggest_similar_name,
 )
+from commitlake.jobs.arguments.store_layout import find_formats
+from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.offsets.arguments import OffsetsOptions

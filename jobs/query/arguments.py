@@ -8,15 +8,15 @@ from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.lake_location import LakeArguments
+from commitlake.jobs.arguments.query_engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Predicate, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.stores import make_integer_parser, parse_file_size
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory_limit
 from commitlake.jobs.cli.options import conflicts_with, flag, option, overrides, requires_one_of, shorthand_option
+from commitlake.jobs.cli.sql_limits import TIMEOUT, Limits, default_memory_limit
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _CONDITIONS = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")

@@ -30,8 +30,8 @@ from commitlake.jobs.arguments.lake_location import open_lake_argument, open_pac
 from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
-from commitlake.jobs.cli.limits import enforce_limits
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
+from commitlake.jobs.cli.sql_limits import enforce_limits
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import (
@@ -209,7 +209,7 @@ def _write_single_body(query: QueryOptions, rows: Iterable[Row], read_body: Fetc
 
 def _check_brokers(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> None:
     if query.broker and table is not None:
-        from commitlake.jobs.arguments.lake_names import check_archived_brokers
+        from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 
         check_archived_brokers(lake, query.broker)
 
@@ -240,7 +240,7 @@ def _explain_empty_result(query: QueryOptions, lake: Lake, table: DeltaTable | N
         return
     if count and len(query.topic) < 2:  # of several topics, one may be misspelled
         return
-    from commitlake.jobs.arguments.lake_names import (
+    from commitlake.jobs.arguments.unknown_lake_names import (
         archived_time_sentence,
         unknown_queue_sentences,
         unknown_topic_sentences,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.broker_conf import BrokerConfArgument
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.stores import (
     declare_store_argument,
     parse_delay_levels_option,

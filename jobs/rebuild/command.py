@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.broker_conf import read_store_conf
-from commitlake.jobs.arguments.layouts import find_formats
+from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.arguments.stores import (
     require_store,
 )

@@ -21,7 +21,7 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.shipped import make_fetch_hint
+from commitlake.schemas.shipped_manifest import make_fetch_hint
 
 
 def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: RequestedSettings) -> Rebuilt | None:

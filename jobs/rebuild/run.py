@@ -18,7 +18,7 @@ from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.salvage.run import Salvaged, salvage_store
-from commitlake.schemas.store_files import remove_tree
+from commitlake.schemas.safe_store_files import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

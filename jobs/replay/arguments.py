@@ -10,7 +10,6 @@ from typing import ClassVar, Self
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.lake_location import LakeArguments
-from commitlake.jobs.arguments.layouts import layout_option
 from commitlake.jobs.arguments.selection import (
     WHICH,
     Brokers,
@@ -23,6 +22,7 @@ from commitlake.jobs.arguments.selection import (
     TimeRange,
     Topics,
 )
+from commitlake.jobs.arguments.store_layout import layout_option
 from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command
@@ -41,8 +41,8 @@ from commitlake.jobs.cli.options import (
     shorthand_option,
     switch,
 )
-from commitlake.jobs.report.output_forms import JsonArgument, OutputArguments
-from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
+from commitlake.jobs.report.output_formats import JsonArgument, OutputArguments
+from commitlake.schemas.layouts.integer_parsing import parse_decimal, parse_int64
 
 SEND, LIST, SHOW, RESUME, STOP, THROTTLE = "send", "list", "show", "resume", "stop", "throttle"
 VERIFY, UNDO = "verify", "undo"

@@ -88,7 +88,12 @@ class Replay(ReplayOptions):
             return self._run_action(lake)
 
     def _run_action(self, lake: Lake) -> ExitCode:
-        from commitlake.jobs.replay.actions import list_replays, request_rate_change, request_stop, show_replay
+        from commitlake.jobs.replay.replay_management import (
+            list_replays,
+            request_rate_change,
+            request_stop,
+            show_replay,
+        )
         from commitlake.jobs.replay.send import resume_replay, send_new_replay
         from commitlake.jobs.replay.undo import undo_replay
         from commitlake.jobs.replay.verify import verify_replay_by_id

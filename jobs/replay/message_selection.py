@@ -13,9 +13,9 @@ from commitlake.connectors.lake.sql import in_condition, text_literal
 from commitlake.jobs.arguments.similar_names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
-from commitlake.jobs.replay.source import MessageSource, archived_store_names
+from commitlake.jobs.replay.message_source import MessageSource, archived_store_names
+from commitlake.jobs.replay.replay_management import PROG
 from commitlake.pipelines.replay.errors import UnknownGroupError
 from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed
 from commitlake.pipelines.replay.origin_properties import original_topic_sql

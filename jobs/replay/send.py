@@ -24,15 +24,15 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
-from commitlake.jobs.cli.limits import enforce_limits, where_condition_limits
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.progress import counted_progress
+from commitlake.jobs.cli.sql_limits import enforce_limits, where_condition_limits
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.applied_changes import read_changes, show_changes, write_changes
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
-from commitlake.jobs.replay.changes import read_changes, show_changes, write_changes
 from commitlake.jobs.replay.message_selection import SelectedMessages, select_messages
-from commitlake.jobs.replay.source import MessageSource, open_message_source
+from commitlake.jobs.replay.message_source import MessageSource, open_message_source
+from commitlake.jobs.replay.replay_management import PROG
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
 from commitlake.jobs.replay.verify import verify_replay_by_id, verify_sent_messages
 from commitlake.jobs.report.rows_output import Row, write_rows

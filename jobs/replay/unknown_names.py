@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.lake_names import (
+from commitlake.jobs.arguments.similar_names import print_warning
+from commitlake.jobs.arguments.unknown_lake_names import (
     check_archived_brokers,
     unknown_queue_sentences,
     unknown_tag_sentences,
     unknown_topic_sentences,
     unknown_value_sentences,
 )
-from commitlake.jobs.arguments.similar_names import print_warning
-from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
-from commitlake.jobs.replay.source import MessageSource
+from commitlake.jobs.replay.message_source import MessageSource
+from commitlake.jobs.replay.replay_management import PROG
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 

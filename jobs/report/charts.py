@@ -18,8 +18,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from commitlake.jobs.report.axes import Scale, time_ticks
-from commitlake.jobs.report.markup import inline_html, join_html, name_html, tag
+from commitlake.jobs.report.chart_axes import Scale, time_ticks
+from commitlake.jobs.report.html_elements import inline_html, join_html, name_html, tag
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (
     MAX_SERIES,

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from commitlake.jobs.report.blocks import MAX_SENTENCE, escape_and_shorten
-from commitlake.schemas.advice import NO_ADVICE, Command, FilledAdvice
+from commitlake.jobs.report.html_blocks import MAX_SENTENCE, escape_and_shorten
 from commitlake.schemas.counts import format_count
+from commitlake.schemas.finding_advice import NO_ADVICE, Command, FilledAdvice
 from commitlake.schemas.report import (
     AdviceBlock,
     Block,

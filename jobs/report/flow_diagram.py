@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from commitlake.jobs.report.markup import escape_text, tag
+from commitlake.jobs.report.html_elements import escape_text, tag
 from commitlake.schemas.report import MAX_SERIES, Html, whole_number
 
 MAX_STOPS = 12

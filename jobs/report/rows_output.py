@@ -18,7 +18,7 @@ import pyarrow as pa
 from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_line
 from commitlake.jobs.arguments.times import TIME_TEXT, to_local_times
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
-from commitlake.jobs.report.output_forms import SCHEMA, current_display
+from commitlake.jobs.report.output_formats import SCHEMA, current_display
 from commitlake.jobs.report.text_table import TextTable, wrap_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report_columns import Column
@@ -235,7 +235,7 @@ def _table_cell_text(column: Column, value: object, *, is_local_time: bool) -> s
 
 
 def write_json(rows: Iterable[Row], out: TextIO, missing_data_sentences: Sequence[str] = ()) -> int:
-    """Write one JSON document, one row per line, and return the number of rows; see `jobs.report.output_forms`."""
+    """Write one JSON document, one row per line, and return the number of rows; see `jobs.report.output_formats`."""
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the first output, so that a refused query prints nothing
     write_text = unguarded_stream(out).write
@@ -266,7 +266,7 @@ def write_varying_rows(output_format: str, rows: Sequence[Row]) -> int:
 def write_rows(
     output_format: str, rows: Iterable[Row], columns: Sequence[str], missing_data_sentences: Sequence[str] = ()
 ) -> int:
-    """Write rows to standard output in a form of `jobs.report.output_forms`, and return their number.
+    """Write rows to standard output in a form of `jobs.report.output_formats`, and return their number.
 
     The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.
 

@@ -44,14 +44,14 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import FileSettings
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY
 from commitlake.schemas.layouts.rocketmq.broker_conf import format_delay_levels
 from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
-from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
-from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES
+from commitlake.schemas.layouts.segment_names import DEFAULT_SEGMENT_SIZE
+from commitlake.schemas.safe_store_files import MAX_SMALL_FILE_BYTES
 
 if TYPE_CHECKING:
     from commitlake.pipelines.restore.run import Restored
@@ -220,7 +220,7 @@ def _check_options(command: Restore) -> None:
 
 def _run_restore(command: Restore) -> Restored:
     from commitlake.connectors.runtime.local_runner import HERE
-    from commitlake.jobs.arguments.lake_names import check_archived_brokers
+    from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
     from commitlake.pipelines.restore.config_files import parse_offsets
     from commitlake.pipelines.restore.log_rows import RestoreSelection
     from commitlake.pipelines.restore.run import restore_store

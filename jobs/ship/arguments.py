@@ -8,12 +8,12 @@ import re
 from dataclasses import dataclass
 
 from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
-from commitlake.jobs.arguments.layouts import FOLDERS
 from commitlake.jobs.arguments.s3 import S3Arguments
+from commitlake.jobs.arguments.store_layout import FOLDERS
 from commitlake.jobs.arguments.stores import StoreName
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, option
-from commitlake.schemas.layouts.numbers import parse_decimal
+from commitlake.schemas.layouts.integer_parsing import parse_decimal
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(k|M|G|Ki|Mi|Gi|)B?(?:/s)?")
 

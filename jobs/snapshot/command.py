@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.durations import make_duration_parser
 from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, option, requires_one_of
@@ -128,7 +128,7 @@ def _read_store_offsets(
     from commitlake.connectors.reading.snapshots import take_snapshot
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name
-    from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
+    from commitlake.jobs.arguments.unknown_lake_names import warn_of_unknown_broker
     from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 
     last = read_last_commit(lake)

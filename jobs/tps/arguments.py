@@ -8,15 +8,15 @@ from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import duration_text, make_duration_parser, parse_duration
-from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
-from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.query_engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, option, overrides, requires_one_of, rules_for_values, shorthand_option
 from commitlake.jobs.lag.arguments import SourceArguments
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.pipelines.tps.rates_query import GROUPS, SECOND
 
 RATES, HOT_QUEUES, HOT_KEYS, DELAYED = "rates", "hot-queues", "hot-keys", "delayed"

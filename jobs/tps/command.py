@@ -37,14 +37,14 @@ from commitlake.jobs.tps.arguments import (
     check_options,
     parse_group_names,
 )
-from commitlake.jobs.tps.source import TpsSource, open_tps_source
+from commitlake.jobs.tps.rates_source import TpsSource, open_tps_source
 from commitlake.pipelines.tps.rates_query import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, round_time
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import EPOCH, add_capped, format_iso_time
 
 if TYPE_CHECKING:
-    from commitlake.jobs.report.output import PageFile
+    from commitlake.jobs.report.page_file import PageFile
     from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes
     from commitlake.schemas.report import Report
 
@@ -77,7 +77,7 @@ class Tps(TpsOptions):
 def _show_rates(command: TpsOptions, monotonic_start: float) -> ExitCode:
     if command.html is None:
         return _print_rates_and_page(None, command, monotonic_start)
-    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
     from commitlake.jobs.tps.report import TITLE
 
     file = check_page_file(command.html)

@@ -18,7 +18,7 @@ from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time
 
 if TYPE_CHECKING:
-    from commitlake.jobs.tps.source import TpsSource
+    from commitlake.jobs.tps.rates_source import TpsSource
     from commitlake.pipelines.tps.transaction_outcomes import TransactionOutcomes
 
 

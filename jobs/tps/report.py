@@ -9,7 +9,7 @@ from typing import Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.report.output import join_names
+from commitlake.jobs.report.page_file import join_names
 from commitlake.jobs.tps.notes import (
     RateNote,
     comparison_notes,
@@ -24,8 +24,8 @@ from commitlake.pipelines.tps.comparison import COLUMNS
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.rates_query import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, RatesReport
-from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import format_count
+from commitlake.schemas.finding_advice import Advice, Places
 from commitlake.schemas.report import (
     MAX_SERIES,
     AdviceBlock,

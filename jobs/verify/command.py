@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.broker_conf import BrokerConfArgument, read_store_conf
-from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlArgument
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.runner import ProcessArguments, make_runner
 from commitlake.jobs.arguments.s3 import S3Arguments, set_s3_environment
+from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.stores import (
     StoreName,
     declare_store_argument,
@@ -31,7 +31,7 @@ from commitlake.jobs.arguments.stores import (
 )
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import environment_variable_of, option
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Verify(
     def run(self) -> ExitCode:
         """Verify the stores, print a report, and return an exit code."""
         store = require_store(self.store)
-        from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
         from commitlake.jobs.verify.page import TITLE, make_verify_page
         from commitlake.jobs.verify.report import Remedies, print_report, summary
         from commitlake.pipelines.verify.findings import make_verdict
@@ -171,7 +171,7 @@ def _find_name_in_lake(command: Verify, store_path: str) -> str | None:
     """Return the name under which the lake has the store that is compared with it."""
     from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.jobs.arguments.broker_name import choose_broker_name
-    from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
+    from commitlake.jobs.arguments.unknown_lake_names import warn_of_unknown_broker
 
     last = read_last_commit(open_lake_argument(command))
     known = () if last is None else tuple(last.stores)
@@ -192,7 +192,7 @@ def _verify_with_progress(
     with runner_progress(runner, f"verifying {command.store}", size, quiet=command.quiet) as advance:
         reports = verify_stores(stores, options, runner=runner, advance=advance)
         if lake is not None:
-            from commitlake.jobs.verify.lake import add_lake_findings
+            from commitlake.jobs.verify.lake_comparison import add_lake_findings
 
             add_lake_findings(runner, lake, require_store(command.store), broker, reports, find_formats(command))
     return reports

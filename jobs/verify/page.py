@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_run_history
-from commitlake.jobs.report.output import join_names, left_out_text
+from commitlake.jobs.report.page_file import join_names, left_out_text
+from commitlake.jobs.report.run_history import history_section, read_run_history
 from commitlake.jobs.report.value_decoding import decode_value, ms_to_time_text, offset_text
 from commitlake.jobs.verify.report import Remedies, reports_with_finding
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.findings import Finding, Findings, make_verdict
 from commitlake.pipelines.verify.store_verification import StoreReport, join_findings
-from commitlake.schemas.advice import FilledAdvice
+from commitlake.schemas.finding_advice import FilledAdvice
 from commitlake.schemas.report import Badge, Cell, Figures, Kind, MutedText, Name, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 

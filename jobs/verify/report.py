@@ -15,8 +15,8 @@ from commitlake.jobs.report.rows_output import Row, write_rows, write_table
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.findings import Finding, make_verdict
 from commitlake.pipelines.verify.store_verification import StoreReport, join_findings
-from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import format_count
+from commitlake.schemas.finding_advice import FilledAdvice
 from commitlake.schemas.report_columns import Column
 
 _SHOWN = 3

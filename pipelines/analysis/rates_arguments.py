@@ -9,7 +9,7 @@ from dataclasses import replace
 from commitlake.pipelines.analysis.selection_arguments import Texts, parse_text_arguments
 from commitlake.pipelines.tps.rates_query import MINUTE, RatesQuestion, round_time
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.rates import RATE_GROUPS
 from commitlake.schemas.times import EPOCH, LAST_TIME

@@ -40,7 +40,7 @@ from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
 from commitlake.schemas.tables.rates import RATE_COUNTS
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from commitlake.schemas.times import epoch_us
 
 _MICROSECOND = datetime.timedelta(microseconds=1)

@@ -39,9 +39,9 @@ from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
 from commitlake.pipelines.verify.store_view import likely_file_size
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
 from commitlake.schemas.tables.archive_runs import STORE_CONFIG
 
 _INDEX = "index"

@@ -20,7 +20,7 @@ from commitlake.pipelines.dead_letters.causes import Cause, cause_digest, cause_
 from commitlake.pipelines.dead_letters.dead_letter_rows import failure_reason_sql, read_letters
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 from commitlake.schemas.tables.replays import SendOutcome
 

@@ -27,7 +27,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, int_in_range
 from commitlake.schemas.times import format_iso_time
 
 FORMAT, VERSION = "commitlake-evidence", 1

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from commitlake.pipelines.evidence.documents import EvidenceError, compute_key_id
-from commitlake.schemas.store_files import UnsafeFileError, create_file, read_file
+from commitlake.schemas.safe_store_files import UnsafeFileError, create_file, read_file
 
 SECRET_VARIABLE = "COMMITLAKE_EVIDENCE_SECRET"  # noqa: S105 (the name of a variable)
 PUBLIC_SUFFIX = ".pub"

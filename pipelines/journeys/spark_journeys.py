@@ -38,7 +38,7 @@ from commitlake.pipelines.journeys.sql_statements import Sources, Statements
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 _Compute = Callable[[KeySlice, JourneysQuestion], Iterable[pa.Table]]
 _SOURCES = Sources("{messages}", "{edges}")

@@ -47,7 +47,7 @@ from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Offse
 from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 from commitlake.pipelines.verify.observed_delays import complete_delay_levels, parse_archived_delays
 from commitlake.schemas.counts import format_count
-from commitlake.schemas.layouts.numbers import INT32_MAX, int_in_range
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, int_in_range
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import strip_broadcast_suffix

@@ -38,7 +38,7 @@ from commitlake.pipelines.lag.backlog_counting import (
 )
 from commitlake.pipelines.lag.queue_offset_spans import BODY, Count, QueueSpan, SpanFinder, Times
 from commitlake.schemas.layouts.rocketmq.scan import Fault
-from commitlake.schemas.store_files import UnsafeFileError, folders_in
+from commitlake.schemas.safe_store_files import UnsafeFileError, folders_in
 from commitlake.schemas.tables.messages import SOURCE
 from commitlake.schemas.times import epoch_ms
 

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.pipelines.maintenance.file_replacement import NO_HOOKS
-from commitlake.schemas.layouts.numbers import parse_int, parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int, parse_int64
 from commitlake.schemas.times import from_ms
 
 SHORTEST_RETENTION = datetime.timedelta(days=1)

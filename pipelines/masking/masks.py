@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 
 BODY, PROPERTY, KEYS, TAGS = "body", "property", "keys", "tags"
 KEY_VARIABLE = "COMMITLAKE_MASK_KEY"

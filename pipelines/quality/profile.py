@@ -28,8 +28,8 @@ from commitlake.pipelines.quality.compiled_profiling import (
 )
 from commitlake.pipelines.quality.profile_columns import QUEUE, SUMS, ProfileError, WindowParts
 from commitlake.pipelines.quality.profile_merging import combine_window_parts
+from commitlake.schemas.layouts.integer_parsing import parse_int32
 from commitlake.schemas.layouts.jmq import journal
-from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import commitlog
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES

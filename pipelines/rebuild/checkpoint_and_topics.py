@@ -26,11 +26,11 @@ from commitlake.pipelines.rebuild.plan import RebuildPlan
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import list_queues
-from commitlake.schemas.layouts.boltmq.config import topics_to_boltmq
+from commitlake.schemas.layouts.boltmq.config_conversion import topics_to_boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from commitlake.schemas.remoting.fastjson import serialize_fastjson
-from commitlake.schemas.store_files import read_file
+from commitlake.schemas.safe_store_files import read_file
 
 _LOGGER = logging.getLogger(__name__)
 _READ_AND_WRITE = 6

@@ -31,7 +31,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     parse_header,
     serialize_header,
 )
-from commitlake.schemas.store_files import create_file, open_file
+from commitlake.schemas.safe_store_files import create_file, open_file
 
 _AT_ONCE = 1 << 16
 _NAME_LENGTH = 17

@@ -24,7 +24,7 @@ from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
-from commitlake.schemas.store_files import create_file, open_file
+from commitlake.schemas.safe_store_files import create_file, open_file
 
 _FOOT = struct.Struct("<QI")
 _MAX_TABLE_BYTES = 1 << 30

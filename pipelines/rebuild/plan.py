@@ -19,7 +19,7 @@ from commitlake.connectors.runtime.runner import available_cores
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
-from commitlake.schemas.store_files import check_own_folder, make_folders, read_json
+from commitlake.schemas.safe_store_files import check_own_folder, make_folders, read_json
 
 WORK = ".rebuild"
 PARTITION_BYTES = 128 << 20

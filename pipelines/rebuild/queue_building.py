@@ -18,8 +18,15 @@ from commitlake.connectors.log_format.queues import NewQueue, QueueWriter
 from commitlake.connectors.runtime.runner import Shared
 from commitlake.pipelines.rebuild.part_files import PartReader, Queue
 from commitlake.pipelines.rebuild.settings import Settings
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.store_files import FILE_MODE, check_folder, make_folders, read_json, remove_tree, sync_folder
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.safe_store_files import (
+    FILE_MODE,
+    check_folder,
+    make_folders,
+    read_json,
+    remove_tree,
+    sync_folder,
+)
 
 _Note = tuple[str, int, bool, int, int, int]
 """Topic, queue id, whether it is a BatchConsumeQueue; numbers of skipped, shifted and lost entries."""

@@ -36,7 +36,7 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, f
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
-from commitlake.schemas.store_files import make_folders, remove_tree
+from commitlake.schemas.safe_store_files import make_folders, remove_tree
 
 Advance = Callable[[int], None]
 _ENTRIES_OF_A_TASK = 1 << 20

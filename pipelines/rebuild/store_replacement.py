@@ -38,8 +38,8 @@ from commitlake.pipelines.verify.findings import Findings
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.pipelines.verify.store_view import ABORT
-from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.store_files import (
+from commitlake.schemas.layouts.segment_names import is_segment_name
+from commitlake.schemas.safe_store_files import (
     UnsafeFileError,
     check_folder,
     check_own_folder,

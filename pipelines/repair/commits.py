@@ -38,7 +38,7 @@ from commitlake.connectors.lake.delta_log.history import CommitNote, read_histor
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.maintenance.file_replacement import METADATA_KEY, NO_HOOKS
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 
 _LOST_ROWS = "lost_rows"
 

@@ -53,7 +53,7 @@ from commitlake.connectors.lake.delta_log.seals import expected_row_sum, newest_
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.storage.adapter_choice import open_lake_storage
-from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
+from commitlake.schemas.safe_store_files import files_in, folders_in, make_folders, open_file, remove_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 ASIDE = "_damaged"

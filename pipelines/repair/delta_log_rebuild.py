@@ -38,7 +38,7 @@ from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.repair.delta_log import AsideFolder, create_empty_table
 from commitlake.pipelines.repair.log_extents import Extents, read_extents
 from commitlake.schemas.counts import format_count
-from commitlake.schemas.store_files import make_folders
+from commitlake.schemas.safe_store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
 
 _RUN = re.compile(r"part-\d+-([0-9a-f]{32})-[0-9a-f]{8}")

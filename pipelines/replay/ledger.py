@@ -36,7 +36,7 @@ from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan, plan_from_json, plan_to_json
 from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import INT32_MAX, int_in_range
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, int_in_range
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, REPLAYS, ReplayEvent, SendOutcome
 

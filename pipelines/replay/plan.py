@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_in_range
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, INT64_MAX, int_in_range
 from commitlake.schemas.times import parse_iso
 
 VERSION = 3

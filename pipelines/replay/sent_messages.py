@@ -19,9 +19,9 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.routes import MessageQueue
 
 _MAX_OFFSET = 2**63 - 1

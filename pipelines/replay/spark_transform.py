@@ -13,7 +13,7 @@ from commitlake.connectors.lake.spark_reader import arrow_batches, table_name
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.message_changes import Transform
 from commitlake.schemas.tables.replays import TRANSFORMED
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 
 def transformed_rows(spark: SparkSession, lake: Lake, replay_id: str, transform: Transform) -> Iterator[pa.RecordBatch]:

@@ -26,8 +26,8 @@ from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.verify.observed_delays import read_archived_delays
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_in_range, require_int
+from commitlake.schemas.layouts.boltmq.config_conversion import offsets_from_boltmq
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, INT32_MIN, INT64_MAX, int_in_range, require_int
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, parse_entry
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, is_valid_folder_name
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint

@@ -28,7 +28,7 @@ from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from commitlake.schemas.layouts.segment_names import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_ms
 

@@ -15,8 +15,8 @@ from commitlake.pipelines.restore.log_rows import LogRange, RestoreSelection
 from commitlake.pipelines.restore.segment_restore import Lost, SegmentRestored, SegmentTask
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.store_files import check_folder, check_own_folder, make_folders, read_json
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.safe_store_files import check_folder, check_own_folder, make_folders, read_json
 
 WORK = ".restore"
 PLAN, _DONE, _VERSION = "plan.json", "done", 1

@@ -44,7 +44,7 @@ from commitlake.pipelines.restore.record_arrays import NEEDED, Records, Refusal
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic
-from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.integer_parsing import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     FIXED_SIZE,

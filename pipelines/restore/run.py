@@ -66,7 +66,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_PATH as TIMER_CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
-from commitlake.schemas.store_files import remove_tree, sync_folder
+from commitlake.schemas.safe_store_files import remove_tree, sync_folder
 
 NOTES = "restore-notes.jsonl"
 _THREADS = 2

@@ -29,7 +29,7 @@ from commitlake.pipelines.restore.record_writer import RecordWriter
 from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, make_fillers
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize_blank
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 _NO_ROOM = "no room for a filler next to it"
 

@@ -18,7 +18,7 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.files.shipped_stores import resolve_filesystem
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.times import from_seconds
 
 _BLOCK_BYTES = 512  # unit of st_blocks

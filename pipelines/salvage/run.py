@@ -36,9 +36,8 @@ from commitlake.pipelines.salvage.segments import Damage, SegmentSalvaged, Segme
 from commitlake.pipelines.verify.store_view import ABORT, is_locked
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
-from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.shipped import LOG_MANIFEST, Manifest
-from commitlake.schemas.store_files import (
+from commitlake.schemas.layouts.segment_names import is_segment_name
+from commitlake.schemas.safe_store_files import (
     MAX_SMALL_FILE_BYTES,
     UnsafeFileError,
     check_folder,
@@ -51,6 +50,7 @@ from commitlake.schemas.store_files import (
     remove_tree,
     sync_folder,
 )
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, Manifest
 
 DROPPED = "dropped"
 UNPROVEN = "unproven_end"

@@ -44,7 +44,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 TOPIC = "FILLER"
 """Topic of a filler; a filler too small for it has its first letters."""

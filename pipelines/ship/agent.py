@@ -31,7 +31,8 @@ from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import GrowingFile, LogFile, SmallFile, SourceFile, SourceStore
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.shipped import (
+from commitlake.schemas.safe_store_files import read_file
+from commitlake.schemas.shipped_manifest import (
     FILES_MANIFEST,
     LOG_MANIFEST,
     Manifest,
@@ -41,7 +42,6 @@ from commitlake.schemas.shipped import (
     part_name,
     serialize_manifest,
 )
-from commitlake.schemas.store_files import read_file
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 5.0

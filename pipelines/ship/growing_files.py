@@ -17,7 +17,7 @@ from commitlake.connectors.shipping.ship_target import ShipTarget
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceFile
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.shipped import Manifest, Part, ShippedFile
+from commitlake.schemas.shipped_manifest import Manifest, Part, ShippedFile
 
 HEAD_BYTES = 4096
 """Number of first bytes by which a file is recognised."""

@@ -16,7 +16,8 @@ from typing import Protocol
 from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.shipping.ship_target import ShipError, ShipTarget, ShipUnavailableError
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import (
+from commitlake.schemas.safe_store_files import MAX_SMALL_FILE_BYTES
+from commitlake.schemas.shipped_manifest import (
     FILES_MANIFEST,
     LOG_MANIFEST,
     Manifest,
@@ -26,7 +27,6 @@ from commitlake.schemas.shipped import (
     part_name,
     serialize_manifest,
 )
-from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES
 
 _PART_BYTES = 8 << 20
 _SAVED_PARTS = 8

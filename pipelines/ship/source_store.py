@@ -19,8 +19,8 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, describe_other_log, find_other_logs
 from commitlake.connectors.reading.unread_warnings import check_supported, format_folder_names
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
-from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
+from commitlake.schemas.layouts.segment_names import is_segment_name, parse_segment_name, segment_name
+from commitlake.schemas.safe_store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
 
 _SMALL_FOLDERS = ("config", "offset")
 _SMALL_FILES = ("checkpoint", "abort")

@@ -21,7 +21,7 @@ from commitlake.pipelines.snapshot.progress import (
     Subscription,
 )
 from commitlake.schemas.counts import format_count
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.layouts.rocketmq.topics import (
     SCHEDULE_TOPIC,
     is_system_group,

@@ -29,7 +29,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
-from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
+from commitlake.schemas.layouts.jmq.offset_json import FILE_NAME, FOLDER
 from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
 from commitlake.schemas.times import from_ms
 

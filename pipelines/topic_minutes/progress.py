@@ -10,7 +10,7 @@ from commitlake.connectors.lake.delta_log.file_actions import one_value_per_file
 from commitlake.connectors.lake.follower_progress import last_finished_sequence, read_sequence_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 
 APPLICATION_ID = "commitlake.topic_minutes"
 BACKFILLED = "backfill-"

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from commitlake.schemas.tables.columns import Column, Columns
-from commitlake.schemas.tables.spark import spark_field
+from commitlake.schemas.tables.spark_schemas import spark_field
 
 
 def to_columns(frame: DataFrame, columns: Columns) -> DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from commitlake.schemas.advice import Advice
+from commitlake.schemas.finding_advice import Advice
 
 
 class Severity(StrEnum):

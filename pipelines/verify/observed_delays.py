@@ -19,7 +19,7 @@ from commitlake.connectors.reading.files.concurrent_reads import map_concurrentl
 from commitlake.connectors.reading.files.store_files import choose_thread_count
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.queue_files import QueueFiles
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, int_in_range, parse_int
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 
 SAMPLE_ENTRIES = 64

@@ -18,7 +18,7 @@ from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
-from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
+from commitlake.schemas.layouts.segment_names import is_segment_name, parse_segment_name, segment_name
 
 _ENTRIES_AT_ONCE = 4096
 """Number of entries that are read at once, and of expired entries that are checked."""

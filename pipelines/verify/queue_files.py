@@ -10,7 +10,7 @@ import numpy as np
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.schemas.layouts.segments import is_segment_name, segment_name
+from commitlake.schemas.layouts.segment_names import is_segment_name, segment_name
 
 _AT_ONCE = 4096
 """Number of entries that are read at once."""

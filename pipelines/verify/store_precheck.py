@@ -37,8 +37,8 @@ from commitlake.pipelines.verify.store_view import (
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
-from commitlake.schemas.layouts.segments import parse_segment_name
-from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST, Manifest
+from commitlake.schemas.layouts.segment_names import parse_segment_name
+from commitlake.schemas.shipped_manifest import FILES_MANIFEST, LOG_MANIFEST, Manifest
 
 DEFAULT_PARTITION_BYTES = 256 << 20
 

@@ -42,8 +42,8 @@ from commitlake.connectors.reading.snapshots import TailKind
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
-from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
-from commitlake.schemas.store_files import open_file
+from commitlake.schemas.layouts.segment_names import is_segment_name, parse_queue_folder
+from commitlake.schemas.safe_store_files import open_file
 
 ABORT, LOCK = "abort", "lock"
 _NEWEST_ENTRIES = 16

@@ -21,7 +21,7 @@ import types
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.remoting.errors import CommandError
 
 H = TypeVar("H", bound=NamedTuple)

@@ -22,7 +22,7 @@ import json
 import re
 from typing import Any
 
-from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, require_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, INT64_MIN, require_int
 
 # An escape: a whole pair, or half of one (the group), or any other.
 _ESCAPE = re.compile(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.remoting.ext_fields import Key, Long
 from commitlake.schemas.remoting.routes import MessageQueue
 

@@ -19,7 +19,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from commitlake.schemas.layouts.numbers import int_in_range, parse_int
+from commitlake.schemas.layouts.integer_parsing import int_in_range, parse_int
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.ext_fields import Bits, field_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson, replace_lone_surrogates, serialize_compact

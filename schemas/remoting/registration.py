@@ -22,11 +22,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.fastjson import parse_fastjson, replace_lone_surrogates
 from commitlake.schemas.remoting.frames import VERSION, Version
 from commitlake.schemas.remoting.json_fields import from_json, serialize_body
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, RegisterBrokerBody, TopicConfig
 
 STEP_CHARACTERS = 16 * 1024
 _DECODED_BYTES = 256 * 1024

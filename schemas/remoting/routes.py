@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.integer_parsing import parse_int32
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.ext_fields import Long
 

@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_decimal, parse_int64
 
 Value = str | int | float | bool | None
 Properties = Mapping[str, str]

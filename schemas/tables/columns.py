@@ -1,7 +1,7 @@
 """Columns of tables. Each table declares them once; the other forms are derived from them.
 
 Delta's and Spark's JSON  `Columns.to_json`
-Spark's schema            `schemas.tables.spark.spark_schema`
+Spark's schema            `schemas.tables.spark_schemas.spark_schema`
 Arrow's schema            `connectors.arrow_schemas.arrow_schema`
 """
 

@@ -32,7 +32,7 @@ from commitlake.pipelines.lag_minutes.minute_computation import SCHEMA
 from commitlake.pipelines.lag_minutes.progress import APPLICATION_ID as APPLICATION
 from commitlake.pipelines.lag_minutes.progress import FOLLOWED, MinutesProgress, StoreMinutes
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS
+from commitlake.schemas.tables.offset_snapshots import CONSUMER_OFFSETS
 from tests.benchmarks.machine import machine
 
 QUEUES = 100

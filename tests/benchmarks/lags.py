@@ -24,7 +24,7 @@ from deltalake import write_deltalake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS
+from commitlake.schemas.tables.offset_snapshots import CONSUMER_OFFSETS
 from tests.benchmarks.commands import run_commitlake
 from tests.benchmarks.machine import machine
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank, serialize_message
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.benchmarks.memory import memory_mib, python_descendants
 from tests.support.logs import BROKER_HOST, START_MS, new_message
 

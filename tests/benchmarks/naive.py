@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 _MAGIC = 0xDAA320A7
 # size, magic, CRC, queue, flag, queue offset, physical offset, sys flag, born time and host, store time and host,

@@ -23,9 +23,9 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.jmq.queue import ENTRY
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command, parse_command
 from tests.fuzz.hostile_messages import START_MS

@@ -8,22 +8,22 @@ from collections.abc import Callable, Sequence
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq import journal
-from commitlake.schemas.layouts.jmq import queue as jmq_message_id
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq import queue_file as jmq_message_id
+from commitlake.schemas.layouts.jmq import queue_file as jmq_queue
 from commitlake.schemas.layouts.jmq.checkpoint import (
     JournalCheckpoint,
     parse_journal_checkpoint,
     serialize_journal_checkpoint,
 )
-from commitlake.schemas.layouts.jmq.consumption import (
+from commitlake.schemas.layouts.jmq.consume_records import (
     Consumption,
     DeliveryOutcome,
     parse_consumption,
     serialize_consumption,
 )
 from commitlake.schemas.layouts.jmq.journal import original_body
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
-from commitlake.schemas.layouts.jmq.queue import MessageIdParts
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.queue_file import MessageIdParts
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message

@@ -27,7 +27,7 @@ from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, parse_command

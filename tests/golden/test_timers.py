@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq.timer_files import TimerFiles
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.layouts.rocketmq.timers import (
     BLANK,
     BLANK_MAGIC,

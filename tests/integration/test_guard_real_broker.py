@@ -15,7 +15,7 @@ import pytest
 
 from commitlake.jobs.guard import command as guard
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import parse_segment_name, segment_name
+from commitlake.schemas.layouts.segment_names import parse_segment_name, segment_name
 from tests.servers import rocketmq
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ
 from tests.support.logs import closed_segment, messages, open_segment, write_store

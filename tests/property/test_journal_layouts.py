@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.jmq.consumption import (
+from commitlake.schemas.layouts.jmq.consume_records import (
     Consumption,
     DeliveryOutcome,
     parse_consumption,
@@ -25,9 +25,9 @@ from commitlake.schemas.layouts.jmq.journal import (
     serialize_message,
     stored_delay_ms,
 )
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
-from commitlake.schemas.layouts.jmq.queue import (
+from commitlake.schemas.layouts.jmq.queue_file import (
     ENTRY,
     JmqQueueEntry,
     MessageIdParts,

@@ -26,7 +26,7 @@ from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.kills import kill_count
 

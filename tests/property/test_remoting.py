@@ -20,7 +20,7 @@ from commitlake.schemas.remoting.headers import PullMessageRequest, SendMessageR
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection, Heartbeat, LockBatch
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.routes import MessageQueue, TopicRoute
-from commitlake.schemas.remoting.statistics import ConsumerRunningInfo, ConsumeStats, OffsetWrapper
+from commitlake.schemas.remoting.statistics_bodies import ConsumerRunningInfo, ConsumeStats, OffsetWrapper
 from tests.support.hypothesis_profiles import load
 from tests.support.registrations import parse_registration
 

@@ -11,7 +11,7 @@ from commitlake.connectors.storage.adapter_choice import open_storage
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceStore
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.logs import new_message
 
 SIZE = 20 << 20

@@ -28,7 +28,7 @@ from commitlake.connectors.storage.hdfs_storage import TEMPORARY
 from commitlake.connectors.storage.s3_storage import MIN_COPIED_BYTES
 from commitlake.connectors.storage.uris import parse_cloud_uri, parse_hdfs_uri, parse_s3_uri
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.schemas.shipped import LOG_MANIFEST, PARTS
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, PARTS
 from tests.servers.azure import AzureServer
 from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import HdfsCluster

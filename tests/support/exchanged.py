@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.schemas.layouts.numbers import require_int
+from commitlake.schemas.layouts.integer_parsing import require_int
 
 PARTS = 5
 TASKS = [*range(20)]

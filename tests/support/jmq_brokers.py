@@ -10,7 +10,7 @@ from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq import ArchiveView
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command

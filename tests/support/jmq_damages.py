@@ -10,8 +10,8 @@ from commitlake.schemas.layouts.jmq.checkpoint import (
     parse_journal_checkpoint,
     serialize_journal_checkpoint,
 )
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry, serialize_entry
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.store_damages import JMQ
 
 

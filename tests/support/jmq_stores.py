@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
-from commitlake.schemas.layouts.jmq.queue import ENTRY
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY
 from tests.support.indexed_stores import Clock
 from tests.support.journals import new_message
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message
-from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY, JmqQueueEntry, parse_entry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.small_stores import queue_bytes, records_in
 

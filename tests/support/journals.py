@@ -8,7 +8,7 @@ from pathlib import Path
 
 from commitlake.schemas.layouts.jmq.journal import END_RESERVE, NewJournalMessage, serialize_filler, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 BROKER = Host.of("10.0.0.2", 50088)
 CLIENT = Host.of("10.0.0.1", 50123)

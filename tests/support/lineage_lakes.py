@@ -18,7 +18,7 @@ from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import kind_of
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS
+from commitlake.schemas.tables.offset_snapshots import CONSUMER_OFFSETS
 from tests.support.query_lakes import table_of
 
 START = datetime.datetime(2026, 11, 20, 14, 0, tzinfo=datetime.UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_blank, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 BROKER_HOST = Host.of("10.0.0.1", 10911)
 PRODUCER_HOST = Host.of("192.168.1.10", 50123)

@@ -14,7 +14,7 @@ from pathlib import Path
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 SECRET = b"canary-9f3c-secret"
 Plant = Callable[[Path, Path], None]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from commitlake.schemas.remoting.configs import RegisterBrokerBody, TopicConfigs
 from commitlake.schemas.remoting.registration import RegistrationReader
+from commitlake.schemas.remoting.topic_and_group_configs import RegisterBrokerBody, TopicConfigs
 
 
 def parse_registration(body: bytes | memoryview, *, is_compressed: bool) -> RegisterBrokerBody:

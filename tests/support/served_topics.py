@@ -13,8 +13,8 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from commitlake.schemas.times import EPOCH, MILLISECOND
 from tests.support.lakes import archive_store
 from tests.support.topic_reading import make_topic, wait_for

@@ -13,7 +13,7 @@ from commitlake.connectors.shipping.ship_target import ShipTarget
 from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage
-from commitlake.schemas.shipped import (
+from commitlake.schemas.shipped_manifest import (
     FILES_MANIFEST,
     LOG_MANIFEST,
     PARTS,

@@ -19,7 +19,7 @@ from commitlake.schemas.tables.profile import (
     WINDOW_SECONDS,
     ColumnChecksum,
 )
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 _LOW = 0xFFFFFFFF
 

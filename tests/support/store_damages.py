@@ -10,9 +10,9 @@ from typing import Any
 
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.jmq import journal
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq import queue_file as jmq_queue
 from commitlake.schemas.layouts.rocketmq import commitlog, consumequeue
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support import indexed_stores, jmq_stores
 from tests.support.journal_stores import journal_records
 from tests.support.message_stores import log_records

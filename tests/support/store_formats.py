@@ -11,7 +11,7 @@ from typing import Any
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
 from tests.support import journal_stores, message_stores
 from tests.support.small_stores import Clock, all_messages, crash
 

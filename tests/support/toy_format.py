@@ -50,7 +50,7 @@ from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.record_starts import NONE_HERE
 from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 HEAD = struct.Struct(">i2sqqqB")
 RECORD, FILLER = b"TY", b"TF"

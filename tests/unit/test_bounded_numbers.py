@@ -1,4 +1,4 @@
-"""Text from outside is converted to a number only by `schemas.layouts.numbers`, never by `int` or `float`.
+"""Text from outside is converted to a number only by `schemas.layouts.integer_parsing`, never by `int` or `float`.
 
 The check reads the syntax only: it sees the name of a value, not its type. It finds `int(text)`, `int(match[1])`,
 `int(path.name)`, `int(data.decode())` and `int` as an argument, as in `map(int, parts)`.
@@ -19,8 +19,8 @@ MATCHES = {"match", "found"}
 SEGMENT = "`is_segment_name` has accepted it: 20 digits"
 LIMITED = "the regular expression limits the digits"
 ALLOWED = {
-    "schemas/layouts/numbers.py": "the parser itself",
-    "schemas/layouts/segments.py": "20 digits, of any script",
+    "schemas/layouts/integer_parsing.py": "the parser itself",
+    "schemas/layouts/segment_names.py": "20 digits, of any script",
     "schemas/segment_files.py": SEGMENT,
     "schemas/layouts/rocketmq/broker_conf.py": "four hexadecimal digits; " + LIMITED,
     "broker_lite/stores/rocketmq/commitlog.py": SEGMENT,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from commitlake.broker_lite.errors import FileSizeError, StoreFilesError
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
-from commitlake.schemas.layouts.segments import is_segment_name, segment_name
-from commitlake.schemas.store_files import files_in, remove_file, sync_folder
+from commitlake.schemas.layouts.segment_names import is_segment_name, segment_name
+from commitlake.schemas.safe_store_files import files_in, remove_file, sync_folder
 
 
 class FileQueue:

@@ -18,7 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commitlake.broker_lite.errors import DiskFullError, StoreFilesError, StoreUnusableError
-from commitlake.schemas.store_files import FILE_MODE, create_file, make_folders, open_file, open_parent, remove_file
+from commitlake.schemas.safe_store_files import (
+    FILE_MODE,
+    create_file,
+    make_folders,
+    open_file,
+    open_parent,
+    remove_file,
+)
 
 DEFAULT_MAX_MAPPED_FILES = 256
 """Python's mmap keeps a file descriptor open; processes often have a limit of 1,024."""

@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 from commitlake.broker_lite.stores.engine.entry_queue import EntryQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.schemas.layouts.segments import parse_queue_folder
-from commitlake.schemas.store_files import folders_in, open_parent
+from commitlake.schemas.layouts.segment_names import parse_queue_folder
+from commitlake.schemas.safe_store_files import folders_in, open_parent
 
 _logger = logging.getLogger(__name__)
 

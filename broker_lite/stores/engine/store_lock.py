@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from commitlake.broker_lite.errors import StoreLockedError
-from commitlake.schemas.store_files import create_file, make_folders, open_or_create_file, sync_folder
+from commitlake.schemas.safe_store_files import create_file, make_folders, open_or_create_file, sync_folder
 
 LOCK_FILE = "lock"
 ABORT_FILE = "abort"

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from commitlake.broker_lite.errors import StoreError
 from commitlake.schemas.layouts.base import PAGE_SIZE
-from commitlake.schemas.store_files import (
+from commitlake.schemas.safe_store_files import (
     create_file,
     make_folders,
     open_file,

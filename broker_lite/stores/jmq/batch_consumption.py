@@ -21,9 +21,9 @@ from typing import NamedTuple
 from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.stores.jmq.retry_store import Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.store import JournalStore
-from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome, serialize_consumption
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 _OUTCOMES = {

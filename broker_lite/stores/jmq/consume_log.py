@@ -15,7 +15,7 @@ from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.engine.record_log import RecordLog
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.jmq.consumption import FOLDER, MAX_RECORD_SIZE, Consumption, parse_consumption
+from commitlake.schemas.layouts.jmq.consume_records import FOLDER, MAX_RECORD_SIZE, Consumption, parse_consumption
 
 
 class ConsumeLog(RecordLog):

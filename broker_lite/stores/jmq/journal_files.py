@@ -16,16 +16,16 @@ from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.queues import JournalQueues
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
+from commitlake.schemas.layouts.jmq import consume_records as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq import queue_file as jmq_queue
 from commitlake.schemas.layouts.jmq.checkpoint import (
     FILE_NAME,
     JournalCheckpoint,
     parse_journal_checkpoint,
     serialize_journal_checkpoint,
 )
-from commitlake.schemas.store_files import make_folders
+from commitlake.schemas.safe_store_files import make_folders
 
 _logger = logging.getLogger(__name__)
 

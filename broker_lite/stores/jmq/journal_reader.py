@@ -21,7 +21,7 @@ from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles
 from commitlake.broker_lite.stores.jmq.queues import JournalQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, parse_message_id
+from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry, parse_message_id
 from commitlake.schemas.remoting.sql92 import PausedError
 
 Form = Callable[[JournalMessage], bytes | None]

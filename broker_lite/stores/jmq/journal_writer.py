@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWrit
 from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles
 from commitlake.broker_lite.stores.jmq.message_preparation import PreparedMessage
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.schemas.layouts.jmq.queue import ENTRY, MessageIdParts, serialize_message_id
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY, MessageIdParts, serialize_message_id
 
 
 class JournalPutResult(NamedTuple):

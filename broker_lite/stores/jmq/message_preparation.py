@@ -26,7 +26,7 @@ from commitlake.schemas.layouts.jmq.journal import (
     serialize_message,
     stored_delay_ms,
 )
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 
 _POSITIVE = 0x7FFFFFFF
 _AT_PLACE = HEAD.offset_of("journal_offset")

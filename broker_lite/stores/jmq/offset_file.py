@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import SavedTable
-from commitlake.schemas.layouts.jmq.offsets import (
+from commitlake.schemas.layouts.jmq.offset_json import (
     FILE_NAME,
     FOLDER,
     ConsumedQueue,

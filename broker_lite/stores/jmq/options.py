@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from commitlake.broker_lite.errors import StoreOptionError
 from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
-from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
+from commitlake.schemas.layouts.jmq import consume_records as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq import queue_file as jmq_queue
 from commitlake.schemas.layouts.jmq.journal import DEFAULT_LEVEL
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 

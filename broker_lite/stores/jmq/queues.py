@@ -21,7 +21,7 @@ from commitlake.broker_lite.stores.engine.queue_table import QueueTable
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE, JournalMessage
-from commitlake.schemas.layouts.jmq.queue import (
+from commitlake.schemas.layouts.jmq.queue_file import (
     CRC_POSITION,
     ENTRY,
     FOLDER,
@@ -29,7 +29,7 @@ from commitlake.schemas.layouts.jmq.queue import (
     count_valid_entries,
     parse_entry,
 )
-from commitlake.schemas.layouts.segments import max_entry_number
+from commitlake.schemas.layouts.segment_names import max_entry_number
 
 _MAX_QUEUE_OFFSET = max_entry_number(ENTRY.size)
 _pack_entry = ENTRY.struct.pack_into

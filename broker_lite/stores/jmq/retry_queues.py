@@ -15,7 +15,7 @@ import sqlite3
 from typing import NamedTuple
 
 from commitlake.broker_lite.stores.jmq.retry_store import Retry, RetryStatus, RetryStore
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 
 

@@ -22,7 +22,7 @@ from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, parse_message
-from commitlake.schemas.store_files import make_folders, open_file, open_or_create_file
+from commitlake.schemas.safe_store_files import make_folders, open_file, open_or_create_file
 
 FOLDER = "retry"
 FILE_NAME = "retry.db"

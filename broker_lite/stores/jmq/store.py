@@ -28,9 +28,9 @@ from commitlake.broker_lite.stores.jmq.message_preparation import JournalMessage
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
-from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, MessageIdParts, serialize_message_id
+from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry, MessageIdParts, serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from commitlake.broker_lite.errors import SendBackError
 from commitlake.broker_lite.stores.jmq import JournalStore, Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueues, retry_queue_of, topic_of_retry_queue
-from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 

@@ -18,8 +18,8 @@ from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES, JournalOptions
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
 from commitlake.broker_lite.stores.rocketmq.config_files import DelayOffsets, Groups, Topics
-from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 

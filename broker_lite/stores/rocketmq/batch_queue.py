@@ -32,7 +32,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import (
     parse_entry,
 )
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry as SimpleEntry
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 
 FOLDER = "batchconsumequeue"
 _pack_entry = ENTRY.struct.pack_into

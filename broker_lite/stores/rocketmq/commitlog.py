@@ -28,8 +28,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
 )
 from commitlake.schemas.layouts.rocketmq.hosts import host_size
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6
-from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.store_files import files_in, open_file
+from commitlake.schemas.layouts.segment_names import is_segment_name
+from commitlake.schemas.safe_store_files import files_in, open_file
 
 FOLDER = "commitlog"
 _HEAD_NAMES = [field.name for field in HEAD.fields]

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import SavedTable
-from commitlake.schemas.layouts.boltmq import config as boltmq
+from commitlake.schemas.layouts.boltmq import config_conversion as boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_in_range, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, INT64_MAX, INT64_MIN, int_in_range, parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import (
@@ -36,7 +36,7 @@ from commitlake.schemas.layouts.rocketmq.topics import (
     split_offset_key,
 )
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
-from commitlake.schemas.store_files import newest_file
+from commitlake.schemas.safe_store_files import newest_file
 
 FOLDER = "config"
 

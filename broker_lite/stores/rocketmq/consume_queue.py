@@ -26,7 +26,7 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import (
     parse_entry,
     serialize_entry,
 )
-from commitlake.schemas.layouts.segments import max_entry_number
+from commitlake.schemas.layouts.segment_names import max_entry_number
 
 FOLDER = "consumequeue"
 FILES_READ_ON_RECOVERY = 3

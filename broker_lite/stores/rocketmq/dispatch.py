@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.integer_parsing import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, base_offset_and_count
 from commitlake.schemas.layouts.rocketmq.commitlog import Message

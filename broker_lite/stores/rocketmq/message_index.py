@@ -32,7 +32,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     parse_header,
     time_diff_seconds,
 )
-from commitlake.schemas.store_files import files_in
+from commitlake.schemas.safe_store_files import files_in
 
 FOLDER = "index"
 ENTRIES_OF_STEP = 256

@@ -19,7 +19,7 @@ from commitlake.broker_lite.stores.rocketmq.message_preparation import MessagePr
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import (
     BATCH_QUEUE_TYPE,
     INNER_BASE,

@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue,
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, MIN_RECORD_SIZE
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from commitlake.schemas.layouts.segment_names import DEFAULT_SEGMENT_SIZE
 
 DEFAULT_STORE_HOST = Host.of("127.0.0.1", 10911)
 

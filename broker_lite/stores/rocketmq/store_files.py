@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.queues import StoreQueues
 from commitlake.broker_lite.stores.rocketmq.timer_files import TimerFiles
 from commitlake.schemas.layouts.rocketmq.checkpoint import FILE_SIZE, parse_checkpoint, serialize_checkpoint
-from commitlake.schemas.store_files import make_folders
+from commitlake.schemas.safe_store_files import make_folders
 
 FILE_NAME = "checkpoint"
 

@@ -51,8 +51,8 @@ from commitlake.schemas.layouts.rocketmq.timers import (
     serialize_timer_unit,
     slot_position,
 )
-from commitlake.schemas.layouts.segments import is_segment_name
-from commitlake.schemas.store_files import create_file, files_in, make_folders, open_file, remove_file
+from commitlake.schemas.layouts.segment_names import is_segment_name
+from commitlake.schemas.safe_store_files import create_file, files_in, make_folders, open_file, remove_file
 
 _READ_AT_ONCE = UNIT.size << 14
 _PRECISIONS_MS = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)

@@ -21,7 +21,7 @@ from commitlake.connectors.reading.files.index_files import MissingObjectError, 
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.numbers import INT32_MAX
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
     HEADER,

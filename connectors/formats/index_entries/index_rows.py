@@ -24,7 +24,7 @@ from commitlake.connectors.reading.files.index_files import MissingObjectError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, SLOT
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
 
 _ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 _SLOT_DTYPE = np.dtype(SLOT.numpy_fields)

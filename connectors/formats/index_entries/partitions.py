@@ -19,7 +19,7 @@ from commitlake.connectors.reading.partition_sizes import Part, choose_part_size
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
 
 _MAX_PART_BYTES = 64 << 20
 _OPEN_STORES = 4  # per process; a partition reads its stores one after the other

@@ -28,7 +28,7 @@ from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, Miss
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.unread_warnings import refuse_rocksdb_queues
-from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
+from commitlake.schemas.layouts.segment_names import is_segment_name, parse_queue_folder, parse_segment_name
 
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:

@@ -24,8 +24,8 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import MissingObjectError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.read_request import Filters
-from commitlake.schemas.layouts.numbers import INT32_MAX
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX
+from commitlake.schemas.safe_store_files import UnsafeFileError
 
 
 def read_queue_parts(

@@ -14,7 +14,7 @@ from commitlake.connectors.log_format.checkpoint_and_config import (
     StoredOffset,
     read_checkpoint_file,
 )
-from commitlake.schemas.layouts.jmq import offsets as jmq_offsets
+from commitlake.schemas.layouts.jmq import offset_json as jmq_offsets
 from commitlake.schemas.layouts.jmq.checkpoint import (
     FILE_NAME,
     LAYOUT,
@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.jmq.checkpoint import (
     serialize_journal_checkpoint,
 )
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
 
 OFFSETS = f"{jmq_offsets.FOLDER}/{jmq_offsets.FILE_NAME}"
 _TIME = "store_timestamp"

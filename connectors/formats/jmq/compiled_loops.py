@@ -20,10 +20,10 @@ from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.segment_windows import make_head_reader, read_numbers_at
 from commitlake.connectors.reading.kernel import record_walk
 from commitlake.connectors.reading.kernel.record_starts import find_record_start
-from commitlake.schemas.layouts.jmq.consumption import FOLDER, Consumption, DeliveryOutcome, serialize_consumption
+from commitlake.schemas.layouts.jmq.consume_records import FOLDER, Consumption, DeliveryOutcome, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import HEAD, NewJournalMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 
 def sample_segment(size: int) -> bytes:

@@ -30,11 +30,11 @@ from commitlake.connectors.reading.files.shipped_stores import (
 )
 from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.schemas.layouts.jmq.consumption import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import parse_segment_name
+from commitlake.schemas.layouts.segment_names import parse_segment_name
 from commitlake.schemas.segment_files import files_by_start
-from commitlake.schemas.shipped import FILES_MANIFEST
+from commitlake.schemas.shipped_manifest import FILES_MANIFEST
 from commitlake.schemas.tables.edges import StepOutcome
 
 WINDOW_BYTES = 16 << 20

@@ -17,7 +17,7 @@ from commitlake.connectors.log_format.format import (
     StoreFolders,
 )
 from commitlake.connectors.log_format.records import RecordRules
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 
 if TYPE_CHECKING:
     from commitlake.connectors.log_format.checkpoint_and_config import (

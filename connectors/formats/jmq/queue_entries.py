@@ -11,7 +11,7 @@ from commitlake.connectors.log_format.queues import QueueEntries, QueueLayout
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.crc import crc32
-from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY
+from commitlake.schemas.layouts.jmq.queue_file import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY
 
 _PLACE = {"journal_offset": "physical_offset"}
 ENTRY_DTYPE = np.dtype([(_PLACE.get(name, name), code) for name, code in ENTRY.numpy_fields])

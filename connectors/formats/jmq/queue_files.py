@@ -17,7 +17,7 @@ from commitlake.connectors.formats.queue_walking import (
 )
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, JmqQueueEntry, parse_entry
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY, FOLDER, JmqQueueEntry, parse_entry
 
 
 def walk_queue_files(

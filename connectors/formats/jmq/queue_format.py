@@ -7,7 +7,7 @@ import re
 from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
-from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY, FOLDER, parse_entry
 
 
 def _entry_sort_key(data: bytes) -> int:

@@ -16,7 +16,7 @@ from commitlake.connectors.formats.jmq.queue_entries import ENTRY_DTYPE, make_en
 from commitlake.connectors.log_format.queues import NewQueueFiles
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
-from commitlake.schemas.layouts.segments import max_entry_number
+from commitlake.schemas.layouts.segment_names import max_entry_number
 
 _SIZE = ENTRY_DTYPE.itemsize
 _MAX_NUMBER = max_entry_number(_SIZE)

@@ -38,7 +38,7 @@ from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS, Sto
 from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.reading.files.shipped_stores import resolve_filesystem
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file, open_parent
+from commitlake.schemas.safe_store_files import UnsafeFileError, files_in, open_file, open_parent
 
 FOLDER = "retry"
 FILE_NAME = "retry.db"

@@ -31,15 +31,15 @@ from commitlake.connectors.log_format.checkpoint_and_config import (
     TimerProgress,
     read_checkpoint_file,
 )
-from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
+from commitlake.schemas.layouts.boltmq.config_conversion import offsets_from_boltmq
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_in_range, parse_int32
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, INT64_MIN, int_in_range, parse_int32
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_PATH as TIMER_CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.timers import parse_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES, TIMER_TOPIC, split_offset_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson
-from commitlake.schemas.store_files import UnsafeFileError, newest_file, read_file
+from commitlake.schemas.safe_store_files import UnsafeFileError, newest_file, read_file
 
 CONFIG, DELAY_OFFSETS = "config", "config/delayOffset.json"
 _TABLE = "offsetTable"

@@ -21,7 +21,7 @@ from commitlake.connectors.reading.kernel.buffers import make_interner
 from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.kernel.strings import TEXT_END
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS, ROCKETMQ, Dialect
-from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.integer_parsing import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX, key_hash, tags_index_key

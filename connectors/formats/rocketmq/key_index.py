@@ -40,7 +40,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     parse_header,
     tags_index_key,
 )
-from commitlake.schemas.store_files import files_in, open_file
+from commitlake.schemas.safe_store_files import files_in, open_file
 
 FOLDER = "index"
 _MAX_GAP_BYTES = 1 << 20

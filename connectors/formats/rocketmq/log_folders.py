@@ -18,7 +18,7 @@ from pathlib import Path
 
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import indexfile
-from commitlake.schemas.store_files import files_in, folders_in, open_file
+from commitlake.schemas.safe_store_files import files_in, folders_in, open_file
 
 _DLEDGER = "dledger-"
 _DATA, _INDEX = "data", "index"

@@ -34,7 +34,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
-from commitlake.schemas.layouts.segments import MAX_START_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_START_OFFSET
 
 _MAX_RECORDS = 16_384
 _AT_OWN_OFFSET = HEAD.offset_of("physical_offset")

@@ -10,7 +10,7 @@ from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as
 from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK
-from commitlake.schemas.layouts.segments import max_entry_number
+from commitlake.schemas.layouts.segment_names import max_entry_number
 
 _MAX_NUMBER = max_entry_number(ENTRY.itemsize)
 

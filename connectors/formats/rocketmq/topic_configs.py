@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.config_files import ConfigFile, read_config
-from commitlake.schemas.layouts.boltmq.config import topics_from_boltmq
+from commitlake.schemas.layouts.boltmq.config_conversion import topics_from_boltmq
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, kind_of
 from commitlake.schemas.remoting.fastjson import parse_fastjson

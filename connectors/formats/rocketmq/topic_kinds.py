@@ -15,7 +15,7 @@ from commitlake.connectors.log_format.queues import TopicKinds, can_hold_batches
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
-from commitlake.schemas.store_files import folders_in
+from commitlake.schemas.safe_store_files import folders_in
 
 _CONFIG = "config"
 

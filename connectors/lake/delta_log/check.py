@@ -39,7 +39,7 @@ from commitlake.connectors.lake.delta_log.versions import StorageOptions
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int64
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int64
 
 WAY_OUT = (
     "'commitlake maintain --lake LAKE --repair --dry-run' shows what can be recovered, and without --dry-run recovers "

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from commitlake.schemas.layouts.numbers import INT64_MAX
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX
 
 OUTSIDE = re.compile(r"^/|^[A-Za-z][A-Za-z0-9+.-]*:|(^|/|%2[fF])(\.|%2[eE]){2}(/|%2[fF]|$)")
 """An absolute path, a URI, or a path with `..`, also percent-encoded as in Delta's log."""

@@ -21,8 +21,8 @@ from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_
 from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.adapter_choice import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.schemas.layouts.numbers import INT64_MAX
-from commitlake.schemas.store_files import read_file
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX
+from commitlake.schemas.safe_store_files import read_file
 
 
 def sha256_hex(data: bytes) -> str:

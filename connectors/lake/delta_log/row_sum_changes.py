@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.delta_log.entries import parse_json
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

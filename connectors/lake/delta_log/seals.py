@@ -24,7 +24,7 @@ from commitlake.connectors.lake.delta_log.file_names import SEALS
 from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.newest_versions import add_digest_line, sha256_hex, verify_digest_line
 from commitlake.connectors.lake.delta_log.row_sum_changes import COMMIT_KEY, SumChange
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 
 _KEPT = 2
 _FAR = 1000

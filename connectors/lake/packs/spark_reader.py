@@ -22,7 +22,7 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.messages import BODY_PLACE
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 _Batches = Iterator[pa.RecordBatch]
 _PARTITIONS = 200

@@ -11,7 +11,7 @@ from commitlake.connectors.log_format.files import IndexedFile, SegmentFile
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile
-from commitlake.schemas.store_files import files_in, folders_in
+from commitlake.schemas.safe_store_files import files_in, folders_in
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """Largest size of a file of a queue or an index, because a broker computes it as an int."""

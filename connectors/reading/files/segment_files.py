@@ -18,7 +18,7 @@ from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.shipped_stores import PartedFile, resolve_filesystem
-from commitlake.schemas.store_files import UnsafeFileError, open_file
+from commitlake.schemas.safe_store_files import UnsafeFileError, open_file
 
 Window = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -1,9 +1,9 @@
 """Queues and indexes of a copy in an object store or HDFS, by their paths in the store.
 
-A copy consists of the files that its manifest names, see `schemas.shipped`. The manifest is read once, when the files
-are opened; files shipped later are not seen. If the agent merges parts meanwhile, the manifest is read again to find
-the same bytes, once for all files whose parts were merged by then. The tasks of a run, to which the files are pickled,
-read a later manifest, once per process; see `ShippedStoreFiles`.
+A copy consists of the files that its manifest names, see `schemas.shipped_manifest`. The manifest is read once, when
+the files are opened; files shipped later are not seen. If the agent merges parts meanwhile, the manifest is read again
+to find the same bytes, once for all files whose parts were merged by then. The tasks of a run, to which the files are
+pickled, read a later manifest, once per process; see `ShippedStoreFiles`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from commitlake.connectors.reading.files.shipped_stores import (
     read_shipped_manifest,
     resolve_filesystem,
 )
-from commitlake.schemas.shipped import FILES_MANIFEST, Manifest, ShippedFile
+from commitlake.schemas.shipped_manifest import FILES_MANIFEST, Manifest, ShippedFile
 
 MAX_WHOLE_BYTES = 256 << 10
 """Largest remote file that is read with one request and kept. A queue's file has 6 MB; most tasks need little of it."""

@@ -1,9 +1,9 @@
 """Stores that `commitlake ship` copied to an object store: their manifest, and the segment that is still in parts.
 
-See `schemas.shipped`. The manifest says which segments a prefix has; other objects are ignored. A segment that is not
-complete reads like the broker's own file: the shipped bytes, then zeros up to its size. While it is read, an agent may
-merge its parts, or make the segment's object of them. The bytes stay the same, so a reader that misses a part reads the
-manifest again, and continues.
+See `schemas.shipped_manifest`. The manifest says which segments a prefix has; other objects are ignored. A segment that
+is not complete reads like the broker's own file: the shipped bytes, then zeros up to its size. While it is read, an
+agent may merge its parts, or make the segment's object of them. The bytes stay the same, so a reader that misses a part
+reads the manifest again, and continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.storage.adapter_choice import is_read_by_adapter
 from commitlake.connectors.storage.uris import check_scheme, is_uri
-from commitlake.schemas.shipped import (
+from commitlake.schemas.safe_store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, read_file
+from commitlake.schemas.shipped_manifest import (
     FILES_MANIFEST,
     LOG_MANIFEST,
     MAX_MANIFEST_BYTES,
@@ -39,7 +40,6 @@ from commitlake.schemas.shipped import (
     parse_manifest,
     part_name,
 )
-from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, read_file
 
 _SPECIAL = re.compile(r"[\[{]")
 _PLAIN_S3_URI = re.compile(r"s3://(?P<path>(?P<bucket>[A-Za-z0-9.-]+)(?:/[A-Za-z0-9._=+,:/-]*)?)")  # nothing is escaped

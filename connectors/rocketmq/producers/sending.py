@@ -33,7 +33,7 @@ from commitlake.connectors.rocketmq.network import Network, PeerAnswer
 from commitlake.connectors.rocketmq.routing import DEFAULT_TOPIC_QUEUES, Routing
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import STORED, TRY_ANOTHER_BROKER, RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import to_ext_fields
 from commitlake.schemas.remoting.frames import Command

@@ -42,7 +42,7 @@ from commitlake.connectors.rocketmq.errors import RefusedError, RocketMQError, U
 from commitlake.connectors.rocketmq.network import Closable
 from commitlake.connectors.rocketmq.producers.heartbeats import HEARTBEAT_SECONDS
 from commitlake.connectors.rocketmq.producers.producer import Producer
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.heartbeats import Heartbeat, ProducerData
 from commitlake.schemas.remoting.json_fields import serialize_body

@@ -14,9 +14,9 @@ from commitlake.connectors.rocketmq.log_extent import LogExtent
 from commitlake.connectors.rocketmq.queue_reading import LogPart, format_queue
 from commitlake.pipelines.archive.from_broker.pull_task_input import PulledRange
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
-from commitlake.schemas.remoting.configs import TopicConfig
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.routes import PERM_READ, MessageQueue
+from commitlake.schemas.remoting.topic_and_group_configs import TopicConfig
 
 _THREADS = 8
 

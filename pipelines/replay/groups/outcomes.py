@@ -42,7 +42,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, SCHEDULE_TOPIC
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.remoting.statistics import TopicOffset
+from commitlake.schemas.remoting.statistics_bodies import TopicOffset
 from commitlake.schemas.tables.replays import SendOutcome
 from commitlake.schemas.times import epoch_ms
 

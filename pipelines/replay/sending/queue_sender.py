@@ -45,7 +45,7 @@ from commitlake.pipelines.replay.errors import ReplayError, StoppedError
 from commitlake.pipelines.replay.sending.batches import Batch
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import SendOutcome

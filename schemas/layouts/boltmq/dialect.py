@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
-from commitlake.schemas.layouts.rocketmq.hashing import fnv1_64, fnv1a_32
+from commitlake.schemas.layouts.rocketmq.key_hashes import fnv1_64, fnv1a_32
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC
 
 _SEED, _STEP = 0xAABBCCDD, 1880681586

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
-from commitlake.schemas.layouts.numbers import parse_int
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.integer_parsing import parse_int
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 
 DEFAULT_FILE_ENTRIES = 300_000
 NO_COMPACTED_OFFSET = -1

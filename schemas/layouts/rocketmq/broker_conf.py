@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, INT32_MIN, parse_int
 
 T = TypeVar("T")
 

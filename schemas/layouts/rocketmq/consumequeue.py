@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 
 DEFAULT_FILE_SIZE = 6_000_000
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.hashing import extend_java_hash, java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import extend_java_hash, java_hash
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 
 LIGHT_PREFIX = "%LMQ%"
 LIGHT_QUEUE_ID = 0

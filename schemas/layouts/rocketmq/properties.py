@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from commitlake.schemas.layouts.errors import UnserializableError
-from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.integer_parsing import parse_int32
 
 NAME_VALUE_SEPARATOR = 0x01
 PROPERTY_SEPARATOR = 0x02

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from commitlake.schemas.layouts.boltmq.conf import boltmq_broker_name, is_boltmq_conf
-from commitlake.schemas.layouts.numbers import INT32_MAX, NumberError, require_int
+from commitlake.schemas.layouts.boltmq.deletion_settings import boltmq_broker_name, is_boltmq_conf
+from commitlake.schemas.layouts.integer_parsing import INT32_MAX, NumberError, require_int
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError, parse_delay_levels, parse_properties
 
 _MAX_SHOWN = 100

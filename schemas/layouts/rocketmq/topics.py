@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int
 from commitlake.schemas.layouts.rocketmq.properties import DLQ_ORIGIN_TOPIC, ORIGIN_GROUP, REAL_TOPIC, RETRY_TOPIC
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalOptions, JournalStore
-from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite

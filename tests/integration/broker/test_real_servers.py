@@ -11,9 +11,9 @@ from commitlake.broker_lite.server.registration import registration_command
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.name_server_headers import RouteRequest
 from commitlake.schemas.remoting.routes import TopicRoute
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, TopicConfig, TopicConfigs
 from tests.servers.broker_lite import SMALL_FILES as SMALL
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.java_programs import look_up, run_java

@@ -17,11 +17,15 @@ import pytest
 from commitlake.connectors.rocketmq.errors import RefusedError
 from commitlake.schemas.remoting.admin_headers import CreateTopicRequest
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfigs
 from commitlake.schemas.remoting.frames import Command, parse_command, serialize_command
 from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest, UpdateConsumerOffsetRequest
 from commitlake.schemas.remoting.json_fields import serialize_body
-from commitlake.schemas.remoting.statistics import ConsumerOffsetTable
+from commitlake.schemas.remoting.statistics_bodies import ConsumerOffsetTable
+from commitlake.schemas.remoting.topic_and_group_configs import (
+    SubscriptionGroupConfig,
+    SubscriptionGroups,
+    TopicConfigs,
+)
 from tests.servers.remoting import ask, max_offset
 from tests.support.acknowledged_sends import Producer
 from tests.support.brokers import pull_fields, records, send_fields

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.configs import TopicConfigs
+from commitlake.schemas.remoting.topic_and_group_configs import TopicConfigs
 from tests.servers.java_programs import run_java
 from tests.servers.remoting import ask, max_offset
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ

@@ -17,7 +17,7 @@ from commitlake.connectors.storage.hdfs_files import list_versions
 from commitlake.connectors.storage.hdfs_storage import HdfsStorage
 from commitlake.connectors.storage.uris import parse_hdfs_uri
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import LOG_MANIFEST
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.support.copies import SIZE, agent_of, target_of
 from tests.support.copy_places import AzurePlace, GcsPlace, HdfsPlace, S3Place, at, each_place

@@ -25,7 +25,7 @@ from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.support.archived import TABLES, rows_of
 from tests.support.copies import FIRST, SIZE, SMALL, agent_of, large_messages, target_of

@@ -18,8 +18,8 @@ from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceStore
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, parse_manifest, part_name
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, Part, ShippedFile, parse_manifest, part_name
 from tests.servers.cutting_proxy import CuttingProxy
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.support.copies import FIRST, SIZE, SMALL, agent_of, large_messages, target_of

@@ -14,7 +14,7 @@ from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.hbase.tables import open_or_create_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.hbase_tables import append, by_place, delta_rows, message_rows, rare_rows
 
 AUDITED = "broker,physical_offset,topic,queue_id,queue_offset,size,body_crc,store_timestamp"

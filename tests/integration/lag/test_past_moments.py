@@ -25,9 +25,9 @@ from commitlake.pipelines.snapshot.broker_queries import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from commitlake.schemas.selection import Selection
 from tests.servers.rocketmq import VERSIONS, RocketMQ
 from tests.support.topic_reading import make_topic

@@ -28,9 +28,9 @@ from commitlake.pipelines.lag.group_lag import NO_OFFSET
 from commitlake.pipelines.restore.config_files import parse_offsets
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from commitlake.schemas.times import epoch_ms
 from tests.servers.jars import java_command
 from tests.servers.java_programs import CLIENT, JVM, programs_class_path, run_java

@@ -29,10 +29,10 @@ from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.store_lag import lag_of_store
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.headers import SendBackRequest
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from tests.servers.recording import has_pop as has_timers
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 from tests.support.topic_reading import make_topic, wait_for

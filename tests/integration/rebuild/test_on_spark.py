@@ -16,7 +16,7 @@ from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.salvage.run import salvage_store
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 

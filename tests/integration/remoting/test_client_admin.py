@@ -15,7 +15,7 @@ from commitlake.connectors.rocketmq import (
 )
 from commitlake.pipelines.snapshot.broker_queries import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from tests.servers.rocketmq import RocketMQ
 from tests.support.topic_reading import make_topic, read_all, wait_for
 

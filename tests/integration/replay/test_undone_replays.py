@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.rocketmq import OutgoingMessage
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from tests.servers.java_programs import run_java
 from tests.servers.rocketmq import VERSIONS, RocketMQ
 from tests.support.lakes import GrowingLake, shop_messages

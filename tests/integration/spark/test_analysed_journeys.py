@@ -24,7 +24,7 @@ from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.analysed_lakes import analysed_lake, rows_of
 from tests.support.hypothesis_profiles import load
 from tests.support.journeyed_lakes import PLANS, SHAPES, WINDOWS, JourneyedLake, Sent, by_key, time_of

@@ -30,7 +30,7 @@ from commitlake.pipelines.transforms.lag import LagRules, lag_of_groups
 from commitlake.pipelines.transforms.moments import Moments, latest_values_at
 from commitlake.pipelines.transforms.queue_spans import queue_spans_at, with_queue_runs
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from commitlake.schemas.times import EPOCH, from_ms
 from tests.support.analysed_lakes import analysed_lake, rows_of
 from tests.support.hypothesis_profiles import load

@@ -28,7 +28,7 @@ from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns, MapO
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.rates import RATE_COUNTS
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from commitlake.schemas.times import EPOCH
 from tests.support.analysed_lakes import (
     BODIES,

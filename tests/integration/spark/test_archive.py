@@ -40,10 +40,10 @@ from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, GAPS, QUARANTINE
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.comparing import plain_rows, spark_rows, with_entries
 from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store
 

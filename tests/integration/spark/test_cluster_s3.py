@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, parse_manifest
 from tests.servers.s3 import S3Server
 from tests.servers.spark_cluster import SparkCluster
 from tests.support.kills import kill_count

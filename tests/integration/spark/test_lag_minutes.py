@@ -16,7 +16,7 @@ from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.lag_minutes import backfill
 from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.schemas.tables.lag_minutes import LAG_MINUTES
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.analysed_lakes import rows_of
 from tests.support.lagging_lakes import growing_lake
 from tests.support.minutes_of_lag import all_rows, computed_from_scratch

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 
 from commitlake.connectors.spark.versions import TESTED, spark_version
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.source_tree import ROOT
 from tests.support.wheel_environments import build_wheel, clean_variables, make_environment

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_REF
-from commitlake.schemas.tables.spark import spark_field
+from commitlake.schemas.tables.spark_schemas import spark_field
 from tests.support.packs import TOKEN, append, folder_store
 
 DAY = datetime.date(2026, 11, 20)

@@ -23,7 +23,7 @@ from commitlake.pipelines.quality.profile_judge import judge_profile
 from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.profile import AUDIT
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.servers.recording import RecordedStore
 from tests.support.profiles import NOON, SCHEMA, Row, message, messages, profile_of
 from tests.support.spark_profiles import to_profile

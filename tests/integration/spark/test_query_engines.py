@@ -18,7 +18,7 @@ from commitlake.connectors.lake.sql import Engine, selection_conditions
 from commitlake.jobs.query import command as query
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.lakes import GrowingLake
 from tests.support.selected_messages import CONDITIONS, is_selected, random_messages, selections, stored_after_ms
 

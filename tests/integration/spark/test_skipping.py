@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import StoreOptions
 from commitlake.connectors.reading.planning import ReadMethod
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.comparing import Row, plain_rows, spark_rows
 from tests.support.indexed_stores import RARE, STORED_MS, plan_of, unique_key, write_indexed_store
 

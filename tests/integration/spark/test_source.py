@@ -21,7 +21,7 @@ from commitlake.connectors.sources.commitlog import PUSHDOWN_SETTING
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE
-from commitlake.schemas.tables.spark import spark_field, spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_field, spark_schema
 from tests.support.comparing import Row, intact, plain_rows, spark_rows
 from tests.support.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.spark.runner import SparkRunner
-from commitlake.schemas.layouts.numbers import NumberError, require_int
+from commitlake.schemas.layouts.integer_parsing import NumberError, require_int
 from tests.support.exchanged import PARTS, SUMS, TASKS, divide, fail_to_combine, fail_to_divide, sum_part
 from tests.support.waiting import wait_until
 

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.sources.stream_ranges import RANGES, to_snapshot
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.comparing import COLUMNS, Row, intact, plain_rows, spark_rows
 from tests.support.logs import START_MS, messages, new_message, open_segment, records, write_store
 

@@ -15,7 +15,7 @@ from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.connectors.worker_errors import extract_worker_error, raise_worker_errors
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.numbers import NumberError, require_int
+from commitlake.schemas.layouts.integer_parsing import NumberError, require_int
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 
 SIZE = 16384

@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from commitlake.broker_lite.stores.jmq import ArchiveView, Consuming, JournalStore
 from commitlake.broker_lite.stores.rocketmq import FlushMode
-from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from tests.support.hypothesis_profiles import load
 from tests.support.journal_stores import CLIENT, SMALL, message
 from tests.support.kills import numbers_until_killed

@@ -17,7 +17,7 @@ from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
-from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, original_body
 from commitlake.schemas.times import EPOCH, MILLISECOND
 from tests.support.journal_stores import journal_records

@@ -10,7 +10,7 @@ from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 from commitlake.schemas.tables.profile import PROFILE
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 
 @pytest.mark.parametrize("columns", [MESSAGES, SOURCE, PROFILE, EDGES], ids=["messages", "source", "profile", "edges"])

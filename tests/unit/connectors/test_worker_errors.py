@@ -17,7 +17,7 @@ from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.worker_errors import extract_worker_error, forward_worker_errors, raise_worker_errors
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
 
 FORGED = (
     '{"commitlake_error": "CommitLakeError", "module": "commitlake.schemas.errors", "arguments": [], "attributes": {}}'

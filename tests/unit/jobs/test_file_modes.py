@@ -19,7 +19,7 @@ from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.store_files import restricted_umask
+from commitlake.schemas.safe_store_files import restricted_umask
 from tests.support.indexed_stores import OPTIONS, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.lakes import GrowingLake, shop_messages

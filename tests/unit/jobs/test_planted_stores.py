@@ -35,8 +35,8 @@ from commitlake.jobs.tps import command as tps
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.audit import audited_versions as audit_moment
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
+from commitlake.schemas.safe_store_files import UnsafeFileError
 from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
 from tests.support.jmq_stores import OPTIONS as JMQ_OPTIONS
 from tests.support.jmq_stores import write_jmq_store

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.schemas.safe_store_files import UnsafeFileError
 from commitlake.schemas.segment_files import files_by_start
-from commitlake.schemas.store_files import UnsafeFileError
 
 ARABIC = "".join(chr(ord("\u0660") + int(digit)) for digit in f"{7:020d}")
 

@@ -1,4 +1,4 @@
-"""Search for the records of a consume log, see `schemas.layouts.jmq.consumption`; the CRC shows which are valid."""
+"""Search for the records of a consume log, see `schemas.layouts.jmq.consume_records`; the CRC shows which are valid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from commitlake.connectors.formats.jmq.kernel.records import unsigned16
 from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
 from commitlake.connectors.reading.kernel.crc import crc32_without_hole
 from commitlake.connectors.reading.kernel.memory_access import load_be_i32, load_u8
-from commitlake.schemas.layouts.jmq import consumption as layout
+from commitlake.schemas.layouts.jmq import consume_records as layout
 
 _AT_MAGIC = layout.HEAD.offset_of("magic")
 _AT_OUTCOME = layout.HEAD.offset_of("outcome")

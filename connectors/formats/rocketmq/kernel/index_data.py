@@ -31,7 +31,7 @@ from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
-from commitlake.schemas.layouts.rocketmq.hashing import FNV_64_BASIS, FNV_64_PRIME
+from commitlake.schemas.layouts.rocketmq.key_hashes import FNV_64_BASIS, FNV_64_PRIME
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, SCHEDULE_TOPIC

@@ -14,7 +14,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.message_stores import BORN_MS, PRODUCER, SMALL, message
 from tests.support.small_stores import Clock, crash
 

@@ -18,8 +18,8 @@ from commitlake.schemas.layouts.rocketmq.topics import (
 )
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from tests.support.brokers import Peer, open_broker, pull_fields, send_fields
 from tests.support.small_stores import Clock
 

@@ -8,7 +8,6 @@ import pytest
 
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, SubscriptionGroups, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.heartbeats import (
     ConsumerConnection,
     ConsumerList,
@@ -19,12 +18,18 @@ from commitlake.schemas.remoting.heartbeats import (
 )
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.routes import KvTable, MessageQueue, TopicList
-from commitlake.schemas.remoting.statistics import (
+from commitlake.schemas.remoting.statistics_bodies import (
     BrokerStatsData,
     ConsumeStats,
     ConsumeTimeSpans,
     GroupList,
     TopicStats,
+)
+from commitlake.schemas.remoting.topic_and_group_configs import (
+    SubscriptionGroupConfig,
+    SubscriptionGroups,
+    TopicConfig,
+    TopicConfigs,
 )
 from tests.support.brokers import Peer, pull_fields, records, send_fields
 from tests.support.small_stores import STORED_MS, Clock

@@ -14,7 +14,6 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
 from commitlake.schemas.remoting.fastjson import serialize_compact
 from commitlake.schemas.remoting.heartbeats import (
     ConsumerData,
@@ -26,6 +25,7 @@ from commitlake.schemas.remoting.heartbeats import (
 )
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body, to_json
 from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers import Peer, open_broker, pull_fields, send_fields
 from tests.support.small_stores import Clock
 

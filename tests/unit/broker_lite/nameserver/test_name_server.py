@@ -15,7 +15,6 @@ from commitlake.broker_lite.nameserver.routes import DEFAULT_TIMEOUT_MS, MAX_TIM
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.ext_fields import to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
@@ -23,6 +22,12 @@ from commitlake.schemas.remoting.name_server_headers import BrokerRequest, Regis
 from commitlake.schemas.remoting.registration import serialize_registration
 from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
 from commitlake.schemas.remoting.signing import Credentials, sign_fields
+from commitlake.schemas.remoting.topic_and_group_configs import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigs,
+)
 from tests.support.brokers import answer_of
 from tests.support.machine_speed import longest_step_is_at_most
 from tests.support.small_stores import Clock

@@ -12,14 +12,14 @@ from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.replication.slave import parse_address
 from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.schemas.remoting.configs import (
+from commitlake.schemas.remoting.statistics_bodies import ConsumerOffsetTable, DelayOffsetTable
+from commitlake.schemas.remoting.topic_and_group_configs import (
     DataVersion,
     SubscriptionGroupConfig,
     SubscriptionGroups,
     TopicConfig,
     TopicConfigs,
 )
-from commitlake.schemas.remoting.statistics import ConsumerOffsetTable, DelayOffsetTable
 from tests.support.message_stores import SMALL
 from tests.support.small_stores import Clock
 

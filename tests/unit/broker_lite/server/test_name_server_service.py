@@ -13,11 +13,16 @@ from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.ext_fields import to_ext_fields
 from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, Command
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.name_server_headers import RegisterBrokerRequest
+from commitlake.schemas.remoting.topic_and_group_configs import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigs,
+)
 
 
 class Turns:

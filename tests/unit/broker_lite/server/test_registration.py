@@ -6,7 +6,7 @@ import pytest
 
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.server.registration import registration_command
-from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
+from commitlake.schemas.remoting.topic_and_group_configs import DataVersion, TopicConfig, TopicConfigs
 from tests.support.registrations import parse_registration
 
 

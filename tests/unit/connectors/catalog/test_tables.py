@@ -10,7 +10,7 @@ from deltalake import Schema
 
 from commitlake.connectors.catalog.tables import catalog_columns, sql_type
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 
 def test_a_column_has_its_type_in_three_forms_its_comment_and_its_place() -> None:

@@ -17,7 +17,7 @@ from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.toy_format import ENTRY, FILE_SIZE, FORMAT, QUEUES, serialize
 
 SIZE = 4096

@@ -22,7 +22,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.unread_warnings import watch_unread_warnings
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.checkpoint import FILE_NAME, parse_journal_checkpoint, serialize_journal_checkpoint
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.exit_codes import exits
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store

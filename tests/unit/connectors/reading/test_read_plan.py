@@ -12,7 +12,7 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import segment_files
 from commitlake.connectors.reading.planning import ReadMethod
 from commitlake.connectors.reading.splits import Split
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import (
     RARE,
     SEGMENT_BYTES,

@@ -25,7 +25,7 @@ from commitlake.connectors.reading.stores import (
     segment_sizes,
 )
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.remote_copies import COPY, serve_copies
 

@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner, available_cores, group_small_tasks
-from commitlake.schemas.layouts.numbers import NumberError
+from commitlake.schemas.layouts.integer_parsing import NumberError
 from tests.support.exchanged import PARTS, SUMS, TASKS, divide, fail_to_combine, fail_to_divide, sum_part
 
 RUNNERS = [HERE, ThreadRunner(), ThreadRunner(3), ProcessRunner(1), ProcessRunner(2)]

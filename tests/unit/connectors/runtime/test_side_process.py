@@ -15,7 +15,7 @@ import pytest
 
 from commitlake.connectors.runtime.side_process import SideProcess
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.layouts.numbers import require_int
+from commitlake.schemas.layouts.integer_parsing import require_int
 
 _WAIT = threading.Event()
 

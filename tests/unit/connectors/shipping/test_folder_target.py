@@ -13,8 +13,8 @@ from commitlake.connectors.shipping.folder_target import FolderTarget
 from commitlake.connectors.shipping.ship_target import ShipError
 from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, Part, ShippedFile
 from tests.support.exit_codes import exits
 from tests.support.ship_targets import folder_target
 

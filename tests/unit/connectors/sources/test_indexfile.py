@@ -15,7 +15,7 @@ from commitlake.connectors.sources.indexfile import (
 )
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.index_entries import INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.indexed_stores import write_indexed_store
 
 

@@ -14,7 +14,7 @@ from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_log_ends import SEARCH_BYTES, ZEROS_BYTES, LogEnd
 from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.logs import messages, new_message, records, write_store
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import pytest
 from commitlake.connectors.spark import versions as spark_versions
 from commitlake.connectors.spark.versions import SparkVersionError, spark_version, to_arrow_schema
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 
 
 @pytest.mark.parametrize("version", ["4.1.4", "4.2.0"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.storage.folder_storage import FolderStorage
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
 
 
 def test_a_file_appears_once_it_is_complete(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from commitlake.connectors.storage.errors import CloudError, CloudUnavailableErr
 from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket, gcs_error
 from commitlake.connectors.storage.uris import check_scheme, is_azure_or_google, is_google, parse_cloud_uri
-from commitlake.schemas.shipped import make_fetch_hint
+from commitlake.schemas.shipped_manifest import make_fetch_hint
 from tests.support.certificates import Certificates
 
 PLACE = "gs://logs"

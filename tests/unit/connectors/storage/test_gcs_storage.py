@@ -16,7 +16,7 @@ from commitlake.connectors.shipping.ship_target import ShipError, ShipUnavailabl
 from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, forget_client
 from commitlake.connectors.storage.gcs_storage import GcsStorage
-from commitlake.schemas.shipped import LOG_MANIFEST
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST
 
 COPY = "gs://logs/copy"
 

@@ -15,7 +15,7 @@ from commitlake.connectors.shipping.ship_target import ShipError, ShipNameError,
 from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage import hdfs_clients, hdfs_storage
 from commitlake.connectors.storage.hdfs_storage import HdfsStorage
-from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, part_name
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, Part, ShippedFile, part_name
 
 FOLDER = f"/copy/{LOG_MANIFEST}"
 DATA = b"bytes of a part"

@@ -15,8 +15,8 @@ from commitlake.connectors.storage.adapter_choice import is_storage_uri, open_st
 from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.storage import Content, ReplacedError, Storage
-from commitlake.schemas.shipped import Part
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
+from commitlake.schemas.shipped_manifest import Part
 
 PLACE = "abfss://logs@account1.dfs.core.windows.net/copy"
 NAME = "shipped/log.json"

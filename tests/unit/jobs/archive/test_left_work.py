@@ -9,8 +9,8 @@ import pytest
 
 from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.archive import follow
-from commitlake.jobs.archive.follow import StoreFollower, find_unfinished_work
+from commitlake.jobs.archive import follow_stores
+from commitlake.jobs.archive.follow_stores import StoreFollower, find_unfinished_work
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.jmq_consumers import JmqShop
@@ -95,7 +95,7 @@ def test_a_follower_leaves_deliveries_to_a_running_micro_batch(tmp_path: Path) -
 def test_no_run_is_planned_for_stores_without_logs_of_deliveries(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "find_unfinished_work", lambda _: pytest.fail("a run was planned"))
+    monkeypatch.setattr(follow_stores, "find_unfinished_work", lambda _: pytest.fail("a run was planned"))
     results: list[Result] = []
     config = Config(str(growing.store), growing.lake, "broker-a")
     StoreFollower(None, config, results.append).add_deliveries()  # type: ignore[arg-type]

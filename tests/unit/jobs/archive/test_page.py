@@ -12,7 +12,7 @@ from commitlake.connectors.printable import escape_line
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.page import make_archive_run_page, no_new_messages_page
-from commitlake.jobs.report.page import render_page
+from commitlake.jobs.report.html_page import render_page
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.quality.report import Losses

@@ -12,8 +12,8 @@ from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgr
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.audit.report import audit_report
-from commitlake.jobs.report.page import render_page
-from commitlake.jobs.report.text import print_sections
+from commitlake.jobs.report.html_page import render_page
+from commitlake.jobs.report.text_blocks import print_sections
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import Moment
 from commitlake.pipelines.audit.table_checks import TableFinding

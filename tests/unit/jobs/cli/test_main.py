@@ -23,7 +23,7 @@ from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.options import add_options
-from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.schemas.errors import ConcurrentRunError, ExitCode, UsageError
 
 pytestmark = pytest.mark.usefixtures("own_folder")

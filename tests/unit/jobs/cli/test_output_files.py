@@ -9,7 +9,7 @@ import pytest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.cli.main import main
 from commitlake.jobs.cli.output_files import OutputFileError, check_output_file
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.logs import messages, open_segment, write_store
 
 

@@ -22,9 +22,9 @@ from commitlake.jobs.ship.command import main as ship
 from commitlake.jobs.tps.command import main as tps
 from commitlake.jobs.verify.command import main as verify
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.tables.messages import SOURCE
-from commitlake.schemas.tables.spark import spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 
 DLEDGER = "dledger-n0/data"

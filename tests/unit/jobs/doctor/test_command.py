@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.catalog import lake_root_lookup
-from commitlake.jobs.doctor import machine
+from commitlake.jobs.doctor import machine_checks
 from commitlake.jobs.doctor.command import main
 from commitlake.jobs.doctor.findings import State
 from tests.support.lakes import GrowingLake
@@ -135,7 +135,7 @@ def test_missing_packages_are_installed_by_what_the_installation_has(
     lacking = {"pyspark", "delta-spark", "boto3"}
     clone = findings(capsys)
     assert {clone[check]["advice"] for check in ("packages", "spark")} == {f"run {ROOT}/spark-submit.sh --set-up-only"}
-    monkeypatch.setattr(machine, "SET_UP_SCRIPT", tmp_path / "spark-submit.sh")
+    monkeypatch.setattr(machine_checks, "SET_UP_SCRIPT", tmp_path / "spark-submit.sh")
     wheel = findings(capsys)
     assert wheel["packages"]["state"] == "warning"  # a package without extras is whole
     assert wheel["packages"]["advice"] == "pip install 'commitlake[s3,spark]'"
@@ -146,5 +146,5 @@ def test_missing_packages_are_installed_by_what_the_installation_has(
 
 
 def test_a_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_LITTLE_DISK", 1 << 60)
-    assert machine.check_folder("lake", str(tmp_path)).state is State.WARNING
+    monkeypatch.setattr(machine_checks, "_LITTLE_DISK", 1 << 60)
+    assert machine_checks.check_folder("lake", str(tmp_path)).state is State.WARNING

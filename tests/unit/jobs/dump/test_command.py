@@ -24,7 +24,7 @@ from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import (
     BROKER_HOST,

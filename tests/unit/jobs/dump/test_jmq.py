@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.jobs.dump import command as dump
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.jmq.queue import ENTRY
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY
 from tests.support.jmq_stores import QUEUE_FILE_ENTRIES, write_jmq_store
 
 TOPIC, QUEUE = "topic-1", "0"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs.explain import command as explain
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import RARE, SEGMENT_BYTES, STORED_MS, unique_key, without_seeks, write_indexed_store
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -13,7 +13,7 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.guard.page import MAX_ROWS, make_guard_page
-from commitlake.jobs.report.page import render_page
+from commitlake.jobs.report.html_page import render_page
 from commitlake.pipelines.retention.deletion_forecast import Forecast, SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
 from commitlake.pipelines.retention.segments import StoredSegment

@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.jobs.journeys.command import HOP_COLUMNS, KEY_COLUMNS
 from commitlake.jobs.journeys.report import MAX_HOPS, JourneysPage, journeys_report
-from commitlake.jobs.report.page import render_page
+from commitlake.jobs.report.html_page import render_page
 from commitlake.schemas.report import Kind
 
 PATHS = [

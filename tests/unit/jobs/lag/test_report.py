@@ -14,7 +14,7 @@ import pytest
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.lag import command as lag
 from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, LagSource, lag_report, text_table
-from commitlake.jobs.report.page import render_page
+from commitlake.jobs.report.html_page import render_page
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.offsets import OffsetAt

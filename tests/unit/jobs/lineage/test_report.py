@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.lineage.report import MAX_CAUTIONS, MAX_OUTCOMES, lineage_report, story_verdict
-from commitlake.jobs.report.page import render_page
+from commitlake.jobs.report.html_page import render_page
 from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, Story
 from commitlake.schemas.report import Kind
 from tests.support.html_pages import assert_self_contained, parse_page, table_of

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.metrics.command import main
 from commitlake.jobs.metrics.lag_metrics import lag_metrics
-from commitlake.jobs.metrics.measure import MetricsCollector
+from commitlake.jobs.metrics.metrics_collector import MetricsCollector
 from commitlake.jobs.metrics.server import HEALTH_PATH, MAX_CONNECTIONS, MetricsServer, start_server_thread
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.store_lag import LagAnswer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from commitlake.jobs.notebooks.notebook_replay import ReplayOutcome, replay_outcome_report, selected_messages_report
-from commitlake.jobs.report.text import block_lines
+from commitlake.jobs.report.text_blocks import block_lines
 from commitlake.pipelines.replay.ledger import Counts
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planning import CountsOverTime, QueueCount

@@ -25,7 +25,7 @@ from commitlake.jobs.notebooks.notebook import open_notebook
 from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_states
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from commitlake.schemas.report import Bar, BarChart, Section, Table
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite

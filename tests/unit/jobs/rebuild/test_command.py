@@ -16,8 +16,8 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.jobs.rebuild.command import main
 from commitlake.jobs.verify import command as verify
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.store_files import rename_file
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.safe_store_files import rename_file
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message, write_indexed_store
 from tests.support.jmq_stores import FILE_BYTES, write_jmq_store
 

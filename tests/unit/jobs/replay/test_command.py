@@ -30,7 +30,7 @@ from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_replay_e
 from commitlake.pipelines.replay.sending import replay_control
 from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message

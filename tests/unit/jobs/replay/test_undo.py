@@ -18,9 +18,9 @@ from commitlake.pipelines.replay.sending.batches import Batch
 from commitlake.pipelines.replay.sending.queue_sender import QueueSender
 from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
 from tests.support.replays import ReplayWorld

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from commitlake.jobs.report.axes import MAX_TIME_TICKS, Scale, time_ticks
+from commitlake.jobs.report.chart_axes import MAX_TIME_TICKS, Scale, time_ticks
 from commitlake.jobs.report.charts import bar_chart_html, heat_map_html, line_chart_html, sparkline_html
 from commitlake.schemas.report import (
     NO_FIGURE,

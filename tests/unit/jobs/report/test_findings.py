@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.printable import escape_line
-from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.findings import (
     MAX_BYTES,
     MAX_GROUPS,
@@ -14,7 +13,8 @@ from commitlake.jobs.report.findings import (
     FindingGroup,
     findings_section,
 )
-from commitlake.schemas.advice import Advice
+from commitlake.jobs.report.html_blocks import blocks_html
+from commitlake.schemas.finding_advice import Advice
 from commitlake.schemas.report import Kind
 from tests.support.html_pages import Element, parse_page, table_of
 

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.jobs.cli import main as cli
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.html_pages import parse_page
 from tests.support.lakes import SEGMENT, GrowingLake
 

@@ -19,7 +19,7 @@ from commitlake.jobs.dlq.report import CAUSE_COLUMNS
 from commitlake.jobs.lag.report import GROUP_COLUMNS, QUEUE_COLUMNS
 from commitlake.jobs.lineage.story_json import STEP_COLUMNS
 from commitlake.jobs.query.command import SHORT_COLUMNS
-from commitlake.jobs.report.output_forms import DisplayArguments
+from commitlake.jobs.report.output_formats import DisplayArguments
 from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.jobs.report.text_table import TextTable, shorten_text, wrap_lines
 from commitlake.jobs.tps.notes import rate_columns

@@ -19,8 +19,8 @@ from commitlake.jobs.ship import command as ship
 from commitlake.jobs.ship import run
 from commitlake.jobs.ship.arguments import parse_rate
 from commitlake.pipelines.ship.agent import ShipAgent, ShipRound
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, parse_manifest
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 from tests.support.waiting import wait_until

@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import escape_line
-from commitlake.jobs.report.page import render_page
+from commitlake.jobs.report.html_page import render_page
 from commitlake.jobs.verify.command import main
 from commitlake.jobs.verify.page import MAX_STORES, make_verify_page
 from commitlake.jobs.verify.report import Remedies

@@ -10,7 +10,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.archive.store_config import read_broker_settings
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, serialize_entry
-from commitlake.schemas.shipped import FILES_MANIFEST
+from commitlake.schemas.shipped_manifest import FILES_MANIFEST
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_store
 from tests.support.remote_copies import COPY, serve_copies, ship_copy
 

@@ -33,7 +33,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.quality.profile_columns import parse_profile
 from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store

@@ -11,9 +11,9 @@ from commitlake.connectors.rocketmq import ClientOptions
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.offsets.broker_offset_update import TopicOffsets, make_mqadmin_commands, set_offsets
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.frames import Command, serialize_command
 from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from tests.support.lies import Lie, refusal
 from tests.support.live_brokers import LiveBroker, LiveCluster
 from tests.support.live_reading import create_topic, put

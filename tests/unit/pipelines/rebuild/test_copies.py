@@ -22,7 +22,7 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceStore
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.shipped import FILES_MANIFEST
+from commitlake.schemas.shipped_manifest import FILES_MANIFEST
 from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.rebuilt_stores import files_of

@@ -19,8 +19,8 @@ from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_filler, serialize_message
-from commitlake.schemas.layouts.jmq.queue import ENTRY
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import Clock
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
 from tests.support.journal_stores import journal_records, queue_entries

@@ -16,8 +16,8 @@ from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.layouts.jmq.journal import HEAD
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry, serialize_entry
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import Clock
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, write_jmq_store
 from tests.support.journal_stores import journal_records

@@ -18,7 +18,7 @@ from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import write_indexed_store
 
 Rebuild = Callable[..., Rebuilt]

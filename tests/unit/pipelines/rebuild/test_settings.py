@@ -17,7 +17,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings, index_has_tags
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, parse_header, serialize_header
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import OPTIONS, Clock, message
 
 GEOMETRY = Geometry(OPTIONS.index_slots, OPTIONS.index_entries)

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 from commitlake.connectors.lake.delta_log.seals import write_seal
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.archive.snapshots import append_snapshots
+from commitlake.jobs.archive.offset_snapshots import append_snapshots
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.audit.audited_versions import read_moment
 from commitlake.pipelines.audit.table_checks import compare_archive_runs, find_damaged_table_files

@@ -9,7 +9,7 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.plan import QueueMapping, Target
 from commitlake.pipelines.replay.queue_mapping import target_queues, target_topics
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.remoting.routes import MessageQueue
 from tests.support.exit_codes import exits
 from tests.support.replays import rows_of

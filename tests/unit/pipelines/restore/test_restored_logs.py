@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_store
 from tests.support.logs import (
     BROKER_HOST,

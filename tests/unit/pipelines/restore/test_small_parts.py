@@ -26,7 +26,7 @@ from commitlake.pipelines.restore.record_writer import serialize_hosts, serializ
 from commitlake.pipelines.restore.segment_restore import find_gaps, select_fitting_records
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
-from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from commitlake.schemas.layouts.segment_names import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from tests.support.logs import START_MS, new_message, open_segment, write_store
 from tests.support.restored_stores import Restore

@@ -16,7 +16,7 @@ from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import NOTES, Restored
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import SEGMENT_BYTES, STEP_MS, STORED_MS, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store

@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD, MIN_RECOR
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.logs import START_MS, closed_segment, messages, open_segment, records, write_store
 
 SEGMENT = 1 << 15

@@ -14,9 +14,9 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceFile, SourceStore
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, part_name, serialize_manifest
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.safe_store_files import UnsafeFileError
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, parse_manifest, part_name, serialize_manifest
 from tests.support.exit_codes import exits
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.ship_targets import MemoryTarget, copied_files, folder_target, manifests

@@ -16,7 +16,7 @@ from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.shipped_store_fetch import Fetcher
 from commitlake.pipelines.ship.source_store import SourceStore
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, serialize_manifest
+from commitlake.schemas.shipped_manifest import LOG_MANIFEST, parse_manifest, serialize_manifest
 from tests.support.exit_codes import exits
 from tests.support.ship_targets import MemoryTarget, copied_files, folder_target
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat

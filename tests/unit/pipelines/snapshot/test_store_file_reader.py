@@ -13,8 +13,8 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.pipelines.snapshot.store_file_reader import MAX_TRIES, read_store_snapshot
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, serialize_offsets
-from commitlake.schemas.layouts.jmq.offsets import ConsumerPosition as JmqPosition
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue, serialize_offsets
+from commitlake.schemas.layouts.jmq.offset_json import ConsumerPosition as JmqPosition
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
 from tests.support.logs import write_store
 

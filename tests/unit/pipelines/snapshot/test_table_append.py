@@ -34,7 +34,7 @@ from commitlake.pipelines.snapshot.progress import (
     Subscription,
 )
 from commitlake.pipelines.snapshot.table_append import append_snapshot, append_store_snapshots, group_snapshots
-from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS
+from commitlake.schemas.tables.offset_snapshots import CONSUMER_OFFSETS
 
 START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 

@@ -13,9 +13,9 @@ import pytest
 
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, BatchQueueEntry, parse_entry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.logs import BROKER_HOST, START_MS, new_message, write_store
 from tests.support.store_damages import patch
 from tests.support.store_reports import report_of

@@ -36,7 +36,7 @@ from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import IndexFileEntry
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
-from commitlake.schemas.shipped import FILES_MANIFEST
+from commitlake.schemas.shipped_manifest import FILES_MANIFEST
 from tests.support.findings import check_findings
 from tests.support.index_damages import (
     index_entry,

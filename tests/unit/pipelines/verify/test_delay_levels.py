@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import OPTIONS, Clock
 from tests.support.remote_copies import COPY, serve_copies, ship_copy
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.schemas.layouts.jmq.journal import BODY_START
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
+from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry
 from tests.support.findings import check_findings
 from tests.support.indexed_stores import STORED_MS
 from tests.support.jmq_damages import add_queue, put_offset, set_checkpoint

@@ -13,8 +13,8 @@ import pytest
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
-from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY, JmqQueueEntry
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import Clock
 from tests.support.jmq_stores import FILE_BYTES, OPTIONS, open_again, put, write_jmq_store
 from tests.support.journal_stores import journal_records, queue_entries

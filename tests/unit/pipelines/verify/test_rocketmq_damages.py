@@ -11,8 +11,8 @@ import pytest
 from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, ConsumeQueueEntry, serialize_entry
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.findings import check_findings
 from tests.support.index_damages import (
     chained,

@@ -8,7 +8,6 @@ import zlib
 import pytest
 
 from commitlake.schemas.remoting.codes import describe_response_code
-from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.frames import version_name
 from commitlake.schemas.remoting.heartbeats import (
@@ -33,13 +32,19 @@ from commitlake.schemas.remoting.routes import (
     publish_queues,
     subscribe_queues,
 )
-from commitlake.schemas.remoting.statistics import (
+from commitlake.schemas.remoting.statistics_bodies import (
     ConsumerOffsetTable,
     ConsumeStats,
     DelayOffsetTable,
     OffsetWrapper,
     TopicOffset,
     TopicStats,
+)
+from commitlake.schemas.remoting.topic_and_group_configs import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigs,
 )
 from tests.support.registrations import parse_registration
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from commitlake.schemas.tables.columns import DATE, INT64, TEXT, TIME, Column, Columns, ListOf, MapOf
-from commitlake.schemas.tables.spark import spark_field, spark_schema
+from commitlake.schemas.tables.spark_schemas import spark_field, spark_schema
 
 TABLE = Columns(
     [

@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
-from commitlake.schemas.store_files import remove_file
+from commitlake.schemas.safe_store_files import remove_file
 
 
 class KilledError(Exception):

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.broker_lite.errors import StoreFilesError, StoreLockedError, StoreUnusableError
 from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.message_stores import BORN_MS
 from tests.support.small_stores import Clock, crash
 from tests.support.store_formats import FILE_SIZE, STORE_FORMATS, StoreFormat, bodies_of

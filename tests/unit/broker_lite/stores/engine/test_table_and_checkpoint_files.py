@@ -15,7 +15,7 @@ from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import FileWithBackup, SavedTable
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
 from tests.support.small_stores import Clock
 
 PLACE = ConsumedQueue("orders", "mail", 0)

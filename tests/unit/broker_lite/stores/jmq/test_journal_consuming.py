@@ -23,7 +23,7 @@ from commitlake.broker_lite.stores.jmq import (
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueues
 from commitlake.broker_lite.stores.rocketmq import FlushMode, StoreFilesError
 from commitlake.schemas.layouts.errors import UnserializableError
-from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.journal_stores import CLIENT, SMALL, fill, message
 from tests.support.small_stores import STORED_MS, Clock, crash

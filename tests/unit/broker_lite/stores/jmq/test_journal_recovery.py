@@ -14,8 +14,8 @@ from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.snapshots import TailKind, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_message
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
-from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
 from tests.support.batches import rows_of
 from tests.support.journal_stores import BROKER, SMALL, fill, journal_records, message, queue_entries
 from tests.support.small_stores import STORED_MS, crash

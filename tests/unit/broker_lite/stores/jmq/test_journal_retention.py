@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
-from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from tests.support.journal_stores import CLIENT, SMALL, fill
 from tests.support.small_stores import Clock
 

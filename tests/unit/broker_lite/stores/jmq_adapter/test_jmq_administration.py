@@ -15,7 +15,7 @@ from commitlake.broker_lite.replication.options import ReplicationOptions, Role
 from commitlake.broker_lite.replication.role import ReplicationRole
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore, UnsupportedError
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash
+from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import Peer, records
 from tests.support.jmq_brokers import OPTIONS, commit, open_jmq_broker, pull, send, send_back

@@ -9,9 +9,9 @@ import pytest
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.broker_lite.stores.jmq_adapter.topics_and_offsets import RECORDS_PER_ANSWER
-from commitlake.schemas.layouts.jmq.consumption import DeliveryOutcome
+from commitlake.schemas.layouts.jmq.consume_records import DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import HEAD
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import PRODUCER_HOST, Peer, pull_fields, records, send_fields

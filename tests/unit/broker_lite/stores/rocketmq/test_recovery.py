@@ -14,7 +14,7 @@ from commitlake.broker_lite.stores.rocketmq.store_files import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, serialize_message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK
 from commitlake.schemas.layouts.rocketmq.indexfile import HEADER
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.message_stores import BROKER, SMALL, fill, log_records, message, queue_entries
 from tests.support.small_stores import STORED_MS, Clock, crash
 from tests.support.store_formats import ROCKETMQ, bodies_of

@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.rocketmq.timers import (
     parse_timer_units,
 )
 from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.message_stores import SMALL, message
 from tests.support.small_stores import STORED_MS, Clock, crash
 

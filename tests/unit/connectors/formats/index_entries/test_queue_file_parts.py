@@ -15,7 +15,7 @@ from commitlake.connectors.formats.index_entries.queue_file_parts import QueuePa
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import LocalStoreFiles
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE
 
 _FILE_BYTES = 20 * QUEUE_FILE_ENTRIES

@@ -17,9 +17,9 @@ from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
 from commitlake.connectors.reading.errors import CommitLogError, StoreError
 from commitlake.connectors.reading.files.store_files import open_store_files
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
+from commitlake.schemas.layouts.jmq import queue_file as jmq_queue
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
-from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.index_entries import Read
 from tests.support.index_entry_rows import Rows, with_places_of
 from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
-from commitlake.schemas.layouts.jmq.queue import ENTRY
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY
 from tests.support.indexed_stores import Clock
 from tests.support.journal_plans import COUNT, FILE_BYTES, RARE
 from tests.support.journals import new_message

@@ -15,7 +15,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.jmq import consume_log_rows
 from commitlake.connectors.formats.jmq.consume_log_rows import read_consume_files
 from commitlake.connectors.log_format.recorded_deliveries import CONSUMPTION_ROWS, ConsumeLogPart
-from commitlake.schemas.layouts.jmq.consumption import (
+from commitlake.schemas.layouts.jmq.consume_records import (
     FOLDER,
     MAGIC,
     Consumption,
@@ -23,8 +23,8 @@ from commitlake.schemas.layouts.jmq.consumption import (
     serialize_consumption,
 )
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.safe_store_files import UnsafeFileError
 from commitlake.schemas.tables.edges import CONSUMPTIONS
 
 FILE_BYTES = 4096

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.planning import ReadMethod, ReadPlan, plan_re
 from commitlake.connectors.reading.read_request import Filters, Request
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue_file import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.indexed_stores import STEP_MS, STORED_MS, without_seeks
 from tests.support.journal_plans import COUNT, FILE_BYTES, RARE

@@ -22,7 +22,7 @@ from commitlake.connectors.reading.index_data.queue_entries import group_entries
 from commitlake.connectors.reading.snapshots import divide_segment, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from tests.support.journals import closed_file, messages, new_message, open_file, records, write_journal
 

@@ -14,7 +14,7 @@ import pytest
 
 from commitlake.connectors.formats.jmq import retry_database, retry_files
 from commitlake.connectors.formats.jmq.retry_files import read_retry_store
-from commitlake.schemas.store_files import UnsafeFileError
+from commitlake.schemas.safe_store_files import UnsafeFileError
 from tests.support.jmq_consumers import JmqShop
 from tests.support.journal_stores import CLIENT
 from tests.support.small_stores import STORED_MS, Clock

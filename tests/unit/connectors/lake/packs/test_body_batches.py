@@ -17,7 +17,7 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
-from commitlake.schemas.tables.spark import spark_field
+from commitlake.schemas.tables.spark_schemas import spark_field
 from tests.support.packs import NAME, TOKEN, MemoryStore, packed
 
 OTHER = pack_name(None, "broker-b", 0, 1 << 27, TOKEN)

@@ -25,8 +25,8 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceStore
-from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST, Manifest, ShippedFile, serialize_manifest
+from commitlake.schemas.layouts.segment_names import segment_name
+from commitlake.schemas.shipped_manifest import FILES_MANIFEST, LOG_MANIFEST, Manifest, ShippedFile, serialize_manifest
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.remote_copies import COPY, publish, serve_copies, ship_copy

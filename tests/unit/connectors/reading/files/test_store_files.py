@@ -26,7 +26,15 @@ from commitlake.connectors.reading.files.segment_files import LocalFile
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
 from commitlake.connectors.reading.files.shipped_stores import read_shipped_manifest
 from commitlake.connectors.reading.files.store_files import open_store_files
-from commitlake.schemas.shipped import FILES_MANIFEST, PARTS, Manifest, Part, ShippedFile, part_name, serialize_manifest
+from commitlake.schemas.shipped_manifest import (
+    FILES_MANIFEST,
+    PARTS,
+    Manifest,
+    Part,
+    ShippedFile,
+    part_name,
+    serialize_manifest,
+)
 from tests.support.indexed_stores import OPTIONS, Clock, message
 from tests.support.remote_copies import COPY, serve_copies, ship_copy
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page
 
 from commitlake.jobs.lineage.report import lineage_report
-from commitlake.jobs.report.page import write_page
+from commitlake.jobs.report.html_page import write_page
 from commitlake.pipelines.lineage.message_history import Story
 from tests.support.browsers import PHONE, WIDE, opened_tab
 from tests.support.stories import BODY, hostile_story, many_messages, order_story

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
-from commitlake.schemas.layouts.jmq import queue as jmq_queue
-from commitlake.schemas.layouts.jmq.consumption import (
+from commitlake.schemas.layouts.jmq import queue_file as jmq_queue
+from commitlake.schemas.layouts.jmq.consume_records import (
     Consumption,
     DeliveryOutcome,
     parse_consumption,
     serialize_consumption,
 )
 from commitlake.schemas.layouts.jmq.journal import HEAD
-from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
-from commitlake.schemas.layouts.jmq.queue import (
+from commitlake.schemas.layouts.jmq.queue_file import (
     JmqQueueEntry,
     MessageIdParts,
     count_valid_entries,

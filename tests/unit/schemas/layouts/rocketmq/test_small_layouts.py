@@ -8,8 +8,8 @@ from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.layouts.rocketmq import checkpoint, consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
-from commitlake.schemas.layouts.rocketmq.hashing import extend_java_hash, java_hash
 from commitlake.schemas.layouts.rocketmq.hosts import Host, parse_host, serialize_host
+from commitlake.schemas.layouts.rocketmq.key_hashes import extend_java_hash, java_hash
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id, serialize_message_id
 from commitlake.schemas.layouts.rocketmq.properties import (
     parse_priority,
@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import (
     transaction_type,
 )
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
-from commitlake.schemas.layouts.segments import parse_queue_folder, parse_segment_name, segment_name
+from commitlake.schemas.layouts.segment_names import parse_queue_folder, parse_segment_name, segment_name
 
 
 def test_layout_derives_offsets_size_and_numpy_fields() -> None:

@@ -1,0 +1,27 @@
+"""Tests of the option `--html`: a file in an existing folder."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.arguments.html_option import HtmlArgument, check_html_argument
+from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.output_files import OutputFileError
+
+
+def test_the_option_is_a_path_or_none(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, HtmlArgument)
+    assert parser.parse_args([]).html is None
+    assert parser.parse_args(["--html", str(tmp_path / "x.html")]).html == tmp_path / "x.html"
+
+
+def test_a_folder_or_a_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    check_html_argument(None)
+    check_html_argument(tmp_path / "page.html")
+    for path in (tmp_path, tmp_path / "no" / "page.html"):
+        with pytest.raises(OutputFileError, match="expected a file in an existing folder"):
+            check_html_argument(path)

@@ -1,0 +1,62 @@
+"""Tests of a report as lines of text."""
+
+from __future__ import annotations
+
+import datetime
+
+from commitlake.jobs.report.text_blocks import block_lines, chart_to_table
+from commitlake.schemas.finding_advice import Advice
+from commitlake.schemas.report import (
+    NO_FIGURE,
+    AdviceBlock,
+    Block,
+    CollapsedContent,
+    Examples,
+    Figures,
+    Kind,
+    LineChart,
+    Name,
+    Notice,
+    Paragraph,
+    Series,
+    Table,
+)
+from commitlake.schemas.times import TimeWindows
+
+NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+
+
+def test_blocks_are_lines_and_those_of_a_notice_are_indented() -> None:
+    advice = Advice("{} makes it", ("rebuild {store}",)).fill_for_each_place([{"store": "/a"}, {"store": "/b"}])
+    blocks: list[Block] = [
+        Figures({"groups": "2", "lost": "1"}),
+        Notice(
+            Kind.CRITICAL,
+            (Name("billing"), " has stopped"),
+            Paragraph("3 messages behind."),
+            AdviceBlock(advice, before="What to do: "),
+            CollapsedContent("Notes", Paragraph("its filter is not known")),
+            word="stopped",
+        ),
+        Examples([{"place": "byte 7", "found": "", "expected": "a magic code"}]),
+        Table.of_values("Groups", []),
+    ]
+    assert list(block_lines(blocks)) == [
+        "groups: 2; lost: 1",
+        "stopped: billing has stopped",
+        "  3 messages behind.",
+        "  What to do: 'commitlake rebuild /a' makes it.",
+        "    commitlake rebuild /b",
+        "  Notes",
+        "    its filter is not known",
+        "place: byte 7; expected: a magic code",
+    ]
+
+
+def test_the_numbers_of_a_chart_have_no_row_for_a_time_without_figures() -> None:
+    windows = TimeWindows(NOON, datetime.timedelta(minutes=1), 3)
+    chart = LineChart("Behind", windows, [Series("a", [None, None, 1200]), Series("b", [0, None, None])])
+    assert [[str(cell) for cell in row] for row in chart_to_table(chart).rows] == [
+        ["2026-11-20 12:00", NO_FIGURE, "0"],
+        ["2026-11-20 12:02", "1,200", NO_FIGURE],
+    ]
