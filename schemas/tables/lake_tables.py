@@ -27,7 +27,7 @@ class Origin(StrEnum):
     """They are computed from the rows or commits of `messages`."""
     COMPUTED = "computed"
     """`archive --backfill` computes them from other tables; runs that archive do not."""
-    SNAPSHOTS = "snapshots"
+    SNAPSHOTS = "offset_snapshots"
     """Snapshots of consumer offsets add them."""
     CONSUME_LOGS = "consume_logs"
     """Archive runs add them, from the stores' own logs of deliveries."""
@@ -106,14 +106,14 @@ _TABLES = (
     LakeTable(
         "consumer_offsets",
         Origin.SNAPSHOTS,
-        "snapshots",
+        "offset_snapshots",
         "Table of group offsets over time",
         key=("broker", "kind", "group", "topic", "queue_id"),
     ),
     LakeTable(
         "subscriptions",
         Origin.SNAPSHOTS,
-        "snapshots",
+        "offset_snapshots",
         "Table of the groups' subscriptions over time",
         key=("broker", "source", "group", "topic"),
     ),
