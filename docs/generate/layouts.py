@@ -26,9 +26,9 @@ FORMATS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "JMQ",
         (
             ("Journal", "jmq.journal"),
-            ("Queue", "jmq.queue"),
+            ("Queue", "jmq.queue_file"),
             ("Checkpoint of a JMQ store", "jmq.checkpoint"),
-            ("Consumption", "jmq.consumption"),
+            ("Consumption", "jmq.consume_records"),
         ),
     ),
 )

@@ -27,7 +27,7 @@ class Origin(StrEnum):
     """They are computed from the rows or commits of `messages`."""
     COMPUTED = "computed"
     """`archive --backfill` computes them from other tables; runs that archive do not."""
-    SNAPSHOTS = "offset_snapshots"
+    SNAPSHOTS = "snapshots"
     """Snapshots of consumer offsets add them."""
     CONSUME_LOGS = "consume_logs"
     """Archive runs add them, from the stores' own logs of deliveries."""
