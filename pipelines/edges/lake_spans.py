@@ -1,11 +1,12 @@
 """Extent of a lake for each broker, which explains why an end of a step is absent.
 
-It is read from the log of `messages`, without opening data files.
+It is read from the log of `messages`. Data files are opened only if they have rows of several brokers, as merged files
+have, and only those that may have a broker's first or last rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -13,11 +14,13 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_commits import newest_commit
 from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.schemas.tables.edges import LINK_DAYS, AbsentReason
@@ -25,6 +28,7 @@ from commitlake.schemas.times import epoch_us
 
 LINK_US = LINK_DAYS * 86_400_000_000
 """`LINK_DAYS` in microseconds."""
+_PLACE_IN_LOG = ("physical_offset", "store_timestamp")
 _EXPIRED = "commitlake.expiredBefore.messages"
 
 
@@ -151,35 +155,34 @@ class Spans:
 
 
 class LinkedExtents:
-    """Extents of all brokers' rows, by the statistics of the data files, while new files are linked.
+    """Extents of all brokers' rows while new files are linked.
 
     Args:
         lake: the lake.
         messages: its open table `messages`.
         new: names of the files that are not linked yet.
+
+    Raises:
+        LakeError: if a data file of several brokers cannot be read.
     """
 
     def __init__(self, lake: Lake, messages: DeltaTable, new: Collection[str]) -> None:
-        whole: dict[str, LakeSpan] = {}
-        self._linked: dict[str, int] = {}
-        self._left: dict[str, tuple[frozenset[str], int]] = {}
-        for action in read_file_actions(messages).to_pylist():
-            least, greatest = action.get("min") or {}, action.get("max") or {}
-            span = _to_span(least, greatest)
-            brokers = frozenset(each for each in (least.get("broker"), greatest.get("broker")) if each is not None)
-            if span is None or not brokers:
-                continue
-            name = unquote(action["path"])
-            if name in new:
-                self._left[name] = brokers, span.first_us
-            for broker in brokers:
-                whole[broker] = _join_spans(whole[broker], span) if broker in whole else span
-                if name not in new:
-                    self._linked[broker] = max(self._linked.get(broker, 0), span.last_us)
         newest = newest_commit(lake, messages)
         stores = {} if newest is None else newest[1].stores
+        files = list(_read_file_bounds(messages))
+        names = {*stores, *(name for file in files for name in (file.least, file.greatest))}
+        contents = _FileContents(lake)
+        whole, linked = _BrokerSpans(files, contents), _BrokerSpans([f for f in files if f.name not in new], contents)
+        brokers = {name: span for name in sorted(names) if (span := whole.span_of(name)) is not None}
+        self._linked = {name: span.last_us for name in brokers if (span := linked.span_of(name)) is not None}
+        # A file of several brokers counts for all that it may have: what is called complete must be so.
+        self._left = {
+            file.name: (frozenset(filter(file.may_have, brokers)), file.span.first_us)
+            for file in files
+            if file.name in new
+        }
         pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
-        self._spans = Spans(whole, _EXPIRED in messages.metadata().configuration, pulled)
+        self._spans = Spans(brokers, _EXPIRED in messages.metadata().configuration, pulled)
 
     def spans_after(self, file_names: Iterable[str]) -> Spans:
         """Return the extents once further files are linked."""
@@ -193,6 +196,114 @@ class LinkedExtents:
         spans = replace(self._spans, linked_us=self._linked, complete_us=complete)
         self._linked = {broker: spans.complete_until_us(broker) for broker in spans.brokers}
         return spans
+
+
+@dataclass(frozen=True, slots=True)
+class _FileBounds:
+    """Data file as a table's log describes it: first and last of its brokers' names, and the span of all its rows."""
+
+    name: str
+    least: str
+    greatest: str
+    span: LakeSpan
+
+    @property
+    def has_one_broker(self) -> bool:
+        return self.least == self.greatest
+
+    def may_have(self, broker: str) -> bool:
+        return self.least <= broker <= self.greatest
+
+
+def _read_file_bounds(messages: DeltaTable) -> Iterator[_FileBounds]:
+    for action in read_file_actions(messages).to_pylist():
+        minimums, maximums = action.get("min") or {}, action.get("max") or {}
+        span = _to_span(minimums, maximums)
+        least, greatest = minimums.get("broker"), maximums.get("broker")
+        if span is not None and least is not None and greatest is not None:
+            yield _FileBounds(unquote(action["path"]), least, greatest, span)
+
+
+class _FileContents:
+    """Spans of the brokers in data files; what was read is kept."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._brokers: dict[str, set[str | None]] = {}
+        self._spans: dict[str, dict[str, LakeSpan]] = {}
+
+    def span_of(self, file: _FileBounds, broker: str) -> LakeSpan | None:
+        """Return the span of a broker's rows in a file; None if it has none."""
+        if file.has_one_broker:
+            return file.span if file.least == broker else None
+        # Names take far less time than offsets and times, and most files that are opened in vain have no more read.
+        if file.name not in self._brokers:
+            self._brokers[file.name] = {
+                name
+                for rows in self._read_row_groups(file, ["broker"], dictionaries=["broker"])
+                for part in rows.column("broker").chunks
+                for name in part.dictionary.to_pylist()
+            }
+        if broker not in self._brokers[file.name]:
+            return None
+        if file.name not in self._spans:
+            self._spans[file.name] = self._read_spans(file)
+        return self._spans[file.name].get(broker)
+
+    def _read_spans(self, file: _FileBounds) -> dict[str, LakeSpan]:
+        spans: dict[str, LakeSpan] = {}
+        limits = [(name, kind) for kind in ("min", "max") for name in _PLACE_IN_LOG]
+        for rows in self._read_row_groups(file, ["broker", *_PLACE_IN_LOG]):
+            for row in rows.group_by("broker").aggregate(limits).to_pylist():
+                bounds = [{name: row[f"{name}_{kind}"] for name in _PLACE_IN_LOG} for kind in ("min", "max")]
+                broker, span = row["broker"], _to_span(*bounds)
+                if span is not None:
+                    spans[broker] = _join_spans(spans[broker], span) if broker in spans else span
+        return spans
+
+    def _read_row_groups(
+        self, file: _FileBounds, names: list[str], dictionaries: list[str] | None = None
+    ) -> Iterator[pa.Table]:
+        with (
+            convert_data_file_errors(self._lake.uri("messages"), file.name),
+            self._lake.open_folder("messages").open_input_file(file.name) as source,
+            pq.ParquetFile(source, read_dictionary=dictionaries, page_checksum_verification=True) as parquet,
+        ):
+            for group in range(parquet.num_row_groups):
+                yield parquet.read_row_group(group, columns=names)
+
+
+class _BrokerSpans:
+    """Spans of brokers in some data files of `messages`."""
+
+    def __init__(self, files: Collection[_FileBounds], contents: _FileContents) -> None:
+        self._files = files
+        self._contents = contents
+
+    def span_of(self, broker: str) -> LakeSpan | None:
+        """Return the span of a broker's rows; None if it has none."""
+        files = [file for file in self._files if file.may_have(broker)]
+        found: LakeSpan | None = None
+        for file in files:
+            if file.has_one_broker:
+                found = file.span if found is None else _join_spans(found, file.span)
+        mixed = [file for file in files if not file.has_one_broker]
+        # Offsets of a broker grow with time, so the files of its first and last times also have its outer offsets.
+        for file in sorted(mixed, key=lambda file: file.span.first_us):
+            if found is not None and file.span.first_us >= found.first_us:
+                break
+            found = self._join_file(found, file, broker)
+        for file in sorted(mixed, key=lambda file: -file.span.last_us):
+            if found is None or file.span.last_us <= found.last_us:
+                break
+            found = self._join_file(found, file, broker)
+        return found
+
+    def _join_file(self, found: LakeSpan | None, file: _FileBounds, broker: str) -> LakeSpan | None:
+        span = self._contents.span_of(file, broker)
+        if span is None or found is None:
+            return span or found
+        return _join_spans(found, span)
 
 
 def _to_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> LakeSpan | None:

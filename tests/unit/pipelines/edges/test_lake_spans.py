@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
-from commitlake.pipelines.edges.lake_spans import LakeSpan, Spans
+from commitlake.connectors.lake.lake import Lake
+from commitlake.pipelines.edges.lake_spans import LakeSpan, LinkedExtents, Spans
+from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from tests.support.lakes import GrowingLake, archive_store, data_files, shop_messages
 
 SPANS = Spans(
     {"a": LakeSpan(0, 900, 0, 100), "b": LakeSpan(0, 900, 0, 50), "c": LakeSpan(0, 900, 0, 70)},
@@ -28,3 +36,65 @@ def test_times_are_newly_complete_if_an_increment_of_any_broker_passes_them() ->
     ]  # fmt: skip
     without_c = Spans({"a": SPANS.brokers["a"], "b": SPANS.brokers["b"]}, linked_us={"a": 40, "b": 50})
     assert without_c.are_newly_complete(np.array([39, 40, 99, 100])).tolist() == [False, True, True, False]
+
+
+def compact(lake: Lake) -> None:
+    plan = plan_compaction(lake, "messages", 128 << 20)
+    compact_table(lake, "messages", plan, LAKE_TABLES["messages"].sort_columns)
+
+
+def write_brokers(folder: Path, *names: str) -> Lake:
+    """Archive one day of each broker into one lake; the brokers differ in their number of messages."""
+    growing = GrowingLake(folder)
+    for number, name in enumerate(names, 1):
+        growing.write(shop_messages(20 * number, seed=number))
+        archive_store(growing.store, growing.lake, name)
+    return growing.lake
+
+
+def test_brokers_have_the_same_spans_after_their_files_were_merged(tmp_path: Path) -> None:
+    lake = write_brokers(tmp_path, "a", "b", "c", "d")
+    before = LinkedExtents(lake, lake.table("messages"), ()).spans_after(())
+    assert list(before.brokers) == ["a", "b", "c", "d"]
+    assert len({span.end_offset for span in before.brokers.values()}) == 4
+    compact(lake)
+    assert len(data_files(lake.uri("messages"))) == 1
+    merged = LinkedExtents(lake, lake.table("messages"), ()).spans_after(())
+    assert merged == before
+    assert merged.are_complete(pa.array(["b"]), np.array([merged.brokers["b"].first_us])).all()
+
+
+def test_a_merged_file_that_is_not_linked_leaves_all_its_brokers_incomplete(tmp_path: Path) -> None:
+    lake = write_brokers(tmp_path, "a", "b", "c")
+    compact(lake)
+    messages = lake.table("messages")
+    (name,) = data_files(lake.uri("messages"))
+    extents = LinkedExtents(lake, messages, {name})
+    first_us = min(span.first_us for span in extents.spans_after(()).brokers.values())
+    assert {*extents.spans_after(()).complete_us.values()} == {first_us}
+    assert extents.spans_after([name]).complete_us == {}
+
+
+def test_only_merged_files_that_may_have_the_first_or_last_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merged files of four days: all brokers are in each of them, so the first and the last suffice."""
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(200, days=4))
+    for name in ("a", "b", "c"):
+        archive_store(growing.store, growing.lake, name)
+    before = LinkedExtents(growing.lake, growing.lake.table("messages"), ()).spans_after(())
+    compact(growing.lake)
+    files = sorted(data_files(growing.lake.uri("messages")))
+    assert len(files) == 4
+    opened: set[str] = set()
+    open_parquet = pq.ParquetFile.__init__
+
+    def note(self: pq.ParquetFile, source: pa.NativeFile, **options: object) -> None:
+        opened.add(str(source.size()))
+        open_parquet(self, source, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "__init__", note)
+    assert LinkedExtents(growing.lake, growing.lake.table("messages"), ()).spans_after(()) == before
+    sizes = [str((Path(growing.lake.uri("messages")) / name).stat().st_size) for name in files]
+    assert opened == {sizes[0], sizes[-1]}
