@@ -107,7 +107,7 @@ def sum_table_contents(
             if None in found and attempt < _MAX_ATTEMPTS - 1:  # another process has replaced files meanwhile
                 left.append(state.table)
             else:
-                done.append(state.compare_contents([one for one in found if one is not None]))
+                done.append(state.compare_contents(found))
         if not left:
             break
     return done
@@ -228,9 +228,11 @@ class _TableState:
     expected: int | None
     has_seal: bool
 
-    def compare_contents(self, file_sums: Sequence[_FileSums]) -> TableContents:
-        found = wrap_int64(sum(one.found for one in file_sums))
-        rows = sum(one.rows for one in file_sums)
+    def compare_contents(self, file_sums: Sequence[_FileSums | None]) -> TableContents:
+        """Compare the sums of the files, in the order of `files`; None stands for a file that has vanished."""
+        read = [(file, one) for file, one in zip(self.files, file_sums, strict=True) if one is not None]
+        found = wrap_int64(sum(one.found for _, one in read))
+        rows = sum(one.rows for _, one in read)
         is_unsealed = (
             self.expected is None
             and not self.has_seal
@@ -241,7 +243,7 @@ class _TableState:
             return made
         wrong = [
             DataDamage(file, _difference_reason(one), ({}, {}))
-            for file, one in zip(self.files, file_sums, strict=False)
+            for file, one in read
             if one.recorded != one.found or one.error or file.has_deletions
         ]
         foreign = list(self._commits_by_writer(is_by_commitlake=False))

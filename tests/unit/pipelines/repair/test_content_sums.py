@@ -6,17 +6,20 @@ import datetime
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from commitlake.connectors.lake.delta import open_delta_table
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.delta_log.seals import Seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
+from commitlake.pipelines.repair import content_sums
 from commitlake.pipelines.repair.content_sums import (
     SUMMED_TABLES,
     TableContents,
@@ -90,6 +93,27 @@ def test_a_change_is_found_in_each_table_and_undone(sound: GrowingLake, tmp_path
         assert "was written by another program: WRITE of delta-rs" in contents.difference_sentences(1)[-1]
         assert undo_foreign_changes(lake, contents)
     assert differing(lake) == []
+
+
+def test_a_wrong_file_is_named_although_a_file_before_it_has_vanished(
+    sound: GrowingLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, (gone, wrong, *_) = next(
+        (table, files)
+        for table in tables_of(sound.lake)
+        if len(files := [file.path for file in read_table_files(sound.lake.table(table))]) > 1
+    )
+    sums_of_file = content_sums._sum_rows_of_file
+
+    def sums_of_changed_file(lake: Lake, name: str, path: str) -> content_sums._FileSums | None:
+        found = sums_of_file(lake, name, path)
+        if found is None or path == unquote(gone):
+            return None
+        return replace(found, found=found.found + 1) if path == unquote(wrong) else found
+
+    monkeypatch.setattr(content_sums, "_sum_rows_of_file", sums_of_changed_file)
+    (contents,) = sum_table_contents(sound.lake, [table])
+    assert [damage.file.path for damage in contents.wrong] == [wrong]
 
 
 def test_an_audit_names_the_table_and_repair_restores_it(
