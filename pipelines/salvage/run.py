@@ -10,7 +10,7 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from commitlake.schemas.safe_store_files import (
     make_folders,
     read_file,
     read_json,
+    remove_file,
     remove_tree,
     sync_folder,
 )
@@ -182,6 +183,8 @@ def salvage_store(
     damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
     _write_json_lines(output_folder / DAMAGES, (asdict(damage) for damage in damages))
+    with suppress(FileNotFoundError):
+        remove_file(output_folder / MOVED)  # of an earlier run that was killed
     if moved:
         _write_json_lines(output_folder / MOVED, ({"before": before, "now": now} for before, now in moved))
     for name, data in config.items():
@@ -318,6 +321,8 @@ def _read_config(root: Path) -> dict[str, bytes]:
 def _write_json_lines(path: Path, rows: Iterable[object]) -> None:
     with os.fdopen(create_file(path), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def count_records_after_log_end(files: StoreFiles, log_end: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -91,6 +92,25 @@ def test_every_intact_record_is_at_its_own_offset(tmp_path: Path, seed: int) -> 
     assert [message for message in intact if found.get(message.physical_offset) != message] == []
     assert salvaged.records == len(found)
     assert salvaged.damages == len((salvaged.out / DAMAGES).read_text().splitlines()) > 0
+
+
+def test_lists_are_synced_before_the_log_has_its_name_and_old_ones_vanish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, out = three_segments(tmp_path / "whole"), tmp_path / "clean"
+    out.mkdir()
+    (out / MOVED).write_text("of a run that was killed")
+    synced: set[int] = set()
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    assert salvage(root).moved == 0
+    assert (out / DAMAGES).stat().st_ino in synced
+    assert not (out / MOVED).exists()
 
 
 def test_a_whole_log_is_copied_byte_for_byte(tmp_path: Path) -> None:
