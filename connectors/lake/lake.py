@@ -284,8 +284,9 @@ class Lake:
 
     def _check_location(self) -> None:
         if self.s3 is not None:
-            found = self._open_bucket().list_first_names(f"messages/{LOG}/")
+            # The log of `messages` last: another run may create the lake between the two.
             names = [name for name in self._open_bucket().list_first_names() if not name.startswith(STREAMS)]
+            found = self._open_bucket().list_first_names(f"messages/{LOG}/")
             if names and not found:
                 raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
             if not found:

@@ -10,6 +10,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import find_owned_folder, refuse_owned_folder
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.s3_storage import S3Storage
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.ship import command as ship
@@ -92,6 +93,18 @@ def test_an_object_store_that_cannot_be_reached_is_an_error(monkeypatch: pytest.
     monkeypatch.setattr(S3Storage, "list_first_names", names)
     with pytest.raises(S3UnavailableError):
         find_owned_folder("s3://lakes/a")
+
+
+def test_a_lake_that_another_run_creates_between_two_listings_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects: list[str] = []
+
+    def names(storage: S3Storage, prefix: str = "") -> list[str]:
+        found = [name for name in objects if name.startswith(prefix)]
+        objects.append("messages/_delta_log/00000000000000000000.json")
+        return found
+
+    monkeypatch.setattr(S3Storage, "list_first_names", names)
+    Lake("s3://lakes/lake", S3Options()).check_writable()
 
 
 @pytest.mark.usefixtures("usual_priority")
