@@ -83,15 +83,16 @@ class Consuming:
             held = self._batches.get(place)
             if held is not None and now < held.deadline:
                 return None
-            start = max(self._store.offsets.get_or_queue_start(place).ack, self._store.min_offset(topic, queue_id))
-            found = self._store.get(topic, queue_id, start, max_messages)
-            if found.next_offset <= start:
-                return None
-            batch = Batch(place, client, found.messages, found.next_offset, now + self._store.options.lock_timeout_ms)
-            if not found.messages:
+            while True:
+                start = max(self._store.offsets.get_or_queue_start(place).ack, self._store.min_offset(topic, queue_id))
+                found = self._store.get(topic, queue_id, start, max_messages)
+                if found.next_offset <= start:
+                    return None
+                if found.messages:
+                    break
                 # All of these messages are lost, so there is nothing to deliver.
                 self._store.offsets.acknowledge(place, found.next_offset)
-                return self.take_batch(topic, app, queue_id, client, max_messages)
+            batch = Batch(place, client, found.messages, found.next_offset, now + self._store.options.lock_timeout_ms)
             self._batches[place] = batch
             self._store.offsets.mark_delivered(place, batch.end)
             return batch

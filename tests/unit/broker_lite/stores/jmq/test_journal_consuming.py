@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.broker_lite.stores.engine.queue_reader import GetResult
 from commitlake.broker_lite.stores.jmq import (
     ArchiveView,
     Batch,
@@ -24,6 +25,7 @@ from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueu
 from commitlake.broker_lite.stores.rocketmq import FlushMode, StoreFilesError
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.jmq.consume_records import DeliveryOutcome
+from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.journal_stores import CLIENT, SMALL, fill, message
 from tests.support.small_stores import STORED_MS, Clock, crash
@@ -60,6 +62,22 @@ def test_batches_are_consecutive(consuming: Consuming) -> None:
     assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert consuming.take_batch("orders", "mail", 9, CLIENT, 4) is None
     assert consuming.take_batch("nobody", "mail", 0, CLIENT, 4) is None
+
+
+def test_any_number_of_lost_messages_is_passed_over(
+    consuming: Consuming, store: JournalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, lost = store.get, 3000
+
+    def get_after_lost(topic: str, queue_id: int, offset: int, count: int) -> GetResult[JournalMessage]:
+        found = get(topic, queue_id, max(0, offset - lost), count)
+        if offset < lost:
+            return found._replace(messages=[], next_offset=offset + 1)
+        return found._replace(next_offset=found.next_offset + lost)
+
+    monkeypatch.setattr(store, "get", get_after_lost)
+    batch = take(consuming, 4)
+    assert (numbers(batch), batch.end) == ([0, 1, 2, 3], lost + 4)
 
 
 def test_queue_is_consumed_by_one_consumer_of_an_application_at_a_time(consuming: Consuming) -> None:
