@@ -42,6 +42,11 @@ class LogWriter:
         self.last = last
         self.arrived: set[tuple[str, int]] = set()
 
+    def take_arrived(self) -> set[tuple[str, int]]:
+        """Empty `arrived`, and return what was in it; without waiting for a writer."""
+        # One by one, because a writer that adds to the set meanwhile would add to one that was exchanged and read.
+        return {self.arrived.pop() for _ in range(len(self.arrived))}
+
     def check_writable(self) -> None:
         """Raise an error if the store does not accept writes; the caller holds the lock.
 

@@ -122,8 +122,7 @@ class OpenStore(ABC, Generic[M, R]):
 
     def take_queues_with_new_messages(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
-        arrived, self._writer.arrived = self._writer.arrived, set()
-        return arrived
+        return self._writer.take_arrived()
 
     @property
     def queues(self) -> list[tuple[str, int]]:

@@ -277,10 +277,8 @@ class JmqStore(JmqQueries):
     def take_queues_with_new_messages(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
         arrived = self._journal.take_queues_with_new_messages()
-        if self._failures.arrived:
-            arrived |= self._failures.arrived
-            self._failures.arrived = set()
-        return arrived
+        # One by one, as the journal's, because another thread may add to the set meanwhile.
+        return arrived | {self._failures.arrived.pop() for _ in range(len(self._failures.arrived))}
 
     def sync_log(self) -> int:
         """Flush the journal to disk, and return the offset up to which it is flushed.

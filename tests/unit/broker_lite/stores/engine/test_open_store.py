@@ -129,6 +129,18 @@ def test_arrivals_are_reported_once(layout: StoreFormat, root: Path) -> None:
         assert store.take_queues_with_new_messages() == set()
 
 
+def test_an_arrival_that_a_writer_adds_while_they_are_taken_is_reported_next_time(
+    layout: StoreFormat, root: Path
+) -> None:
+    with layout.open(root) as store:
+        layout.fill(store, 1)
+        arrived = store._writer.arrived  # a writer has the set, and will add to it
+        taken = store.take_queues_with_new_messages()
+        arrived.add(("late", 0))
+        assert ("late", 0) not in taken
+        assert store.take_queues_with_new_messages() == {("late", 0)}
+
+
 def test_failed_sync_makes_the_store_unusable_and_keeps_abort(
     layout: StoreFormat, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
