@@ -281,6 +281,7 @@ class NameServer:
     def _delete_kv_config(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(KvRequest, request.ext_fields)
         value = self._kv.get(header.namespace, {}).pop(header.key, None)
+        # A namespace stays when its last setting is deleted, and counts: RocketMQ answers with an empty list for it.
         if value is not None:
             self._kv_length -= len(header.namespace) + len(header.key) + len(value)
         return request.reply(ResponseCode.SUCCESS)

@@ -302,7 +302,8 @@ def _file_may_refer_to_messages(file_action: Mapping[str, Any], messages: Erased
         is_known = least.get("broker") is not None and greatest.get("broker") is not None
         if is_known and not least["broker"] <= broker <= greatest["broker"]:
             continue
-        if first is None or last is None or messages.has_any_in_range(broker, first, last + 1):
-            # Without known bounds, the file must be opened.
-            return bool(len(found.offsets))
+        are_bounds_known = first is not None and last is not None
+        # Without known bounds, the file must be opened.
+        if messages.has_any_in_range(broker, first, last + 1) if are_bounds_known else len(found.offsets):
+            return True
     return False
