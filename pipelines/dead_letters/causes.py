@@ -58,6 +58,7 @@ SAMPLE_BODY_BYTES = 1000
 """Number of bytes kept from the body of a sample."""
 _DIGEST_LENGTH = 10
 _HOUR_US = 3_600_000_000
+_MIN_TIME_US = -62_135_596_800_000_000  # the beginning of the year 1
 _MAX_TIME_US = 253_402_300_799_999_999  # the end of the year 9999
 _KEYS = ("topic", "origin", "tags", "reconsume_times", "reason", "shape")
 _NULL, _NEXT, _OTHER = "\x00", "\x01", "\x02"
@@ -350,7 +351,7 @@ def _to_cause(name: str, count: _Count) -> Cause:
 
 def _to_datetime(time_us: int) -> datetime.datetime:
     """Return a time. If it is outside the range of Python's dates, as from a wrong clock, return the nearest date."""
-    return EPOCH + datetime.timedelta(microseconds=min(max(time_us, -_MAX_TIME_US // 10), _MAX_TIME_US))
+    return EPOCH + datetime.timedelta(microseconds=min(max(time_us, _MIN_TIME_US), _MAX_TIME_US))
 
 
 def count_dead_letters_by_group(lake: Lake) -> list[GroupCount]:

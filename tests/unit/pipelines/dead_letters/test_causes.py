@@ -194,3 +194,15 @@ def test_a_shape_is_bounded() -> None:
     for _ in range(5):
         wide = [wide] * 16
     assert describe_body_shape(json.dumps(wide).encode()) in {"[][][][][]:number", "(large)"}
+
+
+@pytest.mark.parametrize(
+    ("time_us", "expected"),
+    [
+        (0, datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)),
+        (-(1 << 62), datetime.datetime.min.replace(tzinfo=datetime.UTC)),
+        (1 << 62, datetime.datetime.max.replace(tzinfo=datetime.UTC)),
+    ],
+)
+def test_a_time_of_a_wrong_clock_is_shown_as_the_nearest_date(time_us: int, expected: datetime.datetime) -> None:
+    assert causes._to_datetime(time_us) == expected
