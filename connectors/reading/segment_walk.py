@@ -7,9 +7,9 @@ whatever sizes the log claims.
 A range may be divided only where a record begins. Such a split point, or cut, is found from the bytes around it, so
 that planning reads some MiB for each split instead of the whole log. The search begins at a multiple of the partition
 size. The cut is the first valid record that no apparent record spans; all apparent records that begin in the
-`LOOK_BACK_BYTES` before it are examined (`kernel.borders`). `LOOK_BACK_BYTES` is twice the largest body that RocketMQ
-accepts by default. A larger record could have valid records in its body, and a cut could then be placed inside it. The
-task that reads the range before such a cut finds that its last record extends beyond the cut, and fails
+`LOOK_BACK_BYTES` before it are examined (`kernel.find_border`). `LOOK_BACK_BYTES` is twice the largest body that
+RocketMQ accepts by default. A larger record could have valid records in its body, and a cut could then be placed inside
+it. The task that reads the range before such a cut finds that its last record extends beyond the cut, and fails
 (`batches.read_split`). If no cut is near, because of damage or of such bodies, and for small partitions, the range is
 scanned record by record from the last cut on.
 """

@@ -556,8 +556,7 @@ def divide_segment(
     try:
         with OpenSegment(split.path) as file:
             for cut in find_split_points(file, split, max_partition_bytes, max_record_bytes, end_offset):
-                if start < cut:
-                    yield replace(split, start=start, end=cut)
+                yield replace(split, start=start, end=cut)
                 start = cut
     except FileNotFoundError:
         pass  # the task that reads the rest will find the same problem, and report it

@@ -98,6 +98,8 @@ def segment_size(store: Store) -> int:
     bases = [segment.base_offset for segment in store.segments]
     distances = [after - before for before, after in pairwise(bases)]
     common = math.gcd(*distances)
+    # A single segment; or the setting was changed, and some segments are larger than others: a broker creates none that
+    # is larger than the distance to the next one, so the smallest is a size that was set; see `segment_sizes`.
     if not 0 < longest <= common:
         return min([*distances, longest])
     if common % longest == 0:

@@ -39,7 +39,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
 
     Args:
         store: from `find_stores`.
-        segment_bytes: the usual size of the store's segments; see `stores.own_size`.
+        segment_bytes: the usual size of the store's segments; see `stores.segment_size`.
     """
     zeros: FoundRecord | None = None
     torn = False

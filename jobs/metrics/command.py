@@ -3,8 +3,8 @@
     commitlake metrics --lake /data/lake --textfile /var/lib/node_exporter/commitlake.prom
     commitlake metrics --lake /data/lake --listen 127.0.0.1:5557
 
-Reads what 'commitlake lag' reads, and the small tables of the lake; jobs/metrics/lag_metrics.py,
-traffic_families.py and archive_families.py list the metrics. It never starts Spark. Exit codes: 0, also if it is
+Reads what 'commitlake lag' reads, and the small tables of the lake; lag_metrics.py,
+traffic_metrics.py and archive_metrics.py list the metrics. It never starts Spark. Exit codes: 0, also if it is
 stopped by a signal; 2 for a wrong lake, store, address or option; 3 if the lag of a store is unknown (with --textfile,
 the file has the known metrics).
 """

@@ -1,11 +1,11 @@
 """Runs erasures, from the request to a lake without the data in its newest state, and later to the purge.
 
     select    messages and their copies                     selection.py
-    texts     quarantine and replays                        texts.py
+    texts     quarantine and replays                        text_erasure.py
     begin     commit that makes the erasure valid           ledger.py
-    tables    messages, message_keys, edges, replay_rows    rewriting.py
-    counts    profiles and topic_minutes, as they are now   profiles.py, minutes.py
-    packs     bodies                                        bodies.py
+    tables    messages, message_keys, edges, replay_rows    data_file_rewriting.py
+    counts    profiles and topic_minutes, as they are now   count_corrections.py
+    packs     bodies                                        body_erasure.py
     hbase     updated from messages, if wanted              connectors.hbase
     erased    the counts                                    ledger.py
     purge     after the retention                           purge.py

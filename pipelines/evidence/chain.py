@@ -138,6 +138,7 @@ def find_work_missing_in_lake(
         sql = f"SELECT {number_of} AS number, {id_of} AS id FROM {uri} WHERE {where} AND {number_of} >= {number}"
         rows = rows_to_dicts(run_sql(table, uri, sql).read_all())
         ids = {str(row["id"]) for row in rows if row["number"] == number}
+        # A lake that has newer work, but none of this number, has dropped old rows, and is not an older copy.
         if wanted in ids or (rows and not ids):
             continue
         found = f"the one of this number has the id {min(ids)}" if ids else "it is newer than all of them"

@@ -10,10 +10,10 @@ The modules:
     lake_messages.py       reads the messages of a lake
     store_messages.py      reads the messages of a store, by the entries of its queues or from its log
     verdicts.py            state of a group: ok, slow, stalled, stopped, rewound, lost, ahead, unknown
-    held_back.py           delay levels, timers, retry stores
+    held_back_messages.py  delay levels, timers, retry stores
     half_messages.py       half messages of transactions in flight
     group_lag.py           computes the rows of groups
-    groups.py              lag by group, and the time since which a group has not moved
+    group_summaries.py     lag by group, and the time since which a group has not moved
     store_lag.py           measures all stores of a lake, or one store
 
 Nothing here needs Spark or a JVM.

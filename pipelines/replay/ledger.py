@@ -47,7 +47,7 @@ _MAX_SHOWN = 100
 _TRY_SECONDS = 120
 """Time for which a commit is tried again while other senders of the replay commit first."""
 _MAX_WAIT_SECONDS = 0.5
-"""Number of attempts to add rows; one fails if too many commits of other senders were first."""
+"""Longest random wait between two tries."""
 
 _PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_queue_id", "target_offset")
 

@@ -2,10 +2,10 @@
 
 The modules:
 
-    progress.py   the snapshot of a store
-    files.py      reads the files of a store
-    live.py       queries a live broker
-    append.py     adds rows to the tables `consumer_offsets` and `subscriptions`
+    progress.py          the snapshot of a store
+    store_file_reader.py reads the files of a store
+    broker_queries.py    queries a live broker
+    table_append.py      adds rows to the tables `consumer_offsets` and `subscriptions`
 
 Each run of `archive` takes one. Nothing here needs Spark or a JVM.
 """

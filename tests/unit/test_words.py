@@ -1,10 +1,14 @@
-"""Rules for words: first lines of docstrings say what is there, or what a function does; limits are named MAX."""
+"""Rules for words: first lines of docstrings say what is there, or what a function does; limits are named MAX.
+
+Docstrings name modules that exist.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +50,16 @@ def test_no_first_line_is_unclear() -> None:
 def test_limits_are_named_max() -> None:
     paths = [path for folder in FOLDERS for path in python_files(folder)]
     assert [str(path) for path in paths if re.search(r"\b_?MOST_", (ROOT / path).read_text(encoding="utf-8"))] == []
+
+
+def missing_modules(path: Path) -> Iterator[str]:
+    """Yield the files with Python code that a module's docstring names, and that are neither beside it nor a path."""
+    for name in re.findall(r"(?<![\w/.-])([\w/]+\.py)\b", ast.get_docstring(parsed(path)) or ""):
+        beside = [ROOT / path.parent / name, ROOT / path.parent.parent / name, ROOT / name]
+        if not any(one.exists() for one in beside):
+            yield name
+
+
+def test_docstrings_name_modules_that_exist() -> None:
+    found = {str(path): list(missing_modules(path)) for folder in FOLDERS for path in python_files(folder)}
+    assert {path: names for path, names in found.items() if names} == {}

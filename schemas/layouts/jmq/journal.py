@@ -26,7 +26,7 @@ A record, big-endian; 63 fixed bytes, then five parts, each after its length:
                1  business_id_length
                b  business_id       UTF-8, may be empty
                2  properties_length
-               p  properties        see journal_properties.py
+               p  properties        see properties.py
 
 Records follow one another without padding in files of 128 MiB, and never cross the end of a file: if the next one (and
 6 bytes) does not fit, a FILLER follows (`total_size` = all bytes left, `magic` = BBBB), and the journal continues in

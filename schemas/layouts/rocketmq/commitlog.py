@@ -27,8 +27,8 @@ A record, big-endian, IPv4 hosts (an IPv6 host takes 20 bytes instead of 8):
 Records follow one another without padding, and never cross the end of a segment: if the next one (and 8 bytes) does not
 fit, a BLANK follows (`total_size` = all bytes left, `magic` = CBD43194), and the log continues in the next segment. A
 segment that is still being written ends with zeros. The CRC covers only the body. This is RocketMQ's dialect;
-dialect.py declares the differences of BoltMQ's. Source: CommitLog, MessageExtEncoder, MessageDecoder of RocketMQ 4.9.7
-and 5.5.0.
+boltmq/dialect.py declares the differences of BoltMQ's. Source: CommitLog, MessageExtEncoder, MessageDecoder of RocketMQ
+4.9.7 and 5.5.0.
 """
 
 from __future__ import annotations
