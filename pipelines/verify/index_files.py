@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,11 @@ def _entries_at(file: SegmentFile, geometry: Geometry, first: int, count: int) -
     data = np.zeros(count * ENTRY.size, np.uint8)
     file.read_into(data, geometry.entry_position(first))
     return data
+
+
+def read_entry(file: SegmentFile, part: IndexPart, number: int) -> Any:
+    """Return an entry of an open IndexFile, as a row of `ENTRY_DTYPE`; zeros if the file has become shorter."""
+    return _entries_at(file, part.geometry, number, 1).view(ENTRY_DTYPE)[0]
 
 
 def read_entries_between(file: SegmentFile, part: IndexPart, start: int, end: int) -> tuple[int, Array]:

@@ -24,7 +24,7 @@ from commitlake.connectors.reading.stores import Store, refresh_store, segment_s
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
-from commitlake.pipelines.verify.index_files import IndexPart, open_index_part, read_entries_between
+from commitlake.pipelines.verify.index_files import IndexPart, open_index_part, read_entries_between, read_entry
 from commitlake.pipelines.verify.observed_delays import complete_delay_levels, nondefault_levels, observe_delays
 from commitlake.pipelines.verify.queue_ends import check_queue_kinds
 from commitlake.pipelines.verify.store_view import (
@@ -41,6 +41,8 @@ from commitlake.schemas.layouts.segment_names import parse_segment_name
 from commitlake.schemas.shipped_manifest import FILES_MANIFEST, LOG_MANIFEST, Manifest
 
 DEFAULT_PARTITION_BYTES = 256 << 20
+_CONFIRMING_ENTRIES = 8
+"""Number of entries by which a header's time is judged, so that no damaged entry decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,17 +322,23 @@ def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findin
     """Compare an IndexFile's header with the log, and return its description with confirmed begin and end."""
     header = part.header
     first_offset, last_offset = part.first_offset, part.last_offset
-    begin, is_known = part.begin_timestamp, True
+    begin = part.begin_timestamp
     first = _read_record_time(store, first_offset)
     # The entry may be damaged, and the header names the same record.
     if first is None:
         first_offset = header.begin_physical_offset
         first = _read_record_time(store, first_offset)
     if first is not None:
-        begin, is_known = first, True
+        begin = first
         _compare_header_span(part, "begin", (header.begin_timestamp, header.begin_physical_offset), (first,
         first_offset),
                       findings)  # fmt: skip
+    elif not _is_begin_confirmed(store, part, view):
+        begin = -1
+        expected = "a time from which the times of its entries are measured"
+        findings.add(
+            Finding("index_header_span", part.name, 0, found=f"begin {header.begin_timestamp} ms", expected=expected)
+        )
     last = _read_record_time(store, last_offset)
     if last is None or last_offset < first_offset:
         last_offset = header.end_physical_offset
@@ -341,7 +349,26 @@ def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findin
             part, "end", (header.end_timestamp, header.end_physical_offset), (last, last_offset), findings
         )
     return replace(part, first_offset=first_offset, last_offset=max(first_offset, last_offset),
-                   begin_timestamp=begin if is_known else -1)  # fmt: skip
+                   begin_timestamp=begin)  # fmt: skip
+
+
+def _is_begin_confirmed(store: Store, part: IndexPart, view: StoreView) -> bool:
+    """Return whether the header's begin time fits an entry, for an IndexFile whose first record the log has no more.
+
+    Otherwise each entry would be reported for a damaged header. A file without any record in the log is confirmed.
+    """
+    # Entry 1 is left out, because its time is measured from the file before.
+    numbers = range(2, part.last + 1)[:: max(1, part.last // _CONFIRMING_ENTRIES)]
+    has_record = False
+    with closing(view.files.open(part.name)) as file:
+        for number in reversed(numbers):  # the newest first, whose records the log has longest
+            entry = read_entry(file, part, number)
+            time = _read_record_time(store, int(entry["physical_offset"]))
+            if time is not None:
+                has_record = True
+                if max(0, (time - part.begin_timestamp) // 1000) == entry["time_diff"]:
+                    return True
+    return not has_record
 
 
 def _compare_header_span(

@@ -221,6 +221,22 @@ def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
     check_findings(report_of(store).findings, expected)
 
 
+@pytest.mark.parametrize("begin_timestamp", [1, STORED_MS - 1_000_000, STORED_MS + 1_000_000_000])
+def test_a_wrong_begin_is_one_finding_also_if_the_log_has_lost_the_first_record(
+    store: Path, begin_timestamp: int
+) -> None:
+    segments = sorted((store / "commitlog").iterdir())
+    begin, end = (getattr(index_header(path_of(store)), f"{side}_physical_offset") for side in ("begin", "end"))
+    gone = [path for path in segments if int(path.name) <= begin]
+    assert int(segments[len(gone)].name) < end
+    for path in gone:
+        path.unlink()
+    before = report_of(store).findings.counts
+    assert "index_wrong_time" not in before
+    change_header(store, begin_timestamp=begin_timestamp)
+    assert report_of(store).findings.counts == before | {"index_header_span": 1}
+
+
 def test_the_truncated_one_of_two_files_is_reported(tmp_path: Path) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment([new_message(0), new_message(1)], SEGMENT_BYTES))])
     for queue, (entry, size) in enumerate(zip(entries_of(root, "orders"), (100, 6_000_000), strict=True)):
