@@ -51,6 +51,14 @@ class LineageOptions(
 
     key: tuple[str, ...] = repeated(f"business key{_SEVERAL}", section=WHICH)
     id: tuple[str, ...] = repeated(f"offset message id, or client message id (UNIQ_KEY){_SEVERAL}", section=WHICH)
+    keys_file: str | None = option(
+        "file of business keys, one per line, in UTF-8: the story of each, as with --key; the tables are read for "
+        "thousands of keys together",
+        "--keys-file",
+        "--keys-from",
+        metavar="FILE",
+        section=WHICH,
+    )
     offset: tuple[str, int] | None = option(
         "the record at a physical offset of a broker's log",
         parse=_parse_log_position,
@@ -116,24 +124,25 @@ def check_options(command: LineageOptions) -> None:
         JobError: for the first conflict.
     """
     asked = [f"--{name}" for name in (*_ONE_RECORD, "topics") if getattr(command, name) not in (None, False, ())]
+    if command.keys_file is not None and "--key" not in asked:
+        asked.append("--keys-file")
     if len(asked) != 1:
         found = " and ".join(asked) or "none of them"
         raise JobError(
             f"expected one of --key, --id, --offset and --topics, found {found}", "--key takes the key of an order"
         )
-    if len(command.key) + len(command.id) > 1 and (command.follow or command.html or command.openlineage):
+    is_single = len(command.key) + len(command.id) <= 1 and command.keys_file is None
+    if not is_single and (command.follow or command.html or command.openlineage):
         option = "follow" if command.follow else "html" if command.html else "openlineage"
+        if command.keys_file is not None:
+            raise JobError(f"--{option} shows a single story, and cannot be used with --keys-file", "give one --key")
         raise JobError(
             f"--{option} shows a single story: expected one --key or --id, found {len(command.key) + len(command.id)}"
         )
 
 
-def split_options_by_key(command: LineageOptions) -> Iterator[LineageOptions]:
-    """Yield a copy of the options for each requested key or id, with only that one, because each has its own story."""
-    if not command.key and not command.id:
-        yield command
-    for key in command.key:
-        yield replace(command, key=(key,), id=())
+def split_options_by_id(command: LineageOptions) -> Iterator[LineageOptions]:
+    """Yield a copy of the options for each requested id, with only that one, because each has its own story."""
     for message_id in command.id:
         yield replace(command, key=(), id=(message_id,))
 

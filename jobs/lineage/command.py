@@ -16,10 +16,12 @@ import datetime
 import os
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.keys_file import read_keys
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
 from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
@@ -32,12 +34,13 @@ from commitlake.jobs.lineage.arguments import (
     check_options,
     make_story_question,
     read_masks,
-    split_options_by_key,
+    split_options_by_id,
 )
 from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.pipelines.lineage.history_masking import mask_story
-from commitlake.pipelines.lineage.history_reader import read_story_and_rows
+from commitlake.pipelines.lineage.history_reader import read_stories, read_story_and_rows
 from commitlake.pipelines.lineage.message_history import Story
+from commitlake.pipelines.lineage.table_lookups import Row
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -55,6 +58,7 @@ EXAMPLES = (
     ("lineage --lake lake --key order-4711 --format mermaid", "a diagram for a ticket"),
     ("lineage --lake lake --key order-4711 --related-by customer", "also what happened to the same customer"),
     ("lineage --lake lake --key order-4711 --follow", "new steps as they are archived"),
+    ("lineage --lake lake --keys-file keys.txt --format json", "what happened to each of many orders"),
     ("lineage --lake lake --topics --from -1d --to now", "which topics feed which"),
     ("lineage --lake lake --key order-4711 --openlineage http://marquez:5000", "for a tool that reads OpenLineage"),
 )
@@ -84,9 +88,12 @@ class Lineage(LineageOptions):
                 return _show_topics(self, lake, started)
             if self.follow:
                 return _follow_story(self, lake)
-            code = ExitCode.OK
-            for number, one in enumerate(split_options_by_key(self)):
-                if number:
+            keys = list(dict.fromkeys([*self.key, *(read_keys(self.keys_file) if self.keys_file else ())]))
+            if len(keys) + len(self.id) <= 1:
+                return _show_story(replace(self, key=tuple(keys)), lake, started)
+            code = _show_stories_of_keys(self, lake, keys, started) if keys else ExitCode.OK
+            for number, one in enumerate(split_options_by_id(self)):
+                if number or keys:
                     print()
                 code = max(code, _show_story(one, lake, started))
             return code
@@ -107,10 +114,25 @@ def _show_story(command: LineageOptions, lake: Lake, monotonic_start: float) -> 
         return _print_story(command, story, monotonic_start)
 
 
+def _show_stories_of_keys(command: LineageOptions, lake: Lake, keys: Sequence[str], started: float) -> ExitCode:
+    """Print the story of each key, for which the tables are read together."""
+    code = ExitCode.OK
+    question = make_story_question(replace(command, key=tuple(keys[:1]), id=()), lake)
+    for number, (story, rows) in enumerate(read_stories(lake, keys, question)):
+        if number:
+            print()
+        code = max(code, _print_story(command, _complete_story(command, lake, story, rows), started))
+    return code
+
+
 def _read_story(command: LineageOptions, lake: Lake) -> Story:
-    question = make_story_question(command, lake)
+    story, rows = read_story_and_rows(lake, make_story_question(command, lake))
+    return _complete_story(command, lake, story, rows)
+
+
+def _complete_story(command: LineageOptions, lake: Lake, story: Story, rows: Sequence[Row]) -> Story:
+    """Add bodies to a story, and mask it."""
     masks, key = read_masks(command)
-    story, rows = read_story_and_rows(lake, question)
     if command.related_by is not None and story.steps:
         _warn_of_unknown_property(command.related_by, story)
     if command.body:

@@ -21,7 +21,7 @@ It keeps nothing open. Each call reads the lake's current state. Errors of a que
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, cast, overload
 
@@ -572,6 +572,28 @@ class Lake(Generic[Frame]):
             check_hash_key(rules, mask_key)
             story = mask_story(story, rules, mask_key)
         return story
+
+    def stories(
+        self,
+        keys: Iterable[str],
+        *,
+        since: Time | None = None,
+        until: Time | None = None,
+        depth: int | None = None,
+        related_by: str | None = None,
+        limit: int = MAX_RECORDS,
+    ) -> Iterator[Story]:
+        """Yield the story of the messages of each key, as `lineage` returns it; the tables are read for many together.
+
+        Arguments and errors are those of `lineage`; the limit is for each key. All stories are of the lake as it is
+        when the first one is read.
+        """
+        from commitlake.pipelines.lineage.history_reader import read_stories
+
+        start, end = parse_time_argument("since", since), parse_time_argument("until", until)
+        question = Question("", None, None, start, end, depth, related_by, limit)
+        wanted = parse_text_arguments("keys", keys)
+        return (story for story, _ in read_stories(self.paths, wanted, question))
 
     def records(
         self,

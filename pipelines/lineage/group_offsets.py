@@ -24,7 +24,9 @@ OFFSETS = "consumer_offsets"
 Queue = tuple[str, str, int]
 """Broker, topic and queue id."""
 _MAX_PASSED = 200
-"""Largest number of records for which the time is looked up at which a group had passed them."""
+"""Largest number of records of a story for which the time is looked up at which a group had passed them."""
+_MAX_VALUES = 2_000
+"""Number of records in one SQL query, whose planning time grows with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +71,19 @@ class Offsets:
         return found
 
 
-def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
-    """Return the offsets of groups in the queues of the given records.
+def read_offsets(lake: Lake, rows_of_stories: Sequence[Collection[Row]]) -> list[Offsets]:
+    """Return, for each story, the offsets of groups in the queues of its records.
 
     Args:
-        rows: Rows of `messages`.
+        rows_of_stories: For each story, rows of `messages`.
     """
+    rows = list({(row["broker"], row["physical_offset"]): row for own in rows_of_stories for row in own}.values())
     if not rows:
-        return Offsets()
+        return [Offsets()] * len(rows_of_stories)
     try:
         table = lake.table(OFFSETS)
     except NoTableError:
-        return Offsets()
+        return [Offsets()] * len(rows_of_stories)
     brokers = in_condition("broker", map(text_literal, sorted({row["broker"] for row in rows})))
     topics = in_condition("topic", map(text_literal, sorted({row["topic"] for row in rows})))
     sql = (
@@ -100,27 +103,55 @@ def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
         name = strip_broadcast_suffix(group)
         if name not in known or known[name].since < row["as_of"]:  # a group may have changed its message model
             known[name] = NewestOffset(row["offset"], row["as_of"], until)
-    return Offsets(groups, _first_passed_times(table, rows), taken)
+    timed = [_rows_with_passed_times(own) for own in rows_of_stories]
+    passed = _first_passed_times(table, {place: row for own in timed for place, row in own.items()})
+    return [
+        _offsets_of_story(own, groups, taken, {place: passed[place] for place in places if place in passed})
+        for own, places in zip(rows_of_stories, timed, strict=True)
+    ]
 
 
-def _first_passed_times(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str], datetime.datetime]:
-    """Return, by record and group, the time of the first snapshot in which the group's offset is after the record."""
+def _offsets_of_story(
+    rows: Collection[Row],
+    groups: Mapping[Queue, Mapping[str, NewestOffset]],
+    taken: Mapping[str, datetime.datetime],
+    passed: Mapping[Place, Mapping[str, datetime.datetime]],
+) -> Offsets:
+    """Return the part of the offsets of many stories that belongs to one of them."""
+    brokers, topics = {row["broker"] for row in rows}, {row["topic"] for row in rows}
+    return Offsets(
+        {queue: known for queue, known in groups.items() if queue[0] in brokers and queue[1] in topics},
+        {(place, group): at for place, times in passed.items() for group, at in times.items()},
+        {broker: at for broker, at in taken.items() if broker in brokers},
+    )
+
+
+def _rows_with_passed_times(rows: Collection[Row]) -> dict[Place, Row]:
+    """Return the records of a story whose times of passing are looked up: none if there are too many."""
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
-    if not chosen or len(chosen) > _MAX_PASSED:
-        return {}
-    values = ", ".join(_record_values_sql(number, row) for number, row in enumerate(chosen))
-    sql = (
+    return {} if len(chosen) > _MAX_PASSED else {(row["broker"], row["physical_offset"]): row for row in chosen}
+
+
+def _first_passed_times(table: DeltaTable, rows: Mapping[Place, Row]) -> dict[Place, dict[str, datetime.datetime]]:
+    """Return, by record and group, the time of the first snapshot in which the group's offset is after the record."""
+    passed: dict[Place, dict[str, datetime.datetime]] = {}
+    listed = list(rows.items())
+    for start in range(0, len(listed), _MAX_VALUES):
+        part = listed[start : start + _MAX_VALUES]
+        found = list(to_row_dicts(run_sql(table, OFFSETS, _first_passed_sql([row for _, row in part]))))
+        for row in sorted(found, key=lambda row: row["passed"], reverse=True):
+            passed.setdefault(part[row["n"]][0], {})[strip_broadcast_suffix(row["group"])] = row["passed"]
+    return passed
+
+
+def _first_passed_sql(rows: Sequence[Row]) -> str:
+    values = ", ".join(_record_values_sql(number, row) for number, row in enumerate(rows))
+    return (
         'SELECT p.n AS n, o."group" AS "group", min(o.as_of) AS passed '
         f"FROM (VALUES {values}) AS p(n, broker, topic, queue_id, queue_offset, stored) JOIN {OFFSETS} AS o "
         "ON o.broker = p.broker AND o.topic = p.topic AND o.queue_id = p.queue_id "
         'WHERE o.kind = \'group\' AND o."offset" > p.queue_offset AND o.as_of >= p.stored GROUP BY p.n, o."group"'
     )
-    found = list(to_row_dicts(run_sql(table, OFFSETS, sql)))
-    places = [(row["broker"], row["physical_offset"]) for row in chosen]
-    passed: dict[tuple[Place, str], datetime.datetime] = {}
-    for row in sorted(found, key=lambda row: row["passed"], reverse=True):
-        passed[places[row["n"]], strip_broadcast_suffix(row["group"])] = row["passed"]
-    return passed
 
 
 def _record_values_sql(number: int, row: Row) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
@@ -20,6 +21,7 @@ from commitlake.pipelines.lineage.graph_building import build_graph, order_graph
 from commitlake.pipelines.lineage.group_offsets import Offsets, read_offsets
 from commitlake.pipelines.lineage.group_outcomes import Outcomes
 from commitlake.pipelines.lineage.message_history import Edge, Outcome, Question, Record, Step, Story
+from commitlake.pipelines.lineage.prefetched_tables import PrefetchedTables
 from commitlake.pipelines.lineage.row_gathering import GatheredRows, gather_rows
 from commitlake.pipelines.lineage.table_lookups import LineageTables, Row
 from commitlake.pipelines.lineage.value_texts import relative_time_text
@@ -37,6 +39,8 @@ _LATE_EDGES = (
     "next 'commitlake archive' adds them"
 )
 _MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
+KEYS_AT_ONCE = 5_000
+"""Number of keys whose rows are in memory together."""
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
@@ -69,27 +73,92 @@ def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence
     lake = lake.pin_versions()  # all of a story is of one version of each table
     tables = LineageTables(lake)
     found = gather_rows(tables, question)
+    (offsets,) = read_offsets(lake, [_consumable_records(found)])
+    return _make_story(tables, question, found, offsets, _StoryContext(lake, tables))
+
+
+def read_stories(lake: Lake, keys: Sequence[str], question: Question) -> Iterator[tuple[Story, Sequence[Row]]]:
+    """Yield the history of the messages of each key, and their rows of `messages`, for their bodies.
+
+    The tables are read for thousands of keys together, and no more than those are in memory. All stories are of one
+    version of each table.
+
+    Args:
+        keys: Business keys.
+        question: A question about one of them; its other values hold for all.
+    """
+    lake = lake.pin_versions()
+    for start in range(0, len(keys), KEYS_AT_ONCE):
+        some = keys[start : start + KEYS_AT_ONCE]
+        tables = PrefetchedTables(lake, some, question)
+        context = _StoryContext(lake, tables)
+        questions = [replace(question, key=key) for key in some]
+        gathered = [gather_rows(tables, each) for each in questions]
+        offsets = read_offsets(lake, [_consumable_records(found) for found in gathered])
+        for each, found, own_offsets in zip(questions, gathered, offsets, strict=True):
+            yield _make_story(tables, each, found, own_offsets, context)
+
+
+def _consumable_records(gathered: GatheredRows) -> list[Row]:
+    return [row for row in gathered.records.values() if row["kind"] in _CONSUMED_KINDS]
+
+
+class _StoryContext:
+    """Values that are the same for the stories of many keys, each read when it is first needed."""
+
+    def __init__(self, lake: Lake, tables: LineageTables) -> None:
+        self._lake, self._tables = lake, tables
+        self._lost: dict[Question, list[LostRange]] = {}
+        self._expiry: dict[Question, list[str]] = {}
+
+    @cached_property
+    def newest_run(self) -> tuple[int, ArchiveCommit] | None:
+        """The newest archive commit, and the version of `messages` that it created."""
+        return newest_commit(self._lake, self._tables.messages)
+
+    def lost_ranges(self, question: Question) -> list[LostRange]:
+        """Return the ranges that the lake has lost, and that may hold records of a question."""
+        same = _without_key(question)
+        if same not in self._lost:
+            self._lost[same] = _read_lost_ranges(self._lake, question)
+        return self._lost[same]
+
+    def expiry_cautions(self, question: Question) -> list[str]:
+        """Return the cautions of `expiry_cautions`."""
+        same = _without_key(question)
+        if same not in self._expiry:
+            self._expiry[same] = expiry_cautions(self._lake, question)
+        return self._expiry[same]
+
+
+def _without_key(question: Question) -> Question:
+    """Return a question that is the same for all keys."""
+    return question if question.key is None else replace(question, key="")
+
+
+def _make_story(
+    tables: LineageTables, question: Question, found: GatheredRows, offsets: Offsets, context: _StoryContext
+) -> tuple[Story, Sequence[Row]]:
     now = tables.read_newest_store_times({row["broker"] for row in found.records.values()}) if found.records else {}
     as_of = max(now.values(), default=None)
     graph = build_graph(found, as_of)
-    consumed = [row for row in found.records.values() if row["kind"] in _CONSUMED_KINDS]
-    offsets = read_offsets(lake, consumed)
+    consumed = _consumable_records(found)
     outcomes = Outcomes(found, graph, offsets, now).all_outcomes()
     steps, edges = order_graph(graph)
     order = {step.id: number for number, step in enumerate(steps)}
     outcomes.sort(key=lambda outcome: order[outcome.step])
-    newest = newest_commit(lake, tables.messages)
+    newest = context.newest_run
     masked = newest is not None and masks_change_bodies(newest[1].masks)
     unknown = _collect_cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
     cautions = [*found.cautions, *_late_edges_caution(tables, newest), *unknown]
     if not steps:
-        cautions += expiry_cautions(lake, question)
+        cautions += context.expiry_cautions(question)
     shown = NearSteps(steps, edges, outcomes)
     if question.depth is not None:
         named = {step_id(place) for place in {*found.matched, *found.related}}
         shown = select_near_steps(steps, edges, outcomes, named, question.depth)
     cautions += shown.cautions
-    missing = describe_lost_ranges(_read_lost_ranges(lake, question))
+    missing = describe_lost_ranges(context.lost_ranges(question))
     cautions += missing
     story = Story(
         question.question_text, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing

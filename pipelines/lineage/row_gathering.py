@@ -28,7 +28,7 @@ MAX_ROUNDS = 20
 _RELATED_DAYS = datetime.timedelta(days=1)
 _MAX_DEAD = 50
 """Number of dead letters of which other records are looked up."""
-_HUBS = frozenset({Kind.OP})
+HUBS = frozenset({Kind.OP})
 """Kinds of records that belong to many messages; the search does not continue from them."""
 
 
@@ -121,7 +121,7 @@ def _follow_edges(gathered: GatheredRows, tables: LineageTables) -> None:
             return
         new = _add_records(gathered, tables.read_message_rows(_unread_end_places(gathered)))
         wanted = {
-            node_id_of(gathered.records[place]) for place in new if gathered.records[place]["kind"] not in _HUBS
+            node_id_of(gathered.records[place]) for place in new if gathered.records[place]["kind"] not in HUBS
         } - seen
         if not wanted:
             return

@@ -88,7 +88,7 @@ class LineageTables:
         if question.place is not None:
             broker, offset = question.place
             where = f"broker = {text_literal(broker)} AND physical_offset = {offset}"
-            return Matches(self._select_rows([where, *_time_conditions(question)]))
+            return Matches(self._select_rows([where, *time_conditions(question)]))
         if question.message_id is not None:
             return self._match_message_id(question.message_id, question)
         return self._match_keys(question.key or "", BUSINESS_KEY, question)
@@ -100,7 +100,7 @@ class LineageTables:
     def _match_message_id(self, message_id: str, question: Question) -> Matches:
         by_offset, *_ = id_conditions(message_id)
         if by_offset.startswith("physical_offset"):
-            rows = self._select_rows([by_offset, *_time_conditions(question)])
+            rows = self._select_rows([by_offset, *time_conditions(question)])
             if rows:
                 return Matches(rows)
         return self._match_keys(message_id, UNIQUE_KEY, question)
@@ -109,7 +109,7 @@ class LineageTables:
         places = self._find_key_places(key, key_kind)
         if places is None:
             return self._scan_messages(key, key_kind, question)
-        places = _filter_places_by_time(places, question)
+        places = keep_times(places, question)
         is_trace = _are_trace_topics(places.column("topic"))
         traces = pc.sum(is_trace).as_py() or 0
         wanted = places.filter(pc.invert(is_trace)) if traces < places.num_rows else places
@@ -127,7 +127,7 @@ class LineageTables:
     def _scan_messages(self, key: str, key_kind: str, question: Question) -> Matches:
         text = text_literal(key)
         has_key = f"array_contains(keys, {text})" if key_kind == BUSINESS_KEY else f"unique_key = {text}"
-        where = [has_key, f"kind <> {text_literal(Kind.TRACE)}", *_time_conditions(question)]
+        where = [has_key, f"kind <> {text_literal(Kind.TRACE)}", *time_conditions(question)]
         sql = f"SELECT count(*) AS n FROM messages WHERE {' AND '.join(where)}"
         count = int(run_sql(self.messages, "messages", sql).read_all().column("n")[0].as_py())
         more = f" ORDER BY store_timestamp DESC, physical_offset DESC LIMIT {question.limit}"
@@ -169,8 +169,15 @@ class LineageTables:
         return self._select_rows(where, f" ORDER BY store_timestamp, broker, physical_offset LIMIT {limit + 1}")
 
     def _select_rows(self, conditions_sql: Sequence[str], sql_suffix: str = "") -> list[Row]:
-        sql = f"SELECT {self._columns} FROM messages WHERE {' AND '.join(conditions_sql)}{sql_suffix}"
-        rows: list[dict[str, Any]] = list(to_row_dicts(run_sql(self.messages, "messages", sql)))
+        return self.to_rows(run_sql(self.messages, "messages", self.select_sql(conditions_sql) + sql_suffix))
+
+    def select_sql(self, conditions_sql: Sequence[str]) -> str:
+        """Return SQL for the columns of rows of `messages` that meet conditions."""
+        return f"SELECT {self._columns} FROM messages WHERE {' AND '.join(conditions_sql)}"
+
+    def to_rows(self, batches: Iterable[pa.RecordBatch]) -> list[Row]:
+        """Return the rows of batches with these columns."""
+        rows: list[dict[str, Any]] = list(to_row_dicts(batches))
         for row in rows:
             row["properties"] = dict(row["properties"] or ())
         return list(rows)
@@ -230,11 +237,13 @@ def newest_message_places(message_places: pa.Table, limit: int) -> dict[Place, d
     return {(row["broker"], row["physical_offset"]): row["store_timestamp"] for row in rows}
 
 
-def _time_conditions(question: Question) -> list[str]:
+def time_conditions(question: Question) -> list[str]:
+    """Return SQL conditions for the time range of a question."""
     return selection_conditions(Selection(start=question.start, end=question.end))
 
 
-def _filter_places_by_time(message_places: pa.Table, question: Question) -> pa.Table:
+def keep_times(message_places: pa.Table, question: Question) -> pa.Table:
+    """Return the message locations in the time range of a question."""
     if question.start is None and question.end is None:
         return message_places
     column = message_places.column("store_timestamp")

@@ -30,7 +30,6 @@ PLACES = pa.schema([
     ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()),
     ("store_timestamp", pa.timestamp("us", "UTC")),
 ])  # fmt: skip
-_NOWHERE = pa.Table.from_batches([], PLACES)
 _COLUMNS = {BUSINESS_KEY: "keys"}  # columns of messages; the other kind has a column of its name
 
 
@@ -59,18 +58,35 @@ def find_indexed_message_places(lake: Lake, keys: Sequence[str], key_kind: str =
     return None if followed_version_in(table) < 0 else _find_places(lake, table, keys, key_kind)
 
 
+def find_indexed_places_by_key(lake: Lake, keys: Sequence[str], key_kind: str = BUSINESS_KEY) -> pa.Table | None:
+    """Find locations of messages with each of many keys; None if `message_keys` has never been filled.
+
+    Returns:
+        A table of `PLACES` and `key`, in no order.
+
+    Raises:
+        VersionsError: as for `find_message_places`.
+    """
+    table = lake.find("message_keys")
+    return None if followed_version_in(table) < 0 else _find_places(lake, table, keys, key_kind, with_key=True)
+
+
 def key_hash(key: str) -> int:
     """Return the hash by which a key is found."""
     return zlib.crc32(key.encode())
 
 
-def _find_places(lake: Lake, table: DeltaTable | None, keys: Sequence[str], key_kind: str) -> pa.Table:
+def _find_places(
+    lake: Lake, table: DeltaTable | None, keys: Sequence[str], key_kind: str, *, with_key: bool = False
+) -> pa.Table:
+    schema = PLACES.append(pa.field("key", pa.string())) if with_key else PLACES
     found = [
         # The version is that of the table opened above, so that no message is missed between the two parts.
         *_places_in_table(lake, table, keys, key_kind),
-        *_places_in_new_files(lake, followed_version_in(table), keys, key_kind),
+        *_places_in_new_files(lake, followed_version_in(table), keys, key_kind, with_key=with_key),
     ]
-    return pa.concat_tables([_NOWHERE, *(rows.select(PLACES.names).cast(PLACES) for rows in found)])
+    nowhere = pa.Table.from_batches([], schema)  # loads no pandas, as an empty table would
+    return pa.concat_tables([nowhere, *(rows.select(schema.names).cast(schema) for rows in found)])
 
 
 def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], key_kind: str) -> Iterator[pa.Table]:
@@ -124,7 +140,9 @@ class _KeyCriteria:
         return any(least_hash <= wanted <= greatest_hash for wanted in self._hashes)
 
 
-def _places_in_new_files(lake: Lake, followed_version: int, keys: Sequence[str], key_kind: str) -> Iterator[pa.Table]:
+def _places_in_new_files(
+    lake: Lake, followed_version: int, keys: Sequence[str], key_kind: str, *, with_key: bool
+) -> Iterator[pa.Table]:
     files, _ = new_files(lake, followed_version)
     if not files:
         return
@@ -145,8 +163,13 @@ def _places_in_new_files(lake: Lake, followed_version: int, keys: Sequence[str],
         rows = erased.drop_erased_rows(rows).combine_chunks()
         values = join_chunks(rows.column(column))
         if key_kind == BUSINESS_KEY:
-            wanted = pc.is_in(pc.list_flatten(values), to_string_array(list(keys)))
-            # A message that has several of the keys is one place.
-            yield rows.take(pc.list_parent_indices(values).filter(wanted).unique())
+            each_key = pc.list_flatten(values)
+            wanted = pc.is_in(each_key, to_string_array(list(keys)))
+            parents = pc.list_parent_indices(values).filter(wanted)
+            if with_key:  # a message that repeats a key has a row for each time
+                yield rows.take(parents).append_column("key", each_key.filter(wanted))
+            else:  # a message that has several of the keys is one place
+                yield rows.take(parents.unique())
         else:
-            yield rows.filter(pc.is_in(values, to_string_array(list(keys))))
+            chosen = rows.filter(pc.is_in(values, to_string_array(list(keys))))
+            yield chosen.append_column("key", chosen.column(column)) if with_key else chosen

@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -22,6 +21,7 @@ from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.message_places import PlaceSet
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.batches import read_split
@@ -35,8 +35,6 @@ from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.plan import LogRange
-from commitlake.pipelines.replay.plan_part_rows import log_ranges_condition
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
@@ -44,8 +42,6 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, MESSAGES, S
 
 _MAX_BYTES = 64 << 20
 """Size of rows in memory before they are written."""
-_MAX_RANGES = 200
-"""Number of ranges of logs that a query names."""
 _STATISTICS = ("broker", "physical_offset", "topic", "queue_id", "queue_offset", "kind", "store_timestamp")
 
 
@@ -202,59 +198,22 @@ def copy_chosen_messages(source: DeltaTable, places: Mapping[str, Array], lake: 
     columns = Columns([column for column in MESSAGES if column.name != STORE_DATE.name])
     present = arrow_schema(Columns([column for column in columns if column.name in known]))
     wanted = arrow_schema(columns)
-    is_found = {broker: np.zeros(len(offsets), np.bool_) for broker, offsets in places.items()}
+    chosen = PlaceSet(places)
 
     def select_chosen_rows() -> Iterator[pa.RecordBatch]:
-        condition = log_ranges_condition(_ranges_of_places(places))
-        sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {condition}"
+        sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {chosen.condition()}"
         for batch in run_sql(source, "messages", sql):
-            rows = batch.cast(present)  # the engine returns strings in a form that not all functions of Arrow accept
-            chosen = rows.filter(pa.array(_mark_chosen_rows(rows, places, is_found)))
+            # The engine returns strings in a form that not all functions of Arrow accept.
+            rows = chosen.select(batch.cast(present))
             arrays = [
-                chosen.column(field.name) if field.name in known else pa.nulls(chosen.num_rows, field.type)
+                rows.column(field.name) if field.name in known else pa.nulls(rows.num_rows, field.type)
                 for field in wanted
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
     _write_messages(select_chosen_rows(), columns, lake)
-    missing = sum(int((~marks).sum()) for marks in is_found.values())
-    if missing:
-        broker = next(broker for broker, marks in is_found.items() if not marks.all())
-        offset = int(places[broker][np.flatnonzero(~is_found[broker])[0]])
+    if (missing := chosen.first_missing()) is not None:
+        count = format_count(chosen.missing_count, "of the chosen rows is", "of the chosen rows are")
         raise ReplayError(
-            f"{format_count(missing, 'of the chosen rows is', 'of the chosen rows are')} not in the lake's table "
-            f"messages, such as broker {broker!r}, physical_offset {offset}"
+            f"{count} not in the lake's table messages, such as broker {missing[0]!r}, physical_offset {missing[1]}"
         )
-
-
-def _ranges_of_places(places: Mapping[str, Array]) -> list[LogRange]:
-    """Return ranges of logs that have all places, divided at the largest gaps between these."""
-    found = []
-    for broker, offsets in places.items():
-        gaps = np.diff(offsets)
-        # A condition with a range for each place would be too long; the largest gaps leave out the most rows.
-        widest = np.sort(np.argsort(gaps)[::-1][: max(0, _MAX_RANGES // len(places) - 1)])
-        starts = [0, *(widest + 1).tolist()]
-        ends = [*(widest + 1).tolist(), len(offsets)]
-        found += [
-            LogRange(broker, int(offsets[start]), int(offsets[end - 1]) + 1)
-            for start, end in zip(starts, ends, strict=True)
-        ]
-    return found
-
-
-def _mark_chosen_rows(rows: pa.RecordBatch, places: Mapping[str, Array], is_found: Mapping[str, Array]) -> Array:
-    """Return which rows are at given places, and mark the places that have a row."""
-    is_chosen = np.zeros(rows.num_rows, np.bool_)
-    brokers = rows.column("broker").dictionary_encode()
-    codes, offsets = np.asarray(brokers.indices), rows.column("physical_offset").to_numpy()
-    for code, broker in enumerate(brokers.dictionary.to_pylist()):
-        wanted = places.get(broker)
-        if wanted is None:
-            continue
-        own = np.flatnonzero(codes == code)
-        positions = np.minimum(np.searchsorted(wanted, offsets[own]), len(wanted) - 1)
-        is_hit = wanted[positions] == offsets[own]
-        is_chosen[own[is_hit]] = True
-        is_found[broker][positions[is_hit]] = True
-    return is_chosen

@@ -95,6 +95,9 @@ def test_hostile_texts_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.
     [
         ([], "one of --key, --id, --offset and --topics"),
         (["--key", "a", "--id", "b"], "found --key and --id"),
+        (["--keys-file", "a", "--id", "b"], "found --id and --keys-file"),
+        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file: expected a file to read"),
+        (["--keys-file", "a", "--html", "a.html"], "--html shows a single story, and cannot be used with --keys-file"),
         (["--key", "a", "--depth", "-1"], "depth: expected 0 or more"),
         (["--key", "a", "--from", "2026-11-21", "--to", "2026-11-20"], "is not before"),
         (["--key", "a", "--body"], "--body needs one of --format json and --html"),
@@ -113,6 +116,26 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     assert main(["--lake", lake, *arguments]) == ExitCode.USAGE
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["tree", "table", "json", "mermaid"])
+def test_keys_of_a_file_have_the_output_of_each_key(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    keys = [KEY, "order-9", "no such key"]
+    file = tmp_path / "keys.txt"
+    file.write_text("\n".join([*keys, KEY]))
+    single = []
+    for key in keys:
+        assert main(["--lake", lake, "--key", key, "--format", form]) == ExitCode.OK
+        out, err = capsys.readouterr()
+        single.append((out, [line.partition(" (")[0] for line in err.splitlines()]))
+    several = [part for key in keys for part in ("--key", key)]
+    for given in (["--keys-file", str(file)], ["--key", KEY, "--keys-file", str(file)], several):
+        assert main(["--lake", lake, *given, "--format", form]) == ExitCode.OK
+        out, err = capsys.readouterr()
+        assert out == "\n".join(text for text, _ in single)
+        assert [line.partition(" (")[0] for line in err.splitlines()] == [line for _, lines in single for line in lines]
 
 
 def test_a_missing_lake_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,16 @@ def test_a_story_needs_one_call(tmp_path: Path) -> None:
     assert story.steps[0].title == "sent to orders"
 
 
+def test_stories_of_many_keys_are_those_of_each(archived: GrowingLake) -> None:
+    lake = commitlake.open(archived.lake.root)
+    keys = ["order-2", "order-0", "none", "order-1"]
+    assert list(lake.stories(keys, limit=2)) == [lake.lineage(key=key, limit=2) for key in keys]
+    with pytest.raises(UsageError, match="limit: expected 1 or more"):
+        lake.stories(keys, limit=0)
+    with pytest.raises(UsageError, match="keys: expected texts"):
+        lake.stories([7])  # type: ignore[list-item]
+
+
 def test_a_missing_table_is_an_error_or_empty(archived: GrowingLake, tmp_path: Path) -> None:
     lake = commitlake.open(archived.lake.root)
     with pytest.raises(NoTableError, match="has no table 'gaps' yet"):

@@ -1,0 +1,132 @@
+"""Stories of many keys are those that each key has alone, although the tables are read once for all."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlake.connectors.lake.lake import Lake
+from commitlake.pipelines.lineage import group_offsets, history_reader, prefetched_tables, table_lookups
+from commitlake.pipelines.lineage.history_reader import read_stories, read_story_and_rows
+from commitlake.pipelines.lineage.message_history import Question
+from commitlake.pipelines.message_keys.table_update import catch_up_keys
+from tests.support.journeyed_lakes import SHAPES, TOPICS, JourneyedLake, Sent
+from tests.support.lineage_lakes import BROKER, KEY, at, edge, make_lake, order_lake, record, snapshot
+
+MISSING = "no such key"
+
+
+def check_stories(lake: Lake, keys: Sequence[str], question: Question) -> None:
+    """Check that the stories of keys are those of each key alone, with the same rows."""
+    found = list(read_stories(lake, keys, question))
+    assert len(found) == len(keys)
+    for key, (story, rows) in zip(keys, found, strict=True):
+        expected, expected_rows = read_story_and_rows(lake, replace(question, key=key))
+        assert story == expected
+        assert sorted(rows, key=_place) == sorted(expected_rows, key=_place)
+
+
+def _place(row: Any) -> tuple[str, int]:
+    return row["broker"], row["physical_offset"]
+
+
+@pytest.fixture(scope="module")
+def journeyed() -> Iterator[JourneyedLake]:
+    """A lake of two stores with messages of every shape, and keys of several messages."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield JourneyedLake(Path(folder), random_plan(7, 90))
+
+
+def random_plan(seed: int, count: int) -> list[Sent]:
+    """Return messages of random shapes, several for most keys, of which some have two."""
+    chance = random.Random(seed)
+    keys = [f"o{number}" for number in range(count // 3)]
+    return [
+        Sent(
+            " ".join(chance.sample(keys, chance.choice((1, 1, 2)))),
+            chance.choice(TOPICS),
+            chance.choice(list(SHAPES)),
+            chance.randrange(600),
+            chance.choice(("broker-a", "broker-b")),
+        )
+        for _ in range(count)
+    ]
+
+
+KEYS = [f"o{number}" for number in range(30)] + [MISSING]
+
+
+@pytest.mark.parametrize("others", [
+    {}, {"limit": 1}, {"start": at(0).replace(year=2023), "end": at(0).replace(year=2024)}, {"depth": 1},
+    {"related_by": "UNIQ_KEY"},
+], ids=["all", "limit", "times", "depth", "related"])  # fmt: skip
+def test_stories_of_many_keys_are_those_of_each(journeyed: JourneyedLake, others: dict[str, Any]) -> None:
+    check_stories(Lake(journeyed.root), KEYS, Question(key="", **others))
+
+
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["no message_keys", "message_keys"])
+@pytest.mark.parametrize("max_rows", [1_000_000, 3], ids=["all edges", "few edges"])
+def test_scans_and_small_batches_give_the_same_stories(
+    journeyed: JourneyedLake, monkeypatch: pytest.MonkeyPatch, *, is_indexed: bool, max_rows: int
+) -> None:
+    monkeypatch.setattr(prefetched_tables, "_MIN_SCANNED", 0)
+    monkeypatch.setattr(prefetched_tables, "_MAX_ROWS", max_rows)
+    monkeypatch.setattr(history_reader, "KEYS_AT_ONCE", 7)
+    monkeypatch.setattr(group_offsets, "_MAX_VALUES", 2)
+    if is_indexed:
+        catch_up_keys(Lake(journeyed.root))
+    check_stories(Lake(journeyed.root), KEYS, Question(key="", limit=3))
+
+
+def test_outcomes_by_offsets_of_groups_are_those_of_each_key(tmp_path: Path) -> None:
+    lake = order_lake(tmp_path / "one")
+    check_stories(lake, [KEY, "order-9", MISSING], Question(key=""))
+    records = [
+        record(100 * number, number, topic, unique_key=f"U{number}", keys=[f"k{number}"], queue_offset=number)
+        for number, topic in enumerate(["orders", "payments", "orders", "shipments"], 1)
+    ]
+    offsets = [
+        *snapshot(2, {("audit", "orders", 0): 2, ("late", "payments", 0): 1}),
+        *snapshot(60, {("audit", "orders", 0): 3, ("late", "payments", 0): 9, ("mail", "shipments", 1): 5}),
+    ]
+    many = make_lake(tmp_path / "many", records, [], offsets)
+    check_stories(many, ["k1", "k2", "k3", "k4"], Question(key=""))
+    check_stories(make_lake(tmp_path / "bare", records, None), ["k4", "k1"], Question(key=""))
+
+
+def test_the_number_of_queries_does_not_grow_with_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 50
+    sent = [
+        record(1000 * n, n, "orders", unique_key=f"U{n}", keys=[f"k{n}"], queue_offset=n) for n in range(1, count + 1)
+    ]
+    waits = [
+        record(1000 * n + 500, n + 1, "SCHEDULE_TOPIC_XXXX", unique_key=f"U{n}", keys=[f"k{n}"], reconsume_times=1)
+        for n in range(1, count + 1)
+    ]
+    edges = [
+        row
+        for first, second in zip(sent, waits, strict=True)
+        for row in edge("retried", first, second, consumer_group="billing", attempt=1)
+    ]
+    lake = make_lake(tmp_path, [*sent, *waits], edges, snapshot(60, {("audit", "orders", 0): 9}))
+    asked: list[str] = []
+    for module in (table_lookups, prefetched_tables, group_offsets):
+        original = module.run_sql
+
+        def run_sql(table: Any, name: str, sql: str, original: Any = original) -> Any:
+            asked.append(sql)
+            return original(table, name, sql)
+
+        monkeypatch.setattr(module, "run_sql", run_sql)
+    list(read_stories(lake, ["k1"], Question(key="")))
+    of_one = len(asked)
+    asked.clear()
+    list(read_stories(lake, [f"k{n}" for n in range(1, count + 1)], Question(key="")))
+    assert len(asked) <= of_one + 1
+    assert BROKER in {row["broker"] for row in sent}
