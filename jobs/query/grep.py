@@ -30,7 +30,7 @@ def run_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: De
     """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
-        question: selection of the messages; its conditions are in the SQL of the deltalake package, for any engine.
+        table_query: selection of the messages; its conditions are in the SQL of the deltalake package, for any engine.
 
     Returns:
         `DAMAGE` if some of the bodies could not be read.

@@ -168,7 +168,7 @@ def group_by_cause(
     """Group the dead letters of a lake by cause.
 
     Args:
-        choice: The dead letters to group; None for all.
+        selection: The dead letters to group; all by default.
         packs: The lake's bodies; None if the shape should not be part of a cause.
         max_samples: Number of dead letters kept for each cause, at least one.
 
