@@ -146,7 +146,8 @@ _OUTCOMES = {"dead": "an open dead letter", "open": "an open transaction or a me
 
 
 def _lineage_command(page: JourneysPage, key: str) -> Command:
-    return Command(("commitlake", "lineage", "--lake", page.lake, "--key", key), is_complete=True)
+    # A key may begin with a hyphen, so it is one word with its option.
+    return Command(("commitlake", "lineage", "--lake", page.lake, f"--key={key}"), is_complete=True)
 
 
 def _hop_blocks(page: JourneysPage) -> list[Block]:

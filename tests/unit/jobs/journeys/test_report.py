@@ -38,7 +38,7 @@ def test_bands_lead_to_keys_of_their_path() -> None:
     for place in (1, 2):
         assert f'href="#path-{place}"' in html
         assert f'id="path-{place}"' in html
-    assert "commitlake lineage --lake lake --key &#x27;o 2&#x27;" in html
+    assert "commitlake lineage --lake lake &#x27;--key=o 2&#x27;" in html
     assert "97 more keys take this path." in html
     assert "1 key with an open dead letter" in html
     assert "<bdi>o&lt;7</bdi>" in html
