@@ -353,7 +353,7 @@ def short_number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def whole_number(value: float) -> str:
+def format_whole_number(value: float) -> str:
     """Format a whole number with thousands separators: `1,203`."""
     return f"{value:,.0f}"
 
@@ -376,7 +376,7 @@ class LineChart(NamedTuple):
     title: str
     windows: TimeWindows
     series: Sequence[Series]
-    number: Callable[[float], str] = whole_number
+    number: Callable[[float], str] = format_whole_number
     marks: Sequence[Mark] = ()
     axis: Callable[[float], str] = short_number
     is_log: bool = False
@@ -398,7 +398,7 @@ class HeatMap(NamedTuple):
     title: str
     windows: TimeWindows
     rows: Sequence[Series]
-    number: Callable[[float], str] = whole_number
+    number: Callable[[float], str] = format_whole_number
     note: str = ""
 
 
@@ -427,7 +427,7 @@ class BarChart(NamedTuple):
 
     title: str
     bars: Sequence[Bar]
-    number: Callable[[float], str] = whole_number
+    number: Callable[[float], str] = format_whole_number
 
 
 Chart: TypeAlias = LineChart | HeatMap | BarChart

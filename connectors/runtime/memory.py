@@ -10,7 +10,7 @@ from functools import cache
 _CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
 
 
-def use_system_memory() -> None:
+def use_system_allocator() -> None:
     """Let Arrow allocate memory by the C library, unless an environment variable chooses an allocator.
 
     Arrow's own allocator returns large columns to the system and allocates them again, batch after batch: an archive

@@ -23,7 +23,7 @@ from pyspark import StorageLevel
 from pyspark.util import inheritable_thread_target
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.runtime.memory import freeze_loaded_objects, use_system_memory
+from commitlake.connectors.runtime.memory import freeze_loaded_objects, use_system_allocator
 from commitlake.connectors.runtime.partition_files import divide_rows, pack_rows, unpack_rows
 from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Shared, Task, TaskCounter, divide_tasks
@@ -58,7 +58,7 @@ class SparkRunner(Runner):
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self._control = _session_control(session)
+        self._control = _classic_or_connect_session(session)
 
     @property
     def cores(self) -> int:
@@ -171,7 +171,7 @@ class SparkRunner(Runner):
         return self._control.task_counter()
 
 
-def _session_control(session: SparkSession) -> ClassicSession | ConnectSession:
+def _classic_or_connect_session(session: SparkSession) -> ClassicSession | ConnectSession:
     if is_connect(session):
         return ConnectSession(session)
     from commitlake.connectors.spark.classic_session import ClassicSession  # noqa: PLC0415 (py4j, only with a JVM)
@@ -244,7 +244,7 @@ def _run_in_worker(
     shared_values: Sequence[bytes],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    use_system_memory()
+    use_system_allocator()
     schema = pa.schema([(_NUMBER, pa.int32()), (_RESULT, pa.binary())])
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -259,7 +259,7 @@ def _divide_in_worker(
     divide: Callable[[Task], DividedRows], part_count: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a group of tasks, divided into parts, in a worker."""
-    use_system_memory()
+    use_system_allocator()
     for batch in batches:
         for group in batch.column(_TASKS).to_pylist():
             with forward_worker_errors():
@@ -280,7 +280,7 @@ def _combine_in_worker(
     combine: Callable[[Sequence[pa.Table]], Result], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the result of the part whose rows this worker has received, if there are any."""
-    use_system_memory()
+    use_system_allocator()
     with forward_worker_errors():
         tables = [unpack_rows(rows) for batch in batches for rows in batch.column(_ROWS)]
         if tables:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.runtime.memory import use_system_memory
+from commitlake.connectors.runtime.memory import use_system_allocator
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.arguments.runner import refuse_workers_on_spark
@@ -139,7 +139,7 @@ def _is_new_folder(lake: str) -> bool:
 
 def _run_archive(command: ArchiveOptions, quality_judge: JudgeProcess | None) -> ExitCode:
     if not command.is_on_spark and runs_in_own_process():
-        use_system_memory()  # before Arrow is loaded
+        use_system_allocator()  # before Arrow is loaded
     with garbage_collection_off():
         from commitlake.jobs.archive.run import run_archive
 

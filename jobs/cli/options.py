@@ -148,7 +148,7 @@ def only_for_actions(*actions: str) -> tuple[Rule, ...]:
     return (Rule(text, (" ".join(("action", *actions)),), is_refused_with=False, hint=hint),)
 
 
-def refuses_options(*others: str, hint: str = "") -> tuple[Rule, ...]:
+def cannot_be_used_with(*others: str, hint: str = "") -> tuple[Rule, ...]:
     """Return the rule that certain other options cannot be used with an option, or with one of its values."""
     return (Rule("{other} cannot be used with {this}", others, is_refused_with=True, hint=hint),)
 

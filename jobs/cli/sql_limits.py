@@ -50,7 +50,7 @@ class Limits:
     hint: str
 
 
-def where_condition_limits(job: str, condition: str | None) -> Limits:
+def time_and_memory_limits(job: str, condition: str | None) -> Limits:
     """Return the limits for evaluating a `--where` condition the first time; no limits without a condition."""
     return Limits(
         job,

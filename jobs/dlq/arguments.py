@@ -15,11 +15,11 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import (
     Section,
     argument,
+    cannot_be_used_with,
     conflicts_with,
     flag,
     only_for_actions,
     option,
-    refuses_options,
     repeated,
     requires_one_of,
     rules_for_values,
@@ -64,15 +64,21 @@ class DlqOptions(
         default=SHOW,
         metavar="ACTION",
         rules=(
-            *rules_for_values(SHOW, EXPORT, OUTCOME, rules=refuses_options(*_SENDING, hint="it belongs to redrive")),
-            *rules_for_values(SHOW, EXPORT, rules=refuses_options("namesrv", hint="it belongs to redrive and outcome")),
+            *rules_for_values(
+                SHOW, EXPORT, OUTCOME, rules=cannot_be_used_with(*_SENDING, hint="it belongs to redrive")
+            ),
+            *rules_for_values(
+                SHOW, EXPORT, rules=cannot_be_used_with("namesrv", hint="it belongs to redrive and outcome")
+            ),
             *rules_for_values(EXPORT, rules=requires_one_of("out", hint="as in --out letters.csv")),
             *rules_for_values(REDRIVE, rules=requires_one_of("namesrv", "dry_run", hint=NO_TARGET)),
             *rules_for_values(
                 REDRIVE, rules=requires_one_of(*_CHOOSING, hint="as in --group billing, or --where true")
             ),
             *rules_for_values(OUTCOME, rules=requires_one_of("replay_id", hint=ALL_IDS)),
-            *rules_for_values(OUTCOME, rules=refuses_options(*_CHOOSING, hint="the id already selects the messages")),
+            *rules_for_values(
+                OUTCOME, rules=cannot_be_used_with(*_CHOOSING, hint="the id already selects the messages")
+            ),
         ),
     )
     replay_id: str = argument(

@@ -17,7 +17,7 @@ from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers,
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.sql_limits import enforce_limits, where_condition_limits
+from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import cause_condition_sql, select_cause
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_rows_by_cause
@@ -75,7 +75,7 @@ def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, max_samples_per_ca
     table = lake.table("messages")
     condition = dead_letter_condition(table, arguments.selection)
     if arguments.where is not None:
-        with explain_invalid_where(arguments, lake), enforce_limits(where_condition_limits("dlq", arguments.where)):
+        with explain_invalid_where(arguments, lake), enforce_limits(time_and_memory_limits("dlq", arguments.where)):
             count_letters(table, condition)
     _warn_of_unknown_names(table, arguments.selection)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)

@@ -27,11 +27,11 @@ from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import (
     argument,
+    cannot_be_used_with,
     drop_conflicting_variable,
     flag,
     only_for_actions,
     option,
-    refuses_options,
     repeated,
     requires_one_of,
     rules_for_values,
@@ -87,7 +87,7 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
                 VERIFY, rules=(*requires_one_of("file", "lake"), *requires_one_of("public_key", hint=_TRUSTED))
             ),
             *rules_for_values(
-                SHOW, rules=(*requires_one_of("lake", hint=_OF_LAKE), *refuses_options("file", hint=_OF_LAKE))
+                SHOW, rules=(*requires_one_of("lake", hint=_OF_LAKE), *cannot_be_used_with("file", hint=_OF_LAKE))
             ),
         ),
     )

@@ -46,7 +46,7 @@ from commitlake.schemas.report import (
     Table,
     TimeText,
     Verdict,
-    whole_number,
+    format_whole_number,
 )
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time, format_time
@@ -284,7 +284,7 @@ def _summary_figures(groups: Sequence[GroupSummary]) -> Figures:
         "longest wait": seconds_text(worst),
     }
     if lost := sum_bounds(group.lost_messages for group in groups).largest:
-        figures["messages lost"] = whole_number(lost)
+        figures["messages lost"] = format_whole_number(lost)
     figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
     return Figures(figures)
 
@@ -606,7 +606,7 @@ def _message_count_text(bounds: FigureBounds) -> str:
 
 
 def _count_text(bounds: FigureBounds) -> str:
-    return bounds_text(bounds, whole_number)
+    return bounds_text(bounds, format_whole_number)
 
 
 def _brokers_text(rows: Sequence[Lag]) -> str:

@@ -12,7 +12,7 @@ from commitlake.pipelines.lag.group_summaries import sum_bounds
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import format_count
-from commitlake.schemas.report import whole_number
+from commitlake.schemas.report import format_whole_number
 from commitlake.schemas.report_columns import Column
 
 GROUP_COLUMNS = (
@@ -85,4 +85,4 @@ def summary_sentence(rows: Sequence[PlannedOffset], group: str) -> str:
 
 
 def _count_text(bounds: FigureBounds) -> str:
-    return bounds_text(bounds, whole_number)
+    return bounds_text(bounds, format_whole_number)

@@ -30,11 +30,11 @@ from commitlake.jobs.cli.options import (
     Rule,
     Section,
     argument,
+    cannot_be_used_with,
     conflicts_with,
     flag,
     only_for_actions,
     option,
-    refuses_options,
     repeated,
     requires_one_of,
     rules_for_values,
@@ -235,7 +235,9 @@ class ReplayOptions(
                 ),
             ),
             *rules_for_values(
-                LIST, *_OF_ONE, rules=refuses_options(*_OF_SEND, hint="a replay's messages are fixed when it starts")
+                LIST,
+                *_OF_ONE,
+                rules=cannot_be_used_with(*_OF_SEND, hint="a replay's messages are fixed when it starts"),
             ),
             *rules_for_values(*_OF_ONE, rules=requires_one_of("replay_id", hint=ALL_IDS)),
             *rules_for_values(

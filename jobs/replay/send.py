@@ -26,7 +26,7 @@ from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.progress import counted_progress
-from commitlake.jobs.cli.sql_limits import enforce_limits, where_condition_limits
+from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.applied_changes import read_changes, show_changes, write_changes
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
@@ -189,7 +189,7 @@ def _count_selected_by_queue(
     arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str
 ) -> list[QueueCount]:
     try:
-        with enforce_limits(where_condition_limits("replay", arguments.where)):
+        with enforce_limits(time_and_memory_limits("replay", arguments.where)):
             return count_messages_by_queue(source.table, condition)
     except QueryError as error:
         if arguments.where is None:

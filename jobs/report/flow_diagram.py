@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from commitlake.jobs.report.html_elements import escape_text, tag
-from commitlake.schemas.report import MAX_SERIES, Html, whole_number
+from commitlake.schemas.report import MAX_SERIES, Html, format_whole_number
 
 MAX_STOPS = 12
 """Stops of a path that are shown; of a longer path, the first."""
@@ -116,7 +116,7 @@ def _band_html(layout: _Layout, flow_number: int) -> Html:
             f"M{left},{top:.5g}C{middle:g},{top:.5g} {middle:g},{then:.5g} {right},{then:.5g}v{width:.5g}"
             f"C{middle:g},{then + width:.5g} {middle:g},{top + width:.5g} {left},{top + width:.5g}z"
         )
-    said = f"{' > '.join(flow.stops)}: {whole_number(flow.value)}"
+    said = f"{' > '.join(flow.stops)}: {format_whole_number(flow.value)}"
     band = tag("path", d="".join(parts), class_=f"b{flow_number % MAX_SERIES}", fill_opacity=0.6)
     return tag("a", tag("title", said), band, href=f"#{flow.anchor}", aria_label=said)
 
@@ -124,7 +124,7 @@ def _band_html(layout: _Layout, flow_number: int) -> Html:
 def _stop_html(layout: _Layout, stop: _Stop) -> Iterator[Html]:
     step, name = stop
     left, top = step * _COLUMN, layout.tops[stop]
-    said = f"{name}: {whole_number(layout.values[stop])}"
+    said = f"{name}: {format_whole_number(layout.values[stop])}"
     yield tag("rect", x=left, y=top, width=_BAR, height=layout.bottoms[stop] - top, class_="feed-tip",
               pointer_events="none")  # fmt: skip
     label = name if len(name) <= _MAX_LABEL else f"{name[: _MAX_LABEL - 1]}…"

@@ -51,11 +51,11 @@ _COLUMNS = {column.key: column for column in (
 )}  # fmt: skip
 
 
-def rate_columns(names: Iterable[str]) -> list[Column]:
+def rate_columns(column_keys: Iterable[str]) -> list[Column]:
     """Return the columns with the given keys: figures, and names of groups."""
     return [
         _COLUMNS.get(name) or Column(name.replace("_", " "), key=name, text=None if name in GROUPS else figure_text)
-        for name in names
+        for name in column_keys
     ]
 
 

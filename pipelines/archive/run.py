@@ -437,7 +437,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     if work.unfinished:
         finish_runs(config.lake, work.commit.run_id, config.parser_version)
     problems = list(config.problems)
-    notes = _record_config(config, work, problems)
+    notes = _record_changed_config(config, work, problems)
     # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
     is_new = not work.last.sequence
     followed = NOTHING_FOLLOWED if is_new else _update_following_tables(config, work.stores, runner, problems)
@@ -457,19 +457,19 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     )
 
 
-def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> list[str]:
+def _record_changed_config(config: Config, planned_work: ArchiveWork, problems: list[str]) -> list[str]:
     """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
     started_at = datetime.datetime.now(datetime.UTC)
     # A store that was never archived gets its configuration with its first messages.
-    stores = [store for store in work.stores if store.broker in work.last.stores]
-    file = write_topic_and_group_changes(config.lake, stores, work.commit.run_id, started_at, problems)
+    stores = [store for store in planned_work.stores if store.broker in planned_work.last.stores]
+    file = write_topic_and_group_changes(config.lake, stores, planned_work.commit.run_id, started_at, problems)
     if file is None:
         return []
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
-    commit = work.commit.with_results(counts, {"store_config": [file]})
+    commit = planned_work.commit.with_results(counts, {"store_config": [file]})
     # This commit has no files, but readers take the place of bodies and the masks from the newest commit.
-    commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
-    commit_run(config.lake, [], commit, work.previous_progress)
+    commit = replace(commit, bodies=planned_work.last.bodies, masks=planned_work.last.masks)
+    commit_run(config.lake, [], commit, planned_work.previous_progress)
     finish_runs(config.lake, commit.run_id, config.parser_version)
     return [f"{format_count(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 

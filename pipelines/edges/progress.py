@@ -86,12 +86,13 @@ def count_records_by_kind(messages: DeltaTable, edges: DeltaTable) -> list[KindC
     sql = f"SELECT kind, count(*) AS rows FROM messages WHERE kind IN ({kinds}) AND {counted} GROUP BY kind"
     there = {row["kind"]: row["rows"] for row in rows_to_dicts(run_sql(messages, "messages", sql).read_all())}
     return [
-        KindCount(kind, there.get(str(kind), 0), _count_records(edges, end, steps)) for kind, end, steps in _EXPECTED
+        KindCount(kind, there.get(str(kind), 0), _count_records_with_edges(edges, end, steps))
+        for kind, end, steps in _EXPECTED
     ]
 
 
-def _count_records(edges: DeltaTable, end: str, kinds: tuple[EdgeKind, ...]) -> int:
+def _count_records_with_edges(edges: DeltaTable, edge_end: str, kinds: tuple[EdgeKind, ...]) -> int:
     names = ", ".join(text_literal(str(kind)) for kind in kinds)
-    places = f"SELECT DISTINCT {end}_broker, {end}_physical_offset FROM edges WHERE kind IN ({names})"
-    sql = f"SELECT count(*) AS places FROM ({places} AND {end}_timestamp IS NOT NULL)"
+    places = f"SELECT DISTINCT {edge_end}_broker, {edge_end}_physical_offset FROM edges WHERE kind IN ({names})"
+    sql = f"SELECT count(*) AS places FROM ({places} AND {edge_end}_timestamp IS NOT NULL)"
     return int(run_sql(edges, "edges", sql).read_all().column("places")[0].as_py())

@@ -310,7 +310,7 @@ class _StoreHistory:
         places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
         for (group, queue), of_windows in offset_ranges.items():
             for number, span in of_windows.items():
-                wanted = self._group_filter(group, queue.topic, number)
+                wanted = self._subscription_filter(group, queue.topic, number)
                 if span is not None and not wanted.selects_all:
                     places[queue, wanted] += span
         counter = OffsetRangeCounter(places, restart_offsets)
@@ -320,7 +320,7 @@ class _StoreHistory:
         for (group, queue), of_windows in offset_ranges.items():
             mine = figures[group]
             for number, span in of_windows.items():
-                wanted = self._group_filter(group, queue.topic, number)
+                wanted = self._subscription_filter(group, queue.topic, number)
                 before = mine.get(number, 0)
                 if span is None or before is None:
                     mine[number] = None
@@ -330,7 +330,7 @@ class _StoreHistory:
                     mine[number] = before + behind
         return figures
 
-    def _group_filter(self, group: str, topic: str, window_number: int) -> SubscriptionFilter:
+    def _subscription_filter(self, group: str, topic: str, window_number: int) -> SubscriptionFilter:
         wanted = self._subscribed_in[window_number].wanted
         return ALL if topic.startswith(RETRY_PREFIX) else wanted.get(GroupTopic(group, topic), ALL)
 

@@ -31,7 +31,7 @@ def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
     """
     if not masks:
         return story
-    rules = [_to_separate_field(mask) for mask in masks]
+    rules = [_to_mask_of_keys_or_tags(mask) for mask in masks]
     changed: Replacements = {}
     records = {
         step.id: _mask_record(step.record, rules, key, changed) for step in story.steps if step.record is not None
@@ -47,7 +47,7 @@ def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
     )
 
 
-def _to_separate_field(mask: Mask) -> Mask:
+def _to_mask_of_keys_or_tags(mask: Mask) -> Mask:
     """Turn a rule for the property KEYS or TAGS into one for keys or tags, which are separate fields."""
     field = _OWN.get(mask.path[0]) if mask.field == PROPERTY else None
     return mask if field is None else replace(mask, field=field, path=())

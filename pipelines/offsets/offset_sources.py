@@ -127,7 +127,9 @@ class LakeQueues:
         sql = f"SELECT queue_id FROM messages WHERE {' AND '.join(where)} LIMIT 1"
         return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
 
-    def feed_counters(self, topics: Collection[str], counters: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_backlog_counters(
+        self, topics: Collection[str], counters: Sequence[BacklogCounter]
+    ) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of the queues of topics."""
         return self._messages.measure_queues(Times(), topics, counters)
 
@@ -150,7 +152,9 @@ class QueueMessages(QueueSpans, Protocol):
     def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the log up to a time is available."""
 
-    def feed_counters(self, topics: Collection[str], counters: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_backlog_counters(
+        self, topics: Collection[str], counters: Sequence[BacklogCounter]
+    ) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of queues."""
 
 
@@ -277,7 +281,9 @@ class StoreQueues:
         """Return whether the log up to a time is available: it is for any time up to now."""
         return time <= datetime.datetime.now(datetime.UTC)
 
-    def feed_counters(self, topics: Collection[str], counters: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_backlog_counters(
+        self, topics: Collection[str], counters: Sequence[BacklogCounter]
+    ) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of the queues of topics."""
         return self._measure_queues(Times(), topics, lambda: counters)
 

@@ -114,7 +114,7 @@ def compute_resulting_lags(
         for offset in offsets
     }
     counter = BacklogCounter(cursors.values())
-    spans = source.queues.feed_counters({queue.topic for queue in cursors}, [counter])
+    spans = source.queues.feed_backlog_counters({queue.topic for queue in cursors}, [counter])
     counted = counter.backlog_by_cursor
     return {
         queue: _to_resulting_lag(cursor, counted[cursor], spans.get(queue), live_queue_states.get(queue))

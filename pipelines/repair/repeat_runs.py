@@ -116,7 +116,7 @@ def repeat_archive_runs(
     Yields:
         Sentences on what is still lost.
     """
-    erased = _read_counted_erasures(lake)
+    erased = _read_erasures_in_profiles(lake)
     by_broker = {store.broker: store for store in stores.stores}
     left: Counter[str] = Counter()
     changed: Counter[str] = Counter()
@@ -145,7 +145,7 @@ def repeat_archive_runs(
             yield f"{table}: {format_count(count, 'row')} of runs of which this version writes another number of rows"
 
 
-def _read_counted_erasures(lake: Lake) -> ErasedMessages:
+def _read_erasures_in_profiles(lake: Lake) -> ErasedMessages:
     """Return the places of erased messages that `profiles` counts in their erased form."""
     table = open_erasures(lake)
     if table is None:

@@ -74,7 +74,7 @@ def write_changed_rows(
         raise ValueError("expected a Spark session for a function over a DataFrame, found none")
     from commitlake.pipelines.replay.spark_transform import transformed_rows  # noqa: PLC0415 (loads Spark)
 
-    _commit_files(lake, replay_id, "originals", _write_original_files(lake, messages))
+    _commit_files(lake, replay_id, "originals", _write_unchanged_messages(lake, messages))
     try:
         rows = transformed_rows(spark, lake, replay_id, changes.transform)
         _commit_files(lake, replay_id, "transformed", _write_transformed_files(lake, replay_id, rows, changes))
@@ -148,7 +148,7 @@ def _write_masked_files(lake: Lake, messages: PlannedMessages, changes: MessageC
         yield _write_file(lake, messages.plan.replay_id, done, why, is_changed=True)
 
 
-def _write_original_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
+def _write_unchanged_messages(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
     for rows, errors in _read_decoded_parts(messages):
         is_there = pa.array([error is None for error in errors], pa.bool_())
         yield from _write_failed_files(lake, messages.plan.replay_id, rows, errors)

@@ -89,7 +89,7 @@ def _read_delays_ms(lake: Lake, broker: str, *, has_config: bool) -> Sequence[in
 def _delayed_sql(
     where: str,
     start_us: int,
-    ends: Mapping[str, datetime.datetime],
+    end_times_by_broker: Mapping[str, datetime.datetime],
     delays: Mapping[str, Sequence[int]],
     segment_retention: datetime.timedelta,
     *,
@@ -100,7 +100,7 @@ def _delayed_sql(
         for broker, all_delays in delays.items()
         for queue_id, delay_ms in enumerate(all_delays)
     )
-    brokers = ", ".join(f"({text_literal(broker)}, {epoch_us(end)})" for broker, end in ends.items())
+    brokers = ", ".join(f"({text_literal(broker)}, {epoch_us(end)})" for broker, end in end_times_by_broker.items())
     topic = "coalesce(m.origin_topic, m.topic)" if has_origins else "m.topic"
     stored = f"arrow_cast(arrow_cast(m.store_timestamp, {_US}), 'Int64')"
     life_us = segment_retention // datetime.timedelta(microseconds=1)

@@ -49,7 +49,7 @@ _RATES = Columns(
 )
 
 
-def rate_columns(groups: Sequence[str]) -> Columns:
+def rate_columns(group_columns: Sequence[str]) -> Columns:
     """Return the columns of a rates result that is grouped by the given names of `RATE_GROUPS`."""
     window = Column("window_start", TIME, "start of the window, UTC")
-    return Columns([*RATE_GROUPS.select_columns(groups), window, *RATE_COUNTS, *_RATES])
+    return Columns([*RATE_GROUPS.select_columns(group_columns), window, *RATE_COUNTS, *_RATES])

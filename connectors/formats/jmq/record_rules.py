@@ -9,7 +9,7 @@ from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, JournalMessage,
 from commitlake.schemas.layouts.jmq.scan import JournalScanner, classify_span
 
 
-def _checkpoint_confirms(checkpoint: bytes, message: JournalMessage, was_clean_shutdown: bool) -> bool:  # noqa: ARG001
+def _checkpoint_confirms_flush(checkpoint: bytes, message: JournalMessage, was_clean_shutdown: bool) -> bool:  # noqa: ARG001
     known = parse_journal_checkpoint(checkpoint)
     return known is not None and message.journal_offset + message.size <= known.journal_end
 
@@ -23,6 +23,6 @@ RULES = RecordRules.of_layouts(
     examine_span=classify_span,
     make_scanner=JournalScanner,
     parse_message=parse_message,
-    checkpoint_confirms=_checkpoint_confirms,
+    checkpoint_confirms=_checkpoint_confirms_flush,
     to_row=to_message_row,
 )

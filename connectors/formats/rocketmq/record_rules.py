@@ -51,7 +51,7 @@ def to_message_row(message: Message, broker: str) -> dict[str, object]:
     }
 
 
-def _checkpoint_confirms(checkpoint: bytes, message: Message, was_clean_shutdown: bool) -> bool:
+def _checkpoint_confirms_flush(checkpoint: bytes, message: Message, was_clean_shutdown: bool) -> bool:
     """Return whether a checkpoint's store time shows that a record was flushed."""
     try:
         known = parse_checkpoint(checkpoint).physic_msg_timestamp
@@ -69,6 +69,6 @@ RULES = RecordRules.of_layouts(
     examine_span=classify_span,
     make_scanner=SegmentScanner,
     parse_message=parse_message,
-    checkpoint_confirms=_checkpoint_confirms,
+    checkpoint_confirms=_checkpoint_confirms_flush,
     to_row=to_message_row,
 )

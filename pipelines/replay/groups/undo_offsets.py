@@ -118,7 +118,7 @@ def plan_group_steps(
                 continue
             assert offset is not None
             reader = OtherMessagesReader(
-                client.puller, queue, replay_id, _group_filter(client, group, queue, offset_sources)
+                client.puller, queue, replay_id, _subscription_filter(client, group, queue, offset_sources)
             )
             # Messages before the first offset were deleted; the group goes on at the first one.
             step = compute_group_move(
@@ -153,7 +153,7 @@ def _skipped_message_problem(
     return ""
 
 
-def _group_filter(
+def _subscription_filter(
     client: OffsetClient, group: str, queue: MessageQueue, offset_sources: Sequence[OffsetSource]
 ) -> SubscriptionFilter:
     """Return a group's subscription to a topic from its clients, or else from the lake, or else to everything."""

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.runtime import memory
 
-_LOAD, _USE = "import pyarrow\n", f"from {memory.__name__} import use_system_memory\nuse_system_memory()\n"
+_LOAD, _USE = "import pyarrow\n", f"from {memory.__name__} import use_system_allocator\nuse_system_allocator()\n"
 _TELL = """
 import pyarrow as pa, pyarrow.parquet as pq
 pq.write_table(pa.table({"number": range(100)}), pa.BufferOutputStream())

@@ -15,6 +15,7 @@ from commitlake.jobs.cli.options import (
     Section,
     add_options,
     argument,
+    cannot_be_used_with,
     conflicts_with,
     find_option_conflict,
     flag,
@@ -25,7 +26,6 @@ from commitlake.jobs.cli.options import (
     option_declarations,
     option_values,
     overrides,
-    refuses_options,
     repeated,
     requires_one_of,
     rules_for_values,
@@ -121,7 +121,7 @@ class Stall(Options):
         default="show",
         rules=(
             *rules_for_values("sell", "give", rules=requires_one_of("to", "anybody", hint="as in --to Ann")),
-            *rules_for_values("show", "give", rules=refuses_options("price", hint="it is free")),
+            *rules_for_values("show", "give", rules=cannot_be_used_with("price", hint="it is free")),
         ),
     )
     item: str = argument("what", metavar="ITEM", default="", rules=only_for_actions("sell", "give"))
