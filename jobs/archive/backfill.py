@@ -20,7 +20,7 @@ from commitlake.pipelines.archive.derived_table_updates import unreadable_trace_
 from commitlake.pipelines.edges.table_update import catch_up_edges
 from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 

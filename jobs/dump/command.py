@@ -35,7 +35,7 @@ from commitlake.jobs.arguments.stores import (
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, conflicts_with, flag, only_with, option, repeated, requires_one_of
 from commitlake.jobs.cli.terminal import unguarded_stream
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

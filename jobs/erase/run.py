@@ -43,7 +43,7 @@ from commitlake.pipelines.erasure.run import (
     unfinished_erasures,
 )
 from commitlake.pipelines.erasure.selection import KeysToErase, count_inner_batches
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.report_columns import Column

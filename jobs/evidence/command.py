@@ -37,7 +37,7 @@ from commitlake.jobs.cli.options import (
     rules_for_values,
 )
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

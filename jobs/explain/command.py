@@ -21,7 +21,7 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, must_be_less_than, option, repeated, requires_one_of
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.jobs.report.rows_output import write_varying_rows
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

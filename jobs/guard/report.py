@@ -15,7 +15,7 @@ from commitlake.jobs.report.text_blocks import block_lines
 from commitlake.jobs.report.value_decoding import bytes_text, offset_text, time_text
 from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.finding_advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.report import Kind

@@ -30,7 +30,7 @@ from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.journeys.arguments import HOPS, KEYS, JourneysOptions
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND

@@ -42,7 +42,7 @@ from commitlake.pipelines.lineage.history_reader import read_stories, read_story
 from commitlake.pipelines.lineage.message_history import Story
 from commitlake.pipelines.lineage.table_lookups import Row
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (

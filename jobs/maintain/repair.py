@@ -20,11 +20,11 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
 from commitlake.pipelines.audit.checksums_after_repair import update_refilled_checksums
 from commitlake.pipelines.erasure.run import ErasureTarget, finish_erasures
-from commitlake.pipelines.repair.content_sums import list_unsealed_tables, seal_table_contents
+from commitlake.pipelines.repair.content_checksums import list_unsealed_tables, seal_table_contents
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.refill_from_stores import RefillStores
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 _VERSION = importlib.metadata.version("commitlake")

@@ -47,11 +47,11 @@ from commitlake.pipelines.maintenance.pack_merging import (
     plan_pack_merges,
     read_referenced_packs,
 )
-from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, list_unsealed_tables, seal_table_contents
+from commitlake.pipelines.repair.content_checksums import SUMMED_TABLES, list_unsealed_tables, seal_table_contents
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
+from commitlake.pipelines.topic_minutes.minute_merging import join_sorted_batches
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
-from commitlake.pipelines.topic_minutes.row_joining import join_sorted_batches
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 BODIES = "bodies"

@@ -13,7 +13,7 @@ from commitlake.connectors.printable import escape_unprintable
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
 from commitlake.jobs.report.rows_output import Row
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

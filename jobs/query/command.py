@@ -48,7 +48,7 @@ from commitlake.jobs.query.sql_query import run_sql_query
 from commitlake.jobs.report.rows_output import Row, rows_of_batches, write_rows
 from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.pipelines.query.engines import TableQuery, hbase_lag_sentence, query_deltalake, query_hbase, query_spark
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES

@@ -16,7 +16,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.report.rows_output import rows_of_batches, write_rows
 from commitlake.pipelines.query.engines import TableQuery
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

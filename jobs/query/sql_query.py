@@ -22,7 +22,7 @@ from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import BodyTexts, make_body_fetcher
 from commitlake.jobs.query.sql_bodies import expand_body_calls, explain_body_error, replace_body_positions
 from commitlake.jobs.report.rows_output import rows_of_batches, write_rows
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

@@ -26,7 +26,7 @@ from commitlake.pipelines.replay.message_changes import (
 )
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.replay_rows import write_changed_rows
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

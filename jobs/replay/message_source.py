@@ -39,7 +39,7 @@ from commitlake.pipelines.replay.groups.not_consumed_messages import (
     find_not_consumed_live,
 )
 from commitlake.pipelines.replay.sending.target_client import client_options
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of, strip_broadcast_suffix
 from commitlake.schemas.remoting.routes import subscribe_queues
 from commitlake.schemas.selection import Selection

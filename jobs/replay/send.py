@@ -76,7 +76,7 @@ from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.sending.tasks import check_no_speculation
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent

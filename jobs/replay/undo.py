@@ -27,7 +27,7 @@ from commitlake.pipelines.replay.ledger import (
     read_replay_state,
 )
 from commitlake.pipelines.replay.sent_messages import RunsByQueue, add_unrecorded_runs, read_sent_runs
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 

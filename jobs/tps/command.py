@@ -39,7 +39,7 @@ from commitlake.jobs.tps.arguments import (
 )
 from commitlake.jobs.tps.rates_source import TpsSource, open_tps_source
 from commitlake.pipelines.tps.rates_query import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, round_time
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import EPOCH, add_capped, format_iso_time
 

@@ -143,7 +143,7 @@ def _read_store_log(
     from commitlake.jobs.arguments.broker_name import find_named_stores
     from commitlake.jobs.arguments.store_layout import find_formats
     from commitlake.jobs.cli.progress import runner_progress
-    from commitlake.pipelines.tps.store_tables import StoreLogs
+    from commitlake.pipelines.tps.rate_tables_of_stores import StoreLogs
     from commitlake.schemas.selection import Selection
 
     stores = find_named_stores(command.source_option[1], None, None, find_formats(command))

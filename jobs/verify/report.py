@@ -15,7 +15,7 @@ from commitlake.jobs.report.rows_output import Row, write_rows, write_table
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.findings import Finding, make_verdict
 from commitlake.pipelines.verify.store_verification import StoreReport, join_findings
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.finding_advice import FilledAdvice
 from commitlake.schemas.report_columns import Column
 

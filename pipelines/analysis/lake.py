@@ -510,7 +510,7 @@ class Lake(Generic[Frame]):
             ReplayError: A message is not in the lake, or cannot be sent; or the name is that of other messages.
             RocketMQError: The target does not answer.
         """
-        from commitlake.pipelines.analysis.chosen_places import read_chosen_places
+        from commitlake.pipelines.analysis.chosen_messages import read_chosen_places
         from commitlake.pipelines.analysis.replay_arguments import make_named_replay, open_sending_runner
         from commitlake.pipelines.replay.named_replay import send_named_replay
 

@@ -20,9 +20,9 @@ from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_st
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 from commitlake.pipelines.audit.message_rows import MessageRows
 from commitlake.pipelines.audit.window_counts import SHOWN
-from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, STORE_DATE
 

@@ -22,7 +22,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import read_moment
 from commitlake.pipelines.audit.compared_sides import Sides, open_sides
-from commitlake.pipelines.audit.windows import window_starts
+from commitlake.pipelines.audit.counts_by_window import window_starts
 from commitlake.pipelines.maintenance.file_replacement import replace_table_files
 from commitlake.pipelines.repair.refill_from_stores import find_files_refilled_since
 from commitlake.pipelines.repair.repeat_runs import REFILL_ID

@@ -38,12 +38,12 @@ from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.audit import body_tasks, run_counts
 from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch, to_log_ranges
 from commitlake.pipelines.audit.audited_versions import Moment
+from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 from commitlake.pipelines.audit.erasure_corrections import AuditedErasures, read_erased
 from commitlake.pipelines.audit.key_differences import count_different_keys
 from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file_by_window
 from commitlake.pipelines.audit.run_counts import CountedLogPart
 from commitlake.pipelines.audit.window_counts import Profile
-from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.pipelines.masking.archive_masks import ArchiveMasks, parse_lake_masks
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.message_keys.check import open_keys_of_messages, open_keys_of_table

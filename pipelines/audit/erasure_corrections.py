@@ -20,15 +20,15 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import to_string_array
 from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
 from commitlake.pipelines.audit.audited_versions import Moment
+from commitlake.pipelines.audit.counts_by_window import SCHEMA, merge_windows, window_starts
 from commitlake.pipelines.audit.message_rows import RowCriteria
-from commitlake.pipelines.audit.windows import SCHEMA, merge_windows, window_starts
 from commitlake.pipelines.masking.erasure_rows import (
     CHANGED_FIGURES,
     CHECKSUMS,
     newest_row_by_message,
     sum_changes_by_row,
 )
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
 _COLUMNS = (

@@ -8,8 +8,8 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_messages_of_salt
 from commitlake.connectors.hbase.tables import open_existing_table
+from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 from commitlake.pipelines.audit.message_rows import RowCriteria
-from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.schemas.tables.messages import MESSAGES
 
 

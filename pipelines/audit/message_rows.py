@@ -14,7 +14,7 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
-from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
+from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 
 DICTIONARIES = (
     "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",

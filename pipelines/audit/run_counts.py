@@ -13,8 +13,8 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
+from commitlake.pipelines.audit.counts_by_window import SCHEMA, merge_windows
 from commitlake.pipelines.audit.message_rows import times_within_span
-from commitlake.pipelines.audit.windows import SCHEMA, merge_windows
 
 COLUMNS = pa.schema([*SCHEMA, pa.field("run_id", pa.string())])
 """Columns of `profiles`."""

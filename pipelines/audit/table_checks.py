@@ -37,10 +37,10 @@ from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_records_by_kind
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.pipelines.repair.commits import count_lost_rows
-from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, sum_table_contents
+from commitlake.pipelines.repair.content_checksums import SUMMED_TABLES, sum_table_contents
 from commitlake.pipelines.repair.data_file_check import find_damaged_files
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.finding_advice import Advice
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS

@@ -20,7 +20,7 @@ from commitlake.pipelines.audit.audited_versions import Moment
 from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.window_counts import SHOWN
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 _TABLES = ("topic_minutes", "archive_runs", "profiles")

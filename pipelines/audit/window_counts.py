@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
-from commitlake.pipelines.audit.windows import (
+from commitlake.pipelines.audit.counts_by_window import (
     DIFFERENCE,
     EXPECTED_ROW,
     FOUND_ROW,

@@ -41,7 +41,7 @@ from commitlake.pipelines.masking.erasure_rows import (
     newest_row_by_message,
     to_erasures_schema,
 )
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ConcurrentRunError, UsageError
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.times import EPOCH, format_iso_time

@@ -31,7 +31,7 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import (
 from commitlake.connectors.lake.delta_log.seals import read_newest_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 METADATA_KEY = "commitlake.maintain"

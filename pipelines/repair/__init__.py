@@ -6,7 +6,7 @@ delta_log           returns the log of a table to its last intact version
 delta_log_rebuild   rebuilds the log of `messages` from data files, if no version is intact
 commits             commits of repairs: progress and lost runs of `messages`, and numbers of removed rows
 data_file_check     finds data files that do not match the log
-content_sums        finds rows that another program has changed
+content_checksums   finds rows that another program has changed
 refill_from_stores  reads lost messages from the brokers' stores again
 repeat_runs         reads what runs write to other tables from the stores again
 derived_tables      deletes rows of lost runs, and adds files that commits name

@@ -33,7 +33,7 @@ from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair import replay_tables
 from commitlake.pipelines.repair.commits import find_unfinished_repair, read_lost_runs
-from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, TableContents, sum_table_contents
+from commitlake.pipelines.repair.content_checksums import SUMMED_TABLES, TableContents, sum_table_contents
 from commitlake.pipelines.repair.data_file_check import DataDamage, find_damaged_files
 from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
 from commitlake.pipelines.repair.delta_log_rebuild import FileAdoption, find_adoptable_files
@@ -47,7 +47,7 @@ from commitlake.pipelines.repair.refill_from_stores import (
 )
 from commitlake.pipelines.repair.repeat_runs import REPEATED, count_missing_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES
 
 KEYS = "message_keys"

@@ -47,13 +47,13 @@ from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.file_replacement import replace_table_files
 from commitlake.pipelines.masking.archive_masks import ArchiveMasks
 from commitlake.pipelines.masking.copies_of_erased import read_later_copies
+from commitlake.pipelines.repair.archived_log_ranges import NO_EXTENTS, Extents, join_extents, read_extents
 from commitlake.pipelines.repair.commits import make_repair_note, read_maintenance_note
 from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, added_file_paths
 from commitlake.pipelines.repair.derived_tables import make_run_filter, replace_rows
-from commitlake.pipelines.repair.log_extents import NO_EXTENTS, Extents, join_extents, read_extents
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.messages import STORE_DATE

@@ -50,7 +50,7 @@ from commitlake.pipelines.repair.commits import (
     newest_finished_sequence,
     read_lost_runs,
 )
-from commitlake.pipelines.repair.content_sums import undo_foreign_changes
+from commitlake.pipelines.repair.content_checksums import undo_foreign_changes
 from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, read_lost_entries, repair_log
 from commitlake.pipelines.repair.delta_log_rebuild import adopt_files
@@ -89,7 +89,7 @@ from commitlake.pipelines.repair.plan import (
 from commitlake.pipelines.repair.refill_from_stores import SuspectRange, read_recorded_losses, restore_messages
 from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_archive_runs
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
 
 

@@ -63,7 +63,7 @@ from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.verifying import verification_text, verify_replay
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode, UsageError
 from commitlake.schemas.layouts.rocketmq.topics import kind_of
 from commitlake.schemas.tables.replays import ReplayEvent

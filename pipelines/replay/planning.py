@@ -22,7 +22,7 @@ from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, R
 from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_rows_condition, count_further_messages
 from commitlake.pipelines.replay.queue_mapping import target_queues
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.remoting.routes import MessageQueue, publish_queues

@@ -41,7 +41,7 @@ from commitlake.pipelines.restore.arrow_conversion import (
     to_milliseconds,
 )
 from commitlake.pipelines.restore.record_arrays import NEEDED, Records, Refusal
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.integer_parsing import parse_int32

@@ -59,7 +59,7 @@ from commitlake.pipelines.restore.plan import (
     read_resumed_plan,
 )
 from commitlake.pipelines.restore.segment_restore import LakeVersion, SegmentRestored, run_segment_task
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE

@@ -30,7 +30,7 @@ from commitlake.connectors.lake.snapshot_tables import (
 )
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

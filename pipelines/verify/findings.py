@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 
 DEFAULT_LIMIT = 20
 

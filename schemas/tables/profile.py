@@ -5,7 +5,7 @@ has a row for it; merging the rows gives the values of the window. Before the co
 check a run's profile. An audit compares it with the store, the tables and the packs.
 
 `PROFILE` is the schema of the profile of one run or task, without `run_id`. `AUDIT` has the columns that can be
-computed from any table with the messages' numbers, see `pipelines.audit.windows`.
+computed from any table with the messages' numbers, see `pipelines.audit.counts_by_window`.
 
 Checksums are sums modulo 2^64 of a hash of each row, so they do not depend on the order of rows. The hash is Spark's
 `xxhash64` of bigint values. `checksum` hashes physical_offset, queue_offset, size, body_crc and

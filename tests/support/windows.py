@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from commitlake.pipelines.audit.windows import count_messages_by_window
+from commitlake.pipelines.audit.counts_by_window import count_messages_by_window
 from tests.support.profiles import Row, table_of
 
 

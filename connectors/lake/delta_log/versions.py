@@ -44,7 +44,7 @@ from commitlake.connectors.lake.delta_log.file_actions import (
 from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.connectors.storage.uris import absolute_path_or_uri, is_uri
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import epoch_us
 

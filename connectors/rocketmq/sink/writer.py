@@ -25,7 +25,7 @@ from commitlake.connectors.rocketmq.sink.prepared_rows import TYPES, check_colum
 from commitlake.connectors.rocketmq.sink.sender import RowSender
 from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import forward_worker_errors
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 

@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.errors import OtherProcessError
 from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.sending.rate_limit import Pace
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError
 
 _LOOK_SECONDS = 2.0

@@ -16,7 +16,7 @@ from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.pipelines.replay.sending.share_sender import ReplaySettings, ShareSender
 from commitlake.pipelines.replay.sending.tasks import divide_queues, follow_tasks, send_on_runner
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 

@@ -18,7 +18,7 @@ from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.lag_minutes import backfill
 from commitlake.pipelines.lag_minutes.backfill import AddedMinutes, backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.progress import read_progress
-from commitlake.pipelines.repair.content_sums import sum_table_contents
+from commitlake.pipelines.repair.content_checksums import sum_table_contents
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,

@@ -24,7 +24,7 @@ from commitlake.pipelines.audit.audited_versions import read_moment
 from commitlake.pipelines.audit.table_checks import compare_archive_runs
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.table_update import follow_keys
-from commitlake.pipelines.repair.log_extents import Extents
+from commitlake.pipelines.repair.archived_log_ranges import Extents
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.errors import ExitCode

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.schemas.counts import format_count
+from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
 
 if TYPE_CHECKING:

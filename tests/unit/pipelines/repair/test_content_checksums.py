@@ -19,8 +19,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
-from commitlake.pipelines.repair import content_sums
-from commitlake.pipelines.repair.content_sums import (
+from commitlake.pipelines.repair import content_checksums
+from commitlake.pipelines.repair.content_checksums import (
     SUMMED_TABLES,
     TableContents,
     list_unsealed_tables,
@@ -103,15 +103,15 @@ def test_a_wrong_file_is_named_although_a_file_before_it_has_vanished(
         for table in tables_of(sound.lake)
         if len(files := [file.path for file in read_table_files(sound.lake.table(table))]) > 1
     )
-    sums_of_file = content_sums._sum_rows_of_file
+    sums_of_file = content_checksums._sum_rows_of_file
 
-    def sums_of_changed_file(lake: Lake, name: str, path: str) -> content_sums._FileSums | None:
+    def sums_of_changed_file(lake: Lake, name: str, path: str) -> content_checksums._FileSums | None:
         found = sums_of_file(lake, name, path)
         if found is None or path == unquote(gone):
             return None
         return replace(found, found=found.found + 1) if path == unquote(wrong) else found
 
-    monkeypatch.setattr(content_sums, "_sum_rows_of_file", sums_of_changed_file)
+    monkeypatch.setattr(content_checksums, "_sum_rows_of_file", sums_of_changed_file)
     (contents,) = sum_table_contents(sound.lake, [table])
     assert [damage.file.path for damage in contents.wrong] == [wrong]
 

@@ -16,8 +16,7 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.pipelines.topic_minutes.minute_counts import SCHEMA
-from commitlake.pipelines.topic_minutes.progress import covered_sequence, joined_run_id
-from commitlake.pipelines.topic_minutes.row_joining import (
+from commitlake.pipelines.topic_minutes.minute_merging import (
     GREATEST,
     KEY,
     LEAST,
@@ -25,6 +24,7 @@ from commitlake.pipelines.topic_minutes.row_joining import (
     join_rows_with_same_key,
     join_sorted_batches,
 )
+from commitlake.pipelines.topic_minutes.progress import covered_sequence, joined_run_id
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.topic_minutes import SKETCH_K
 from commitlake.schemas.times import EPOCH

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.analysis.chosen_places import read_chosen_places
+from commitlake.pipelines.analysis.chosen_messages import read_chosen_places
 from commitlake.schemas.errors import UsageError
 
 FRAME = pa.table({"broker": ["b", "a", "b"], "own": [1, 2, 3], "physical_offset": [300, 0, 100]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.audit.windows import (
+from commitlake.pipelines.audit.counts_by_window import (
     DIFFERENCE,
     SCHEMA,
     count_messages_by_window,
