@@ -43,7 +43,7 @@ class StoreFilesError(StoreError):
 
 
 class FileSizeError(StoreFilesError):
-    """Error for existing files that do not have the size set by an option.
+    """Error for existing files whose size differs from the size that an option sets.
 
     Attributes:
         option: name of the option for this size.
@@ -77,7 +77,7 @@ class UnsupportedError(StoreError):
 
 
 class StoreUnusableError(StoreError):
-    """Error for a store that is closed, or that must be opened again after a failed write or a truncated file."""
+    """Error for a store that is closed, or that must be reopened because a write failed or a file was truncated."""
 
 
 class DeliveryError(CommitLakeError):
@@ -93,7 +93,7 @@ class TransactionError(DeliveryError):
 
 
 class ReplicationError(CommitLakeError):
-    """Base class of errors of replication, and error for bytes that do not continue this log."""
+    """Base class of replication errors; also raised itself for received bytes that do not continue the slave's log."""
 
 
 class PeerError(ReplicationError):

@@ -66,7 +66,7 @@ SHOP_JOURNAL_OPTIONS = JournalOptions(
 
 
 class OrderStep(IntEnum):
-    """Step of an order that a message reports; its number is the business tag."""
+    """Step of an order that a message reports; the number of the step is the business tag of the message."""
 
     CREATED = 1
     PAID = 2
@@ -92,7 +92,7 @@ MAILER = Host.of("10.0.1.22", 42200)
 
 @dataclass
 class JournalStory:
-    """Generator of the shop's traffic.
+    """Generator of the traffic of an example shop, for a store in JMQ's layout.
 
     Attributes:
         store: store to write to.
@@ -132,7 +132,7 @@ class JournalStory:
         self._advance_clock(end_ms)
 
     def _advance_clock(self, time_ms: int) -> None:
-        """Advance the clock to a time, and ship again failed shipments that are due on the way."""
+        """Advance the clock to a time, and retry failed shipments that become due before then."""
         while (due_ms := self.consuming.retries.next_due_ms("shipments", SHIPPING_APP)) is not None:
             if due_ms > time_ms:
                 break

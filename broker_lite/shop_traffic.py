@@ -76,7 +76,7 @@ BOLTMQ_SHOP_OPTIONS = replace(SHOP_OPTIONS, dialect=BOLTMQ)
 
 @dataclass
 class Story:
-    """Generator of the shop's traffic.
+    """Generator of the traffic of an example shop, for a store in RocketMQ's layout.
 
     Attributes:
         store: store to write to.
@@ -130,7 +130,7 @@ class Story:
         self.store.config.groups.create(MAIL_GROUP)
 
     def _advance_clock(self, time_ms: int) -> None:
-        """Advance the clock to a time, and deliver delayed messages that are due on the way."""
+        """Advance the clock to a time, and deliver delayed messages that become due before then."""
         while (due_ms := self.delivery.next_due_ms()) is not None and due_ms <= time_ms:
             self.clock.now_ms = max(due_ms, self.clock.now_ms)
             self.delivery.deliver_due(self.clock.now_ms)
@@ -229,12 +229,12 @@ class Story:
         self._send_order_message(self.shipper, ("orders", "shipped"), order, content)
 
     def _run_mail_service(self, stop_time_ms: int) -> None:
-        """Run the mail service, which consumes payments until now, or until the time at which it stops."""
+        """Let the mail service consume payments stored until now, or until the given stop time if that is earlier."""
         self._consume_payments(min(self.clock.now_ms, stop_time_ms))
         self.pause()
 
     def _consume_payments(self, until_ms: int) -> None:
-        """Consume the mail service's payment messages that were stored before a time."""
+        """Consume, as the mail service, the payment messages that were stored before a time."""
         for queue_id in range(QUEUES["payments"]):
             offset = self.store.offset_by_time("payments", queue_id, until_ms)
             self.store.config.consumer_offsets.commit("payments", MAIL_GROUP, queue_id, offset)

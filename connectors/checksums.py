@@ -36,7 +36,7 @@ def crc_of_parts(parts: Iterable[Part]) -> int:
 
 
 def combine_crcs(first_crc: int, second_crc: int, second_size: int) -> int:
-    """Return the CRC-32 of two consecutive ranges together, from the CRC-32 of each.
+    """Return the CRC-32 of two consecutive ranges as a whole, from the CRC-32 of each.
 
     This is zlib's `crc32_combine`, which Python does not have: appending a zero byte to a range is a linear function of
     its CRC, so appending n of them is a product of powers of a matrix over GF(2).
@@ -57,7 +57,7 @@ def combine_crcs(first_crc: int, second_crc: int, second_size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _crc_matrix_of_zero_bytes(log2_size: int) -> _Matrix:
-    """Return the matrix that updates a CRC-32 for 2^power appended zero bytes."""
+    """Return the matrix that computes a CRC-32 after 2^`log2_size` zero bytes are appended."""
     if log2_size:
         return _square_matrix(_crc_matrix_of_zero_bytes(log2_size - 1))
     one_bit = (_POLYNOMIAL, *(1 << bit for bit in range(_BITS - 1)))

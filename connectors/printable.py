@@ -49,7 +49,7 @@ def escape_line(text: str) -> str:
 
 
 def escape_json(document: str) -> str:
-    """Escape the characters that `escape_unprintable` escapes in a JSON document, with JSON's own escapes."""
+    """Escape a JSON document for terminals, like `escape_unprintable` but with JSON's own escapes."""
     if document.isascii() and "\x7f" not in document:  # the common case; JSON itself escapes C0 characters
         return document
     return _UNPRINTABLE.sub(_escape_in_json, document)

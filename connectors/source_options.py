@@ -68,7 +68,7 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default, as the documentation shows it."""
+        """Default value as the documentation shows it."""
         if self.shown is not None:
             return self.shown
         if self.default is NEEDED:
@@ -181,7 +181,7 @@ class DeclaredOptions:
 
 
 def _rename_to_documented(given_options: Mapping[str, str], documented_names: Sequence[str]) -> dict[str, str]:
-    """Return the given values by documented option name, whatever case the given names have."""
+    """Return the given options with their names spelled as documented; the case of the given names does not matter."""
     parse_names = {name.lower(): name for name in documented_names}
     texts: dict[str, str] = {}
     for name, text in given_options.items():

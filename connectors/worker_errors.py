@@ -48,7 +48,7 @@ def forward_worker_errors() -> Iterator[None]:
 
 @contextmanager
 def raise_worker_errors() -> Iterator[None]:
-    """Raise the exception that ended one of Spark's tasks with its own type, and with Spark's error as its cause.
+    """Raise the exception that ended a Spark task, with its own type and with Spark's error as its cause.
 
     Exceptions that Spark raises itself are raised unchanged.
     """

@@ -70,7 +70,7 @@ class CommitLakeError(Exception):
 
 
 class UsageError(CommitLakeError):
-    """Error for invalid input: an option, a place or a file that cannot be used, or a combination of options."""
+    """Error for invalid input: a wrong option or combination of options, or a path or file that cannot be used."""
 
     exit_code = ExitCode.USAGE
 

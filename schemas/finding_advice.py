@@ -58,7 +58,7 @@ class FilledAdvice(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Advice on what to do, with placeholders for places such as a store or a lake.
+    """Advice on what to do. Its commands may have placeholders, for example for the path of a store or lake.
 
     Attributes:
         text: A sentence without a full stop, in which `{}` stands for each command, in order.
@@ -85,7 +85,7 @@ class Advice(NamedTuple):
         return FilledAdvice(tuple(part for part in parts if part))
 
     def fill_for_each_place(self, values_by_place: Sequence[Places]) -> FilledAdvice:
-        """Return the advice for several places: one sentence, for the first place, and the commands for all places."""
+        """Return the advice with its sentence filled in for the first place, and its commands for every place."""
         if not values_by_place:
             return self.fill_placeholders()
         first, *others = (self.fill_placeholders(each) for each in values_by_place)

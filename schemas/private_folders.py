@@ -22,7 +22,7 @@ _NOT_USED = "no code is run from it"
 
 
 class SharedFolderError(CommitLakeError):
-    """Error for a folder from which no code is run, because other users can change what is in it."""
+    """Error for a folder that other users can change, so that running code from it would not be safe."""
 
     exit_code = ExitCode.REFUSED
 
@@ -58,7 +58,7 @@ def make_private_folder(path: Path, mode: int = 0o755, owners: Collection[int] =
 
 
 def _is_replaceable_by_others(status: os.stat_result) -> bool:
-    """Return whether others can replace what is in a folder."""
+    """Return whether other users can replace files in a folder."""
     return bool(status.st_mode & _OF_OTHERS) and not status.st_mode & stat.S_ISVTX
 
 

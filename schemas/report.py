@@ -45,25 +45,25 @@ class Kind(StrEnum):
 
 
 class Html(str):
-    """Text that is already HTML, such as the diagram of a message's lineage; only HTML pages show it."""
+    """Text that is already HTML, such as the diagram of a message's lineage; other outputs than HTML pages omit it."""
 
     __slots__ = ()
 
 
 class Name(str):
-    """Name from a lake or store; its writing direction (left or right) does not affect the text around it."""
+    """Name from a lake or store, isolated so that right-to-left letters in it do not reorder the text around it."""
 
     __slots__ = ()
 
 
 class TimeText(str):
-    """A time such as `2026-11-20 14:00` that may take two lines, but breaks only at its space."""
+    """A time such as `2026-11-20 14:00`, which may be wrapped to a second line only at its space."""
 
     __slots__ = ()
 
 
 class MutedText(str):
-    """Text of minor importance, which is shown less prominently."""
+    """Text of minor importance, shown in a less prominent colour."""
 
     __slots__ = ()
 
@@ -179,7 +179,9 @@ class Table(NamedTuple):
     def of(
         cls, caption: str, columns: Sequence[Column], rows: Iterable[Mapping[str, object]], rest_note: str = ""
     ) -> Table:
-        """Create a table from row mappings, with the columns given and the values found under their keys.
+        """Create a table with the given columns.
+
+        The cells are the values that each row mapping has under the columns' keys.
 
         Times are shown in UTC, and lists with a `;` between, unless the column says otherwise.
         """
@@ -189,7 +191,7 @@ class Table(NamedTuple):
 
     @classmethod
     def of_values(cls, caption: str, rows: Iterable[Mapping[str, object]], rest_note: str = "") -> Table:
-        """Create a table from row mappings, with a column for each of their keys."""
+        """Create a table from row mappings, with one column for each key of the first row."""
         found = list(rows)
         numbers = {key for row in found for key, value in row.items() if isinstance(value, int | float)}
         columns = [Column(key, is_number=key in numbers) for key in (found[0] if found else ())]
@@ -225,7 +227,7 @@ def _format_value(value: object) -> Text:
 
 
 class Paragraph:
-    """A paragraph; a quiet one is smaller and paler.
+    """Paragraph of a report; an unimportant one is shown smaller and paler.
 
     Attributes:
         text: its parts.
@@ -240,7 +242,7 @@ class Paragraph:
 
 
 class Figures(NamedTuple):
-    """A few labelled figures in large type.
+    """A few figures with labels, shown in large type.
 
     Attributes:
         figures: figures by label.
@@ -250,7 +252,7 @@ class Figures(NamedTuple):
 
 
 class AdviceBlock(NamedTuple):
-    """Advice as part of a report: its sentence, and its commands for copying.
+    """Advice in a report: its sentence, and its commands in a form that can be copied.
 
     Attributes:
         advice: the advice.
@@ -304,7 +306,7 @@ class Examples(NamedTuple):
 
 
 class MarkKind(StrEnum):
-    """Kind of a marked time: without data, with a part of the data, or with damage."""
+    """Reason for marking a time range in a chart: missing data, partial data, or damage."""
 
     MISSING = "missing"
     PARTIAL = "partial"
@@ -312,7 +314,7 @@ class MarkKind(StrEnum):
 
 
 class Mark(NamedTuple):
-    """A marked time in a chart.
+    """Time range that is marked in a chart.
 
     Attributes:
         kind: kind of the mark.
@@ -359,7 +361,7 @@ def format_whole_number(value: float) -> str:
 
 
 class LineChart(NamedTuple):
-    """Lines over time.
+    """Line chart of one or more series of figures over time.
 
     Attributes:
         title: title of the chart, with the unit of the figures.
@@ -385,7 +387,9 @@ class LineChart(NamedTuple):
 
 
 class HeatMap(NamedTuple):
-    """A strip of colours over time for each row. Colours are powers of ten; a time without a figure is hatched.
+    """Heat map: a row of coloured cells over time for each series.
+
+    A colour stands for a power of ten, hatching for no figure.
 
     Attributes:
         title: title of the chart, with the unit of the figures.
@@ -435,7 +439,7 @@ Block: TypeAlias = Paragraph | Figures | Notice | AdviceBlock | CollapsedContent
 
 
 class Verdict(NamedTuple):
-    """The verdict of a report, in one sentence.
+    """Verdict of a report: its severity, and one sentence.
 
     Attributes:
         kind: severity of the verdict.
@@ -464,7 +468,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report: a verdict, and sections with figures, tables, charts and advice.
+    """Report with a verdict, and sections that contain figures, tables, charts and advice.
 
     Attributes:
         title: subject of the report, such as "Consumer lag".
@@ -481,6 +485,6 @@ class Report:
     job: str = ""
 
     def find_section(self, anchor: str) -> Section:
-        """Return a section by its anchor; an empty one if the report has none of that anchor."""
+        """Return the section with an anchor; an empty section if the report has none with this anchor."""
         found = (section for section in self.sections if section.anchor == anchor)
         return next(found, Section(anchor, anchor.capitalize(), ()))

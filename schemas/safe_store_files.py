@@ -119,7 +119,7 @@ def _open_folders(path: Path, trusted_root: Path) -> Iterator[int]:
 
 
 def _open_folder(parent: int, name: str, path: Path) -> int:
-    """Open a subfolder and close its parent; if an error is raised, the parent stays open."""
+    """Open a subfolder, and close its parent's descriptor unless an error is raised."""
     try:
         found = os.open(name, _FOLDER, dir_fd=parent)
     except OSError as error:
@@ -208,7 +208,7 @@ def read_file(path: Path, *, trusted_root: Path | None = None, limit: int = MAX_
 
 @contextmanager
 def restricted_umask() -> Iterator[int]:
-    """Set a umask so that files created meanwhile have no more rights than FILE_MODE.
+    """Set a umask inside the block, so that files created there have no more permissions than FILE_MODE.
 
     This is for files that libraries create without a mode, such as the log of a Delta table. The umask applies to all
     threads of the process and to child processes.
@@ -386,7 +386,7 @@ def check_folder(path: Path, reason: str = "") -> bool:
 
 
 def check_own_folder(path: Path) -> bool:
-    """Check that a work folder was left by a run of this user, and return whether it exists.
+    """Check that a work folder belongs to this user and is not a link, and return whether it exists.
 
     Raises:
         UnsafeFileError: if it is a link, not a folder, or owned by another user.
@@ -477,7 +477,7 @@ def files_in(
 
 
 def _list_entries(folder: Path, trusted_root: Path | None) -> list[tuple[str, int]]:
-    """Return the name and the mode bits for the file kind of each entry of a folder."""
+    """Return the name and the file type bits of the mode of each entry of a folder."""
     try:
         with _open_folders(folder, folder if trusted_root is None else trusted_root) as parent:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
@@ -493,7 +493,7 @@ def _list_entries(folder: Path, trusted_root: Path | None) -> list[tuple[str, in
 
 
 def _entry_mode(entry: os.DirEntry[str]) -> int:
-    """Return the mode bits for the file kind of a folder entry, if possible without a system call."""
+    """Return the file type bits of a folder entry's mode, if possible without a system call."""
     if entry.is_file(follow_symlinks=False):
         return stat.S_IFREG
     if entry.is_dir(follow_symlinks=False):

@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 
 def replace_invalid_utf8(text: str) -> str:
-    """Return a text as tables have it: with U+FFFD for each byte of a command line that is not UTF-8."""
+    """Return a text with U+FFFD in place of each byte that was not UTF-8, as the texts in the tables have it."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -86,7 +86,7 @@ class Selection:
         return [(column, values) for column, values in listed if values]
 
     def refuse_conditions(self, engine: str, *names: str) -> None:
-        """Raise an error if the selection has a condition that an engine cannot check.
+        """Raise an error if the selection has a condition that the given engine does not support.
 
         Args:
             engine: name of the engine, for the error.

@@ -57,7 +57,7 @@ class ManifestError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Byte range of a file that was shipped.
+    """Byte range of a file that was shipped, with its checksum.
 
     Attributes:
         offset: position of its first byte in the file.
@@ -146,7 +146,7 @@ def part_name(file_name: str, part: Part) -> str:
 
 
 def make_fetch_hint(root: str) -> str:
-    """Return a hint to fetch a store into a folder first, as the end of an error message.
+    """Return the last part of an error message, which advises to fetch the store into a folder first.
 
     >>> make_fetch_hint("s3://logs/a/commitlog")
     ". 'commitlake ship --store s3://logs/a --to FOLDER --once' fetches a copy that 'commitlake ship' made"

@@ -65,7 +65,7 @@ def format_time(moment: datetime.datetime, timespec: str = "seconds") -> str:
 
 
 def to_display_zone(moment: datetime.datetime) -> datetime.datetime:
-    """Return a time in the zone in which the running job shows times to people."""
+    """Return a time in the time zone in which the running job displays times."""
     return moment.astimezone(SHOWN_ZONE.get())
 
 
@@ -88,7 +88,7 @@ def epoch_us(moment: datetime.datetime) -> int:
 
 
 def from_ms(milliseconds: int) -> datetime.datetime:
-    """Convert milliseconds since 1970 to a UTC time, at most the first or last one of the calendar."""
+    """Convert milliseconds since 1970 to a UTC time, limited to the first and last time that Python can represent."""
     try:
         return EPOCH + milliseconds * MILLISECOND
     except OverflowError:
@@ -96,7 +96,7 @@ def from_ms(milliseconds: int) -> datetime.datetime:
 
 
 def from_seconds(seconds: float) -> datetime.datetime:
-    """Convert seconds since 1970, such as a file's modification time, to a UTC time, limited as in `from_ms`."""
+    """Convert seconds since 1970 to a UTC time, limited to Python's calendar as in `from_ms`."""
     try:
         return EPOCH + datetime.timedelta(seconds=seconds)
     except OverflowError:
@@ -104,7 +104,7 @@ def from_seconds(seconds: float) -> datetime.datetime:
 
 
 def add_capped(moment: datetime.datetime, duration: datetime.timedelta) -> datetime.datetime:
-    """Return `moment` plus a positive duration, at most the last time of the calendar."""
+    """Return `moment` plus a positive duration, limited to the last time that Python can represent."""
     return moment + duration if duration <= LAST_TIME - moment else LAST_TIME
 
 
@@ -148,7 +148,7 @@ class TimeWindows:
 
     @property
     def end(self) -> datetime.datetime:
-        """End of the last window, at most the calendar's last time."""
+        """End of the last window, limited to the last time that Python can represent."""
         return add_capped(self.start, self.count * self.length)
 
     def starts(self) -> list[datetime.datetime]:

@@ -80,7 +80,7 @@ MIN_SECRET_LENGTH = 6
 
 
 def check_admin_request_is_local(request: Command, channel: Channel) -> None:
-    """Check that an administration request comes from this machine, on a server without accounts.
+    """Check, on a server without accounts, that an administration request comes from the server's own machine.
 
     Raises:
         NotPermittedError: if the request comes from another machine.

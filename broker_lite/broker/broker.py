@@ -99,13 +99,13 @@ class Broker:
             check_limit("offsets of all groups", MAX_OFFSETS, offsets.count + 1)
 
     def reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Set a group's offset in a queue, and mark it as a pending reset, which the group's next pull receives."""
+        """Set a group's offset in a queue, and mark the reset as pending until the group's next pull receives it."""
         self.store.config.consumer_offsets.commit(topic, group, queue_id, offset)
         if group in self.clients.consumers:
             self._resets[topic, group, queue_id] = offset
 
     def is_reset_pending(self, topic: str, group: str, queue_id: int) -> bool:
-        """Return whether an offset reset is pending: offsets that consumers commit until then are outdated."""
+        """Return whether the group has not received an offset reset yet, so that offsets it commits are outdated."""
         return bool(self._resets) and (topic, group, queue_id) in self._resets
 
     def take_pending_reset(self, topic: str, group: str, queue_id: int) -> int | None:
@@ -131,7 +131,7 @@ class Broker:
 
 
 def _topic_of_offset_key(offset_key: str, group: str) -> str | None:
-    """Return the topic of a stored offset's key if the key belongs to the group, else None."""
+    """Return the topic of a key in the offset table if the key belongs to the group, else None."""
     topic, name = split_offset_key(offset_key)
     return topic if name == group else None
 

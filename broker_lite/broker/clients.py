@@ -60,7 +60,7 @@ class Member:
     heard_ms: int
 
     def connection(self) -> ClientConnection:
-        """Return the client's connection as administrators see it."""
+        """Return the data about the client's connection that administrators are shown."""
         return ClientConnection(self.client_id, str(self.channel.peer), self.language, self.version)
 
 
@@ -195,7 +195,7 @@ class Clients:
             self._memberships[channel] = together
 
     def _put_member(self, members: dict[str, Member], membership: _Membership, member: Member) -> Member | None:
-        """Put a client into a group, and return its previous entry there."""
+        """Add a client to a group or replace its entry there, and return the previous entry or None."""
         known = members.get(membership.client_id)
         # The client has connected again before its old connection was found closed.
         if known is not None and known.channel is not member.channel:
@@ -214,7 +214,7 @@ class Clients:
     def unregister(
         self, channel: Channel, client_id: str, producer_group: str | None, consumer_group: str | None
     ) -> set[str]:
-        """Remove a client from the given groups, if it registered over this connection.
+        """Remove a client from the given groups, unless it registered over another connection.
 
         Returns:
             The consumer groups that it was in.

@@ -172,7 +172,7 @@ class QueueLocks:
 
 
 def system_group_refusal_response(request: Command, group: str) -> Command | None:
-    """Return the refusal of a request that would change one of the broker's own groups, or None for other groups.
+    """Return an error response to a request that would change a group of the broker itself; None for other groups.
 
     The offsets of these groups are the broker's progress in timers and transactions, and setting one makes the next
     start skip waiting messages. RocketMQ allows it.

@@ -61,7 +61,7 @@ def check_limit(resource: str, limit: int, count: int) -> None:
 
 
 class Quotas:
-    """Counts of a resource that clients hold, with limits per connection, per address and in total."""
+    """Counts of a resource in use by clients, with limits per connection, per address and in total."""
 
     def __init__(self, *, of_one: int, of_address: int, in_all: int) -> None:
         """Set the limits.

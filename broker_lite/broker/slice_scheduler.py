@@ -35,7 +35,7 @@ Steps = Iterator[None]
 
 
 class _SlicedWork(NamedTuple):
-    """Long work that has not finished; its slices take turns with those of other work.
+    """Unfinished work that is divided into slices, which alternate with slices of other work.
 
     Attributes:
         channel: connection of the client that waits for it; None for the broker's own work.
@@ -81,7 +81,7 @@ class SliceScheduler:
 
     @property
     def seconds_to_next_slice(self) -> float:
-        """Seconds until the next slice may run; the broker's own work never waits."""
+        """Seconds until the next slice may run; 0 if the broker has work of its own, which never waits."""
         return 0.0 if any(waiting[0].channel is None for waiting in self._in_hand) else self._pause_seconds()
 
     def _pause_seconds(self) -> float:
@@ -89,7 +89,7 @@ class SliceScheduler:
         return max(0.0, self._paused_until - now) if now - self._served_at < _RECENT_SECONDS else 0.0
 
     def note_short_request(self) -> None:
-        """Note the time at which a short request was answered."""
+        """Record that a short request was just answered; while there are recent ones, clients' long work pauses."""
         self._served_at = time.perf_counter()
 
     def run(self, steps: Steps, channel: Channel | None = None, memory_bytes: int = 0) -> bool:
@@ -134,7 +134,7 @@ class SliceScheduler:
         self._clients_in_hand += 1
 
     def run_next_slice(self) -> bool:
-        """Run one slice of the next work, unless clients' work pauses; return whether any work remains."""
+        """Run the next slice of work; during a pause, only the broker's own work runs. Return whether work remains."""
         waiting = self._take_next_work()
         if waiting is not None:
             work = waiting[0]
@@ -152,7 +152,7 @@ class SliceScheduler:
         return bool(self._in_hand)
 
     def _take_next_work(self) -> deque[_SlicedWork] | None:
-        """Remove and return the next work: that of a client or, during a pause, only the broker's own."""
+        """Remove and return the work whose turn is next; during a pause, only work of the broker itself."""
         may_run = (waiting for waiting in self._in_hand if waiting[0].channel is None)
         found = next(may_run if self._pause_seconds() else iter(self._in_hand), None)
         if found is not None:
@@ -160,7 +160,7 @@ class SliceScheduler:
         return found
 
     def _run_client_slice(self, steps: Steps) -> bool:
-        """Run one slice of a client's work, let such work pause, and return whether this work has finished."""
+        """Run one slice of a client's work, pause all clients' long work, and return whether this work has finished."""
         started = time.perf_counter()
         try:
             return _run_one_slice(steps)
@@ -169,7 +169,7 @@ class SliceScheduler:
             self._paused_until = ended + (ended - started) * _PAUSE_FACTOR
 
     def _end_work(self, client_work: deque[_SlicedWork]) -> None:
-        """Remove a client's finished work, and start waiting work of clients, the longest waiting first."""
+        """Remove a client's finished work, and start work of the clients that have waited longest."""
         work = client_work.popleft()
         if work.channel is None:
             return

@@ -29,7 +29,7 @@ _WINDOWS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
 
 
 class _Series:
-    """Counter of one name and key, with samples of its recent values."""
+    """Running total of one statistic, with samples of its recent values, from which rates are computed."""
 
     __slots__ = ("morning", "samples", "times", "total", "yesterday")
 
@@ -75,7 +75,7 @@ class _Series:
 
 
 class Statistics:
-    """Counts by name and key, such as ("TOPIC_PUT_NUMS", topic), with rates."""
+    """Running totals by name and key, such as ("TOPIC_PUT_NUMS", topic), with their rates."""
 
     def __init__(self, now_ms: int) -> None:
         self.started_ms = now_ms
@@ -106,17 +106,17 @@ class Statistics:
                 series.begin_day()
 
     def total(self, name: str, key: str) -> int:
-        """Return a count since the start of the broker."""
+        """Return the total of a statistic since the start of the broker."""
         series = self._series.get((name, key))
         return series.total if series else 0
 
     def day_start_totals(self, name: str, key: str) -> tuple[int, int]:
-        """Return the values that a count had at the beginning of today and of yesterday."""
+        """Return the totals of a statistic at the beginning of today and of yesterday."""
         series = self._series.get((name, key))
         return (series.morning, series.yesterday) if series else (0, 0)
 
     def rate(self, name: str, key: str, now_ms: int) -> float:
-        """Return the rate of a count per second over the last minute."""
+        """Return the rate of a statistic per second over the last minute."""
         series = self._series.get((name, key))
         return series.rate(now_ms) if series else 0.0
 
@@ -126,12 +126,12 @@ class Statistics:
         return series.rates(now_ms) if series else [0.0]
 
     def stats_data(self, name: str, key: str) -> BrokerStatsData | None:
-        """Return a count's figures for the last minute, hour and day, or None if it does not exist."""
+        """Return the statistic's values for the last minute, hour and day, or None if there is no such statistic."""
         series = self._series.get((name, key))
         return BrokerStatsData(*(series.stats_of_window(window) for window in range(len(_WINDOWS)))) if series else None
 
     def remove_key(self, key: str) -> None:
-        """Remove all counts of a deleted topic or group."""
+        """Remove all statistics of a deleted topic or group."""
         for found in [found for found in self._all_keys() if key in found[1].split("@")]:
             del self._series[found]
 

@@ -176,7 +176,7 @@ class BrokerStore(Protocol):
     def get_by_key_in_steps(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
-        """Find messages as `get_by_key` does, in small steps; also limit the result to `limit_bytes` of records."""
+        """Find messages as `get_by_key` does, but in small steps, and with at most `limit_bytes` of records."""
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the store time of a message, or -1 if there is no message at that offset."""
@@ -187,7 +187,7 @@ class BrokerStore(Protocol):
     def tag_codes_in_queue_entries(
         self, tags: Collection[str], client_tag_codes: Collection[int]
     ) -> frozenset[int] | None:
-        """Return the hashes of tags as this store's queue entries contain them; None if all messages must be read.
+        """Return tag hashes in the form used in queue entries; None if entries do not suffice to filter by tag.
 
         Args:
             tags: tags that a consumer subscribes to.
@@ -257,7 +257,7 @@ class Deliveries(Protocol):
         """Return the time at which the next delayed message is due, or None if no message is delayed."""
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> Sized:
-        """Deliver due messages under their real topics; the size of the result is their number."""
+        """Deliver due messages under their real topics, and return an object whose length is their number."""
 
     def find_half_message(self, physical_offset: int) -> Message | None:
         """Return the half message at a physical offset, or None.

@@ -80,7 +80,7 @@ class TopicTable:
         return list(self._config.entries)
 
     def has(self, topic: str) -> bool:
-        """Return whether the topic table has an entry for a topic, even an invalid one."""
+        """Return whether the topic table has an entry for a topic, even if the entry is invalid."""
         return topic in self._config.entries
 
     def find(self, topic: str) -> TopicConfig | None:
@@ -129,7 +129,7 @@ class TopicTable:
         return config
 
     def config_for_send(self, topic: str, template_topic: str, max_queue_count: int) -> TopicConfig | None:
-        """Return the settings of the topic that a producer sends to or, if it is missing, those to create it with.
+        """Return the settings of a topic for a producer; for a missing topic, the settings with which to create it.
 
         Args:
             topic: name of the topic; the group of a retry topic must be known.
@@ -156,7 +156,7 @@ class TopicTable:
 
     @contextmanager
     def create_with_rollback(self, config: TopicConfig) -> Iterator[None]:
-        """Create a missing topic before the block stores its first message; remove it again if the block fails."""
+        """Create a missing topic before a block stores its first message, and remove it if the block fails."""
         is_new = config.topic_name not in self._config.entries
         if is_new:
             self.put(config)
@@ -183,7 +183,7 @@ class TopicTable:
         return from_json(DataVersion, self._config.document["dataVersion"])
 
     def all_configs(self) -> TopicConfigs:
-        """Return all valid topics, as the broker registers them."""
+        """Return the settings of all valid topics, as sent to name servers."""
         configs = {topic: config for topic in list(self._config.entries) if (config := self.find(topic))}
         return TopicConfigs(configs, self.data_version)
 

@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMessage:
-    """Next message of a delay level.
+    """Message that is delivered next in its delay level.
 
     Attributes:
         due_ms: time at which it must be delivered.
@@ -101,7 +101,7 @@ class Schedule:
         return delivered
 
     def _due_ms(self, scheduled_message: ScheduledMessage, now_ms: int) -> int:
-        """Return the delivery time of a waiting message; now, if that is further away than its level's delay."""
+        """Return the delivery time of a delayed message; now, if that time is implausibly far in the future."""
         latest = now_ms + self._delays_ms[scheduled_message.level - 1]
         return now_ms if scheduled_message.due_ms > latest else scheduled_message.due_ms
 

@@ -77,19 +77,19 @@ def to_new_message(message: Message) -> NewMessage:
 
 
 def to_scheduled_message(message: NewMessage, delay_level: int, schedule_topic: str) -> NewMessage:
-    """Return the record with which a message waits in the schedule topic of a dialect."""
+    """Return a delayed message in the form that is stored in the schedule topic until the delay is over."""
     changes = {props.DELAY: str(delay_level), **_target_properties(message)}
     properties = change_properties(message.properties, changes)
     return replace(message, topic=schedule_topic, queue_id=delay_level - 1, properties=properties)
 
 
 def to_delivered_message(parked_message: Message, topic: str, queue_id: int) -> NewMessage:
-    """Return the record that is delivered when the delay is over."""
+    """Return a delayed message in the form that is delivered to consumers after the delay."""
     return replace(to_new_message(parked_message), topic=topic, queue_id=queue_id)
 
 
 def to_timer_message(message: NewMessage, due_ms: int) -> NewMessage:
-    """Return the record with which a message waits in the timer topic."""
+    """Return a timer message in the form that is stored in the timer topic until its delivery time."""
     changes = {props.TIMER_OUT: str(due_ms), **_target_properties(message)}
     return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=change_properties(message.properties, changes))
 
@@ -97,7 +97,7 @@ def to_timer_message(message: NewMessage, due_ms: int) -> NewMessage:
 def to_delivered_timer_message(
     parked_message: Message, topic: str, queue_id: int, enqueued_ms: int, now_ms: int
 ) -> NewMessage:
-    """Return the record that is delivered at the delivery time."""
+    """Return a timer message in the form that is delivered to consumers at its delivery time."""
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms)}
     return replace(
         to_new_message(parked_message),
@@ -108,14 +108,14 @@ def to_delivered_timer_message(
 
 
 def to_rolled_timer_message(parked_message: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
-    """Return the record with which a message waits again, because its time is beyond the range of the timer wheel."""
+    """Return a copy of a timer message to store again, because its time is beyond the range of the timer wheel."""
     rolled = parse_int(parked_message.properties.get(TIMER_ROLLED), 0, _MAX_ROLLED) or 0
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms), TIMER_ROLLED: str(rolled + 1)}
     return replace(to_new_message(parked_message), properties=change_properties(parked_message.property_pairs, changes))
 
 
 def to_retry_message(failed_message: Message, group: str, queue_id: int, delay_level: int) -> NewMessage:
-    """Return the record for the retry of a failed message, before it is delayed."""
+    """Return the retry message for a failed message, with its delay level; it is not in the schedule topic yet."""
     return _copy_failed_message(failed_message, f"{RETRY_PREFIX}{group}", queue_id, delay_level)
 
 
@@ -179,7 +179,7 @@ def to_checked_half(half_message: Message, check_count: int) -> NewMessage:
 
 
 def to_abandoned_half(half_message: Message) -> NewMessage:
-    """Return the record of a half message that is discarded, because its producer has never decided about it."""
+    """Return the record for a half message that is discarded because its producer never decided about it."""
     return replace(to_new_message(half_message), topic=GIVEN_UP_TOPIC, queue_id=0)
 
 

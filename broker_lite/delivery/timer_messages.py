@@ -48,7 +48,7 @@ def has_delivery_time(properties: dict[str, str]) -> bool:
 
 
 def _due_ms(message: Message, properties: dict[str, str]) -> int | None:
-    """Return when a parked message is due: its store time if no time is set, None if the set time is invalid."""
+    """Return the due time of a waiting message; its store time if no time is set, None if the time is invalid."""
     text = properties.get(props.TIMER_OUT)
     return message.store_timestamp if text is None else parse_int64(text)
 
@@ -91,7 +91,7 @@ class Timers:
         store.before_close.append(self._deliver_rest_of_slot)
 
     def _warn_of_duplicates(self) -> None:
-        """Log a warning if the files do not show which messages were delivered."""
+        """Log a warning if the timer files do not show which messages were delivered and may be delivered again."""
         if self._files.has_checkpoint or self._queue_offset == self._first_new:
             return
         has_index = self._store.options.has_index
@@ -137,7 +137,7 @@ class Timers:
             self._cancelled[message.properties.get(CANCELLED_KEY, "")] = slot_ms
 
     def to_parked_record(self, message: NewMessage, properties: dict[str, str], now_ms: int) -> NewMessage:
-        """Return the record to park, or the message unchanged if it is due already.
+        """Return the record to store in the timer topic, or the unchanged message if it is due already.
 
         Raises:
             MessageRefusedError: if the time is not a number or too far in the future.
@@ -171,7 +171,7 @@ class Timers:
             return self._times[0] + self._files.precision_ms if self._times else None
 
     def load_parked_messages(self) -> None:
-        """Enter messages that were stored in the timer topic since the last call into the timer files."""
+        """Read new messages from the timer topic, and enter them into the timer files."""
         with self._guard:
             self._load_parked_messages()
 
@@ -282,7 +282,7 @@ class Timers:
         return f"{properties.get(props.REAL_TOPIC)}_{unique_key}" in self._cancelled or unique_key in self._cancelled
 
     def _was_delivered(self, message: Message, properties: dict[str, str], *, is_rolled: bool) -> bool:
-        """Return whether a message that was due before the store was opened has already been delivered."""
+        """Return whether a message that was due before the store was opened had already been delivered then."""
         unique_key = properties.get(props.UNIQ_KEY)
         topic = TIMER_TOPIC if is_rolled else properties.get(props.REAL_TOPIC)
         if not unique_key or not topic:

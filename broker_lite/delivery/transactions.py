@@ -56,7 +56,7 @@ class Transactions:
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
     def _read_undecided_half(self, queue_offset: int) -> Message | None:
-        """Return the half message at a queue offset if it is undecided; a damaged one is skipped.
+        """Return the half message at a queue offset if it is undecided and intact, else None.
 
         The offset in the queue counts, not the one in the record, which may be forged.
         """
@@ -121,7 +121,7 @@ class Transactions:
             return [half for number in self._half_queue_offsets() if (half := self._read_undecided_half(number))]
 
     def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
-        """Yield the undecided half messages whose producers must be asked now, and None for each other one examined.
+        """Yield each undecided half message whose producer must be asked now; for other examined messages, yield None.
 
         Each yielded half message is a new record with its check count increased; the older record no longer counts. A
         half message that was checked too often is discarded.
@@ -167,7 +167,7 @@ class Transactions:
         return None if is_immune else again
 
     def _replace_half(self, half_message: Message, check_count: int) -> Message:
-        """Replace a half message by a newer record; requests that name the older record apply to the new one."""
+        """Replace a half message by a newer record, to which requests that name the older record also apply."""
         # The new record first. If the broker is killed before the old one counts as decided, both are pending, and none
         # is lost.
         result = self._store.put(message_rewrites.to_checked_half(half_message, check_count))
@@ -251,7 +251,7 @@ class Transactions:
 
 
 def _is_too_young(half_message: Message, now_ms: int, timeout_ms: int) -> bool:
-    """Return whether a half message, and so all later ones, are too young to be checked.
+    """Return whether a half message is too young to be checked; if so, all later ones are, too.
 
     One whose born time is after `now_ms` is not too young.
     """
@@ -259,7 +259,7 @@ def _is_too_young(half_message: Message, now_ms: int, timeout_ms: int) -> bool:
 
 
 def _immunity_ms(half_message: Message, timeout_ms: int) -> int | None:
-    """Return the age below which a half message's producer is not asked, ms; None if its properties set none."""
+    """Return the age from which a half message's producer is asked, ms; None if the message does not set it."""
     text = half_message.properties.get(IMMUNITY_SECONDS)
     if not text:
         return None

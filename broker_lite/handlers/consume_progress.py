@@ -133,7 +133,7 @@ def get_groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> 
 
 
 def get_consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Answer with the time span of a topic's messages, and the time up to which a group has consumed them."""
+    """Answer with the times of each queue's first, last and last consumed message, for a topic and a group."""
     header = from_ext_fields(TopicGroupRequest, request.ext_fields)
     topic, store = header.topic, broker.store
     config = broker.topics.find(topic)
@@ -154,7 +154,7 @@ def get_consume_time_span(broker: Broker, _channel: Channel, request: Command) -
 
 
 def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Reset a group's offsets in a topic to an offset or time, at which its consumers continue to pull."""
+    """Reset a group's offsets in a topic to an offset or a time, from which its consumers then continue."""
     header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
     topic, group = header.topic, header.group
     if (refusal := system_group_refusal_response(request, group)) is not None:

@@ -150,7 +150,7 @@ class Dispatcher:
         self._send_answer(channel, request, answer, previous_log_end)
 
     def _send_answer(self, channel: Channel, request: Command, answer: Command | None, previous_log_end: int) -> None:
-        """Send an answer, if necessary after a flush of what was written since the log ended at `previous_log_end`."""
+        """Send an answer; with synchronous flushes, only after a flush of what its request has written."""
         if answer is None or request.is_one_way:
             return
         end = self.broker.store.log_end
@@ -161,7 +161,7 @@ class Dispatcher:
             channel.send(answer)
 
     def run_long_requests(self) -> bool:
-        """Continue long requests for some milliseconds, and return whether work remains."""
+        """Run one slice of the requests that take long, and return whether work remains."""
         return self.broker.slices.run_next_slice()
 
     @property
@@ -196,7 +196,7 @@ class Dispatcher:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def answer_held_pulls(self) -> None:
-        """Answer the held pulls for which messages have arrived; call this after handling requests."""
+        """Answer waiting pull requests for which messages have arrived; call this after handling requests."""
         pulling.answer_pulls_with_new_messages(self.broker)
 
     @property
@@ -251,7 +251,7 @@ class Dispatcher:
         yield from self.broker.notify_members(changed)
 
     def _deliver_due_messages(self, now_ms: int) -> bool:
-        """Deliver due messages and check half messages; return whether there is more to do now."""
+        """Deliver due messages, and ask producers about half messages; return whether there is more to do now."""
         broker = self.broker
         end = time.perf_counter() + SLICE_SECONDS
         may_have_more = _is_due(broker.delivery.next_due_ms(), now_ms)
@@ -262,7 +262,7 @@ class Dispatcher:
         return self._ask_producers(now_ms) or may_have_more
 
     def _ask_producers(self, now_ms: int) -> bool:
-        """At regular intervals, ask the producers of a few overdue half messages; return whether more remain."""
+        """At an interval, ask producers about overdue half messages, a few per call; return whether more remain."""
         if self._asking is None:
             if now_ms < self._next_check_ms:
                 return False

@@ -134,7 +134,7 @@ def expire_relayed_requests(broker: Broker, now_ms: int) -> None:
 
 
 def get_consumer_status(broker: Broker, channel: Channel, request: Command) -> Answering:
-    """Answer with the offsets in a topic's queues that each member of a group reports."""
+    """Ask each member of a group for its offsets in a topic's queues, and answer with all of them."""
     header = from_ext_fields(ConsumerStatusRequest, request.ext_fields)
     check_limit("characters of a name", MAX_NAME_LENGTH, max(len(header.topic), len(header.group)))
     members = []
@@ -160,7 +160,7 @@ def get_consumer_status(broker: Broker, channel: Channel, request: Command) -> A
 
 
 class _StatusCollector:
-    """Collected answers of a group's members about their offsets, which are sent when all have answered.
+    """Collector of the offsets that a group's members report; it answers when all members have answered.
 
     Attributes:
         is_answered: True after the answer was sent: the offsets, or an error because they are too large.
@@ -177,7 +177,7 @@ class _StatusCollector:
         self.is_answered = False
 
     def add(self, client_id: str, answer: Command | None) -> None:
-        """Add a member's answer; None if it has not answered."""
+        """Add a member's answer, or None if the member did not answer in time."""
         self._waiting.discard(client_id)
         if self.is_answered:
             return
@@ -198,7 +198,7 @@ class _StatusCollector:
             self._send_collected_answer(self._question.reply(ResponseCode.SUCCESS, body=body))
 
     def _send_collected_answer(self, answer: Command | None) -> None:
-        """Send the collected answer, and free the memory of its parts."""
+        """Send the collected answer, and free the memory of the members' answers."""
         self.is_answered = True
         self._tables.clear()
         self._broker.kept_answers.release(self._channel, self._size)
@@ -208,7 +208,7 @@ class _StatusCollector:
 
 
 def parse_member_offsets(body: bytes | memoryview) -> bytes:
-    """Return the table of offsets in a member's answer, as JSON; an empty one if the answer contains anything else."""
+    """Return the offset table in a member's answer, as JSON; an empty table if the answer has another form."""
     if len(body) > MAX_STATUS_BYTES:
         return b"{}"
     try:

@@ -52,7 +52,7 @@ def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
 
 
 def _check_group_and_topic_limits(broker: Broker, groups: set[str]) -> None:
-    """Raise an error if the limits do not allow the groups and retry topics that a heartbeat would create."""
+    """Raise an error if a heartbeat would create more groups or retry topics than the limits allow."""
     new = {name for name in groups if not broker.groups.has(name) and broker.groups.can_auto_create(name)}
     if new:
         broker.groups.check_group_limit(len(new))

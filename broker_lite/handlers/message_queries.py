@@ -77,7 +77,7 @@ def view_message(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with entries of a queue, and whether a group's filter accepts them."""
+    """Answer with entries of a queue, each with a flag that tells whether the group's filter accepts it."""
     header = from_ext_fields(QueryConsumeQueueRequest, request.ext_fields)
     store, topic, queue_id = broker.store, header.topic, header.queue_id
     low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)

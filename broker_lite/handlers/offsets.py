@@ -24,7 +24,7 @@ from commitlake.schemas.remoting.headers import (
 
 
 def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with a group's offset in a queue; for a new group, with 0 if all messages are still there and recent."""
+    """Answer with a group's offset in a queue; with 0 for a new group if all messages are still stored and recent."""
     header = from_ext_fields(QueryConsumerOffsetRequest, request.ext_fields)
     store = broker.store
     offset = store.config.consumer_offsets.get(header.topic, header.consumer_group, header.queue_id)
@@ -40,7 +40,7 @@ def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def update_offset(broker: Broker, channel: Channel, request: Command) -> Command:
-    """Store the offset that a group has reached: all messages before it are consumed."""
+    """Store the offset that a group has committed in a queue; all messages before it are consumed."""
     header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
     if (refusal := system_group_refusal_response(request, header.consumer_group)) is not None:
         return refusal
@@ -67,7 +67,7 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
 
 
 def search_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with the first message stored at or after a time; with the boundary UPPER, the last at or before it."""
+    """Answer with the offset of the first message stored at or after a time; for UPPER, the last at or before it."""
     header = from_ext_fields(SearchOffsetRequest, request.ext_fields)
     is_upper = (header.boundary_type or "").upper() == "UPPER"
     offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp + is_upper)

@@ -84,7 +84,7 @@ def _pull_with_sql_filter(
     message_filter: Filter,
     group: SubscriptionGroupConfig,
 ) -> Answering:
-    """Answer a pull with an SQL92 filter, in slices that wait for the same client's earlier pulls."""
+    """Answer a pull with an SQL92 filter, in slices that run after earlier pulls of the same client."""
     result = _pull_slice(broker, header, message_filter, header.queue_offset)
     if result.is_cut and not result.records:
         return (yield from _continue_pull(broker, request, header, message_filter, result, group))
@@ -140,7 +140,7 @@ def _check_pull_request(
 def _filter_or_refusal_response(
     broker: Broker, request: Command, header: PullMessageRequest, group: SubscriptionGroupConfig
 ) -> Filter | Command:
-    """Return the consumer's filter, from the request or from the subscription of its group, or a refusal."""
+    """Return the consumer's filter, from the request or its group's subscription; if refused, an error response."""
     subscription = None
     if not header.sys_flag & PullSysFlag.SUBSCRIPTION:
         consumers = broker.clients.consumers.get(header.consumer_group)
@@ -171,7 +171,7 @@ def _parse_subscription(header: PullMessageRequest) -> SubscriptionData:
 
 
 def _pull_slice(broker: Broker, header: PullMessageRequest, message_filter: Filter, offset: int) -> PullResult:
-    """Pull messages that a consumer wants for the time of one slice."""
+    """Pull the messages that match a consumer's filter, for at most the time of one slice."""
     limits = _slice_limits(broker, header, message_filter)
     return broker.store.pull(
         header.topic, header.queue_id, offset, limits, message_filter.codes, message_filter.accepts_record
@@ -179,7 +179,7 @@ def _pull_slice(broker: Broker, header: PullMessageRequest, message_filter: Filt
 
 
 def _slice_limits(broker: Broker, header: PullMessageRequest, message_filter: Filter) -> PullLimits:
-    """Return the limits for one slice of a pull: messages, bytes and time."""
+    """Return the limits on messages, bytes and time for one slice of a pull."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes
     if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
@@ -254,7 +254,7 @@ def _suggested_broker_id(broker: Broker, group: SubscriptionGroupConfig | None, 
 
 
 def _make_reset_response(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
-    """Return an answer that redirects the consumer to the offset of a pending reset, or None without one."""
+    """Return a response with the new offset if an offset reset is pending for the group in this queue, else None."""
     target = broker.take_pending_reset(header.topic, header.consumer_group, header.queue_id)
     if target is None:
         return None
@@ -266,7 +266,7 @@ def _make_reset_response(broker: Broker, request: Command, header: PullMessageRe
 
 
 def answer_pulls_after_reset(broker: Broker, topic: str, queue_id: int) -> None:
-    """Answer the waiting pulls of a queue for which an offset reset is pending; the others keep waiting."""
+    """Answer those waiting pulls of a queue whose group has a pending offset reset; other pulls keep waiting."""
     for pull in broker.held.take(topic, queue_id):
         answer = _make_reset_response(broker, pull.request, pull.header)
         if answer is None:
@@ -285,7 +285,7 @@ def answer_pulls_with_new_messages(broker: Broker) -> None:
 def _answer_pulls_in_slices(
     broker: Broker, pulls: Sequence[HeldPull], answer_pulls: Callable[[Broker, Sequence[HeldPull]], Steps]
 ) -> None:
-    """Answer waiting pulls in slices, as SQL92 filters may take long; the work counts against each client's limits."""
+    """Answer waiting pulls in slices, because SQL92 filters may be slow; this counts against their clients' limits."""
     unfiltered = [pull for pull in pulls if pull.wanted.accepts_record is None]
     if unfiltered:
         broker.slices.run(answer_pulls(broker, unfiltered))
@@ -296,7 +296,7 @@ def _answer_pulls_in_slices(
 
 
 def _answer_or_hold_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
-    """Search messages for waiting pulls; answer those with a match, and let the others wait again."""
+    """Search for messages for waiting pulls; answer pulls that have a match, and let the other pulls wait again."""
     for pull in pulls:
         result = yield from _search_for_pull(broker, pull)
         if result is None:
@@ -311,7 +311,7 @@ def _answer_or_hold_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
 
 
 def _search_for_pull(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult | None]:
-    """Search in slices for messages that a waiting pull wants, from the first offset not yet checked.
+    """Search in slices for messages that match a waiting pull, from the first offset not yet checked.
 
     Returns:
         The messages; None if the connection has closed, or the pull was answered with an error.

@@ -81,7 +81,7 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
 def _target_refusal_response(
     channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig | None
 ) -> Command | None:
-    """Return the refusal of a message whose topic or queue does not accept it, or None."""
+    """Return an error response if the topic or queue does not accept the message, else None."""
     if config is None:
         remark = f"topic[{header.topic}] not exist, apply first please!"
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
@@ -95,7 +95,7 @@ def _target_refusal_response(
 
 
 def _parse_header(request: Command) -> SendMessageRequest:
-    """Parse the header of a send on a fast path; for unusual ones use `parse_send_request`, which reports errors."""
+    """Parse a send request's header with fast code for common headers, and with `parse_send_request` for others."""
     fields = request.ext_fields
     if request.code == RequestCode.SEND_MESSAGE or "j" not in fields or "l" in fields:
         return parse_send_request(request)
@@ -131,7 +131,7 @@ def _message_refusal_response(broker: Broker, request: Command, header: SendMess
 
 
 def _size_refusal_response(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
-    """Return the refusal of a message that is too large, before its topic or group is created."""
+    """Return an error response if the message is too large, before its topic or group is created; else None."""
     remark = None
     if len(header.properties or "") > props.MAX_SIZE:
         remark = f"properties: expected at most {props.MAX_SIZE} bytes, found {len(header.properties or '')} characters"
@@ -200,7 +200,7 @@ def _is_delayed_or_transactional(properties: dict[str, str]) -> bool:
 def _is_past_last_retry(
     broker: Broker, request: Command, header: SendMessageRequest, group: SubscriptionGroupConfig
 ) -> bool:
-    """Return whether a message in a retry topic has no retry left, so that it must become a dead letter."""
+    """Return whether a retry message has used up its retries, so that it must become a dead letter."""
     limit = group.retry_max_times
     if request.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
         limit = header.max_reconsume_times

@@ -46,7 +46,7 @@ def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Comm
 
 
 def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
-    """Ask producers to decide about overdue half messages; each step examines one."""
+    """Ask producers whether to commit overdue half messages; yield after each half message examined."""
     options = broker.options
     for half in broker.delivery.take_due_half_messages(
         now_ms, options.transaction_timeout_ms, options.transaction_check_max

@@ -103,7 +103,7 @@ class BrokerKey(NamedTuple):
 
 
 def broker_key(request: RegisterBrokerRequest | BrokerRequest) -> BrokerKey:
-    """Return the key of the broker process that a request names."""
+    """Return the identity of the broker process that a request names."""
     return BrokerKey(request.cluster_name, request.broker_name, request.broker_id, request.broker_addr)
 
 
@@ -171,11 +171,11 @@ class RouteTable:
         self.register(request, topics.data_version, queues, now_ms)
 
     def is_local_broker(self, broker_name: str) -> bool:
-        """Return whether the broker of this process has this name."""
+        """Return whether this process runs a broker with this name."""
         return self._local is not None and self._local.name == broker_name
 
     def conflicts_with_local_broker(self, key: BrokerKey) -> bool:
-        """Return whether a broker conflicts with this process's broker: same address, same id, or another cluster."""
+        """Return whether a broker has the local broker's address, or its name with the same id or another cluster."""
         if self._local is None:
             return False
         is_namesake = key.name == self._local.name
@@ -253,7 +253,7 @@ class RouteTable:
     def _can_keep_old_topics(
         self, key: BrokerKey, old_topics: Mapping[str, QueueData], new_topics: Mapping[str, QueueData]
     ) -> bool:
-        """Return whether there is room to keep topics that a broker no longer registers."""
+        """Return whether the limit on topics allows keeping topics that a broker no longer registers."""
         return key == self._local or len(old_topics) + len(new_topics) <= MAX_TOPICS
 
     @staticmethod
@@ -347,7 +347,7 @@ class RouteTable:
         return heapq.merge(*parts)
 
     def system_topics(self) -> tuple[tuple[str, ...], str | None]:
-        """Return the names of clusters and brokers, which are also topics, and the address of one broker."""
+        """Return the names of all clusters and brokers, which serve as system topics, and the address of one broker."""
         names = {broker.cluster for broker in self._brokers.values()} | set(self._brokers)
         addresses = [address for broker in self._brokers.values() for address in broker.addresses.values()]
         return tuple(sorted(names)), (addresses[0] if addresses else None)

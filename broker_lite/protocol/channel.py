@@ -94,7 +94,7 @@ class Channel:
         self.send(replace(request, opaque=self._next_opaque(), flag=FLAG_ONE_WAY))
 
     def ask(self, request: Command, on_answer: OnAnswer) -> int:
-        """Send a request; `on_answer` is called exactly once. Return its number, for `stop_waiting_for_answer`."""
+        """Send a request, and return its number. `on_answer` is called exactly once, with the answer or None."""
         if len(self._pending) >= MAX_PENDING_REQUESTS:
             self._pending.pop(next(iter(self._pending)))(None)
         opaque = self._next_opaque()
@@ -127,7 +127,7 @@ class Channel:
             self.on_connection_lost()
 
     def on_connection_lost(self) -> None:
-        """Mark the connection as closed; all functions that wait for an answer are called with None."""
+        """Mark the connection as closed, and call all functions that wait for an answer with None."""
         self.is_open = False
         pending, self._pending = self._pending, {}
         for on_answer in pending.values():

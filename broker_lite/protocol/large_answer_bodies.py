@@ -17,7 +17,7 @@ _ENTRIES_OF_STEP = 100
 def serialize_table_body(
     name: str, entries: Iterable[tuple[Any, Any]], other_fields: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
-    """Serialize an answer's body that contains a table, in steps: `{"name":{...},others}`.
+    """Serialize step by step an answer body that contains a large table: `{"name":{...},others}`.
 
     Args:
         name: name of the table.
@@ -42,7 +42,7 @@ def serialize_table_body(
 def serialize_list_body(
     name: str, entries: Iterable[Any], other_fields: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
-    """Serialize an answer's body that contains a list, in steps: `{"name":["a","b"],others}`.
+    """Serialize step by step an answer body that contains a long list: `{"name":["a","b"],others}`.
 
     Args:
         name: name of the list.
@@ -59,7 +59,7 @@ def serialize_list_body(
 
 
 def serialize_table_of_lists(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generator[None, None, bytes]:
-    """Serialize an answer's body that contains a table of lists, in steps: `{"name":{"key":["a","b"]}}`.
+    """Serialize step by step an answer body that contains a table of lists: `{"name":{"key":["a","b"]}}`.
 
     Args:
         name: name of the table.
@@ -98,7 +98,7 @@ def _check_size(name: str, size: int) -> int:
 
 
 def select_page(names: Sequence[str], first: int | None, count: int | None) -> Sequence[str]:
-    """Return the names on the requested page of a table, in its order; clients request pages since 5.5.
+    """Return the names on the requested page of a table; clients since 5.5 request tables page by page.
 
     Args:
         first: number of entries to skip; None for 0.

@@ -49,7 +49,7 @@ class LogCopy:
             return None if self._log.files.is_empty else self._log.end
 
     def append(self, physical_offset: int, data: bytes) -> None:
-        """Append received bytes, which must be within a segment, and enter complete records into queues and index.
+        """Append received bytes, all within one segment, and add complete records to queues and index.
 
         Raises:
             ReplicationError: if the bytes are not valid records; the log then ends before them.
@@ -96,7 +96,7 @@ class LogCopy:
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next_record(self) -> tuple[int, Message | None] | None:
-        """Return the size of the next record and its message (None for a BLANK); None if the record is incomplete."""
+        """Return the next record's size and message, or None if it is incomplete; a BLANK has no message."""
         position = self._known.log_end
         here = self._log.end - position
         if here < BLANK.size:
@@ -130,5 +130,5 @@ class LogCopy:
 
 
 def _restarts_queue(queue: AnyQueue, dispatch: Dispatch) -> bool:
-    """Return whether a record begins its queue anew, because the master has deleted and recreated the topic."""
+    """Return whether a record is the first of a recreated topic's queue, which the master had deleted."""
     return dispatch.queue_offset < queue.max_offset and dispatch.physical_offset > queue.last_record

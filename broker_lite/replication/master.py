@@ -101,7 +101,7 @@ class Master:
             self._progressed(offset)
 
     def has_slave_in_range(self, offset: int) -> bool:
-        """Return True if a slave is connected that lacks less than `max_gap_bytes` of the log up to an offset."""
+        """Return True if a slave is connected whose log is less than `max_gap_bytes` behind an offset."""
         is_there = any(slave.has_reported for slave in self._slaves)
         return is_there and offset - self.acknowledged < self.options.max_gap_bytes
 
@@ -174,7 +174,7 @@ class SlaveConnection(asyncio.Protocol):
         return range(self._master.store.min_physical_offset, self._master.store.log_end)
 
     def send_log(self) -> None:
-        """Send bytes of the log as fast as the slave reads; pause after some milliseconds for other work."""
+        """Send bytes of the log as fast as the slave reads them; after some milliseconds, let other work run first."""
         transport = self._transport
         if transport is None or self._is_paused or self._will_send or not self.has_reported:
             return

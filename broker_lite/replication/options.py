@@ -11,7 +11,7 @@ from commitlake.broker_lite.replication.protocol import DEFAULT_BATCH_BYTES
 
 
 class Role(StrEnum):
-    """Role of a broker: `brokerRole`."""
+    """Role of a broker, as in RocketMQ's setting `brokerRole`."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"

@@ -154,7 +154,7 @@ class ReplicationRole:
             self._slave.on_registered(answer)
 
     def has_pending_answers(self, now_ms: int) -> bool:
-        """Send new bytes of the log, and return whether answers still wait for a slave; used on shutdown."""
+        """Send new bytes of the log, and return whether answers still wait for a slave; called during shutdown."""
         if not isinstance(self.dispatcher, SyncMasterDispatcher):
             return False
         self.send_log()

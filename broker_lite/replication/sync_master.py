@@ -97,7 +97,7 @@ class SyncMasterDispatcher(Dispatcher):
         return bool(self._waiting)
 
     def on_log_synced(self, log_end: int) -> None:
-        """Note how far the log is flushed, and send the answers that do not wait for a slave any more."""
+        """Record how far the log is flushed, and send answers that waited for this and need no slave any more."""
         self._synced_end = log_end
         self._send_ready_answers()
 
@@ -113,7 +113,7 @@ class SyncMasterDispatcher(Dispatcher):
         super().on_sync_failed(error)
 
     def tick(self, now_ms: int) -> bool:
-        """Do periodic work, and stop waiting for slow slaves."""
+        """Do periodic work, and send answers that have waited too long for a slave."""
         self.send_expired_answers(now_ms)
         return super().tick(now_ms)
 

@@ -41,7 +41,7 @@ class Service(Protocol):
         """Handle a request, and answer it over the channel."""
 
     def after_requests(self) -> None:
-        """Follow up a group of handled requests, for example with waiting answers."""
+        """Finish a group of handled requests, for example by answering waiting pulls."""
 
     def on_connection_lost(self, channel: Channel) -> None:
         """Clean up after a closed connection."""
@@ -94,7 +94,7 @@ class Connections:
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
     def note_incomplete_frame(self, connection: Connection, size: int, *, is_new: bool) -> None:
-        """Count the bytes of incomplete frames; if they exceed the limit, close the connections with the oldest frames.
+        """Count the bytes of incomplete frames; above the limit, close the connections with the oldest frames.
 
         Args:
             size: received bytes of the incomplete frame, 0 if there is none.
@@ -116,7 +116,7 @@ class Connections:
             oldest.abort()
 
     def note_memory_change(self, byte_change: int) -> None:
-        """Update the memory of requests and answers; close the connections that use most if the limit is exceeded."""
+        """Update the memory used for requests and answers; if it is too much, close the connections that use most."""
         self._kept_bytes += byte_change
         if byte_change <= 0 or self._kept_bytes <= self.limits.memory_bytes:
             return
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def is_frame_late(self, latest_start_time: float) -> bool:
-        """Return whether the incomplete frame began before `latest_start_time`; False while nothing is read."""
+        """Return whether the incomplete frame began before `latest_start_time`; False while reading is paused."""
         return self._frame_began_at < latest_start_time and not self._is_paused
 
     def _handle_requests(self) -> None:
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
             self._connections.note_memory_change(self.recount_memory())
 
     def _continue_requests_later(self) -> None:
-        """Handle the remaining requests after other connections have had a turn, and read nothing until then."""
+        """Handle the remaining requests after other connections have had a turn; until then, stop reading."""
         self.has_turn_later = True
         self.stop_reading()
         self._connections.loop.call_soon(self._handle_remaining_requests)

@@ -54,7 +54,7 @@ class Registration:
 
 
 class LocalRegistration(Registration):
-    """Registration at the name server of the same process."""
+    """Registration of a broker at the name server that runs in the same process."""
 
     def __init__(self, name_server: NameServer, options: BrokerOptions) -> None:
         self._name_server = name_server

@@ -55,7 +55,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
-    """Orders with their planned outcomes.
+    """Orders with their planned outcomes, such as failed shipments.
 
     Attributes:
         orders: all orders by number, which is also the order of their times.

@@ -24,7 +24,7 @@ DEFAULT_START_MS = 1_767_571_200_000
 
 @dataclass
 class StoryClock:
-    """Clock of the generated traffic and its store."""
+    """Simulated clock, which the generated traffic and its store use."""
 
     now_ms: int
 
@@ -35,7 +35,7 @@ class StoryClock:
 
 @dataclass
 class Timeline:
-    """Planned events in order of time; events at the same time keep the order in which they were planned."""
+    """Planned events in order of time; events at the same time stay in the order of their planning."""
 
     clock: StoryClock
     _events: list[tuple[int, int, Event]] = field(default_factory=list, init=False)
@@ -51,7 +51,7 @@ class Timeline:
         self.plan_event_at(self.clock.now_ms + delay_ms, event)
 
     def events_before(self, end_ms: int) -> Iterator[tuple[int, Event]]:
-        """Yield the events before a time, including those planned meanwhile; the caller advances the clock."""
+        """Yield the events before a time, also those planned while iterating; the caller advances the clock."""
         while self._events and self._events[0][0] < end_ms:
             time_ms, _, event = heapq.heappop(self._events)
             yield time_ms, event
@@ -62,7 +62,7 @@ class Queues(Protocol):
 
     @property
     def queues(self) -> Iterable[tuple[str, int]]:
-        """Pairs of topic and queue id."""
+        """Pairs of topic and queue id of all queues."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of a queue."""

@@ -72,7 +72,7 @@ def _no_redirect_opener(url: str) -> urllib.request.OpenerDirector:
 
 
 class CatalogClient:
-    """A client of one server; every method raises CatalogError, which is transient where a retry may succeed."""
+    """Client of one catalog server. Every method raises CatalogError, marked as transient if a retry may succeed."""
 
     def __init__(self, server: CatalogServer, sleep: Callable[[float], None] = time.sleep) -> None:
         """Prepare a client; no request is sent yet.
@@ -101,7 +101,7 @@ class CatalogClient:
             raise self._to_catalog_error(error, name) from None
 
     def list_tables(self, schema_name: SchemaName) -> Iterator[Json]:
-        """Yield the descriptions of all tables of a schema; a schema that does not exist has none."""
+        """Yield the descriptions of all tables of a schema; yield nothing if the schema does not exist."""
         query = {"catalog_name": schema_name.catalog, "schema_name": schema_name.schema, "max_results": str(PAGE)}
         for _ in range(_MAX_PAGES):
             try:
@@ -148,7 +148,7 @@ class CatalogClient:
             raise self._to_catalog_error(error, f"credentials for {url}") from None
 
     def _send_request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
-        """Send a request until the server answers; raise _AnswerError for a code that a retry does not change."""
+        """Send a request, with retries; raise _AnswerError for an HTTP status that a retry would not change."""
         for wait in (*_WAITS_SECONDS, None):
             try:
                 return self._send_request_once(method, path, body)

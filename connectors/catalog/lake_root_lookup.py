@@ -14,7 +14,7 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
 def find_lake_root(catalog_name: str) -> str:
-    """Return the root URI of the lake whose name in a catalog is given; each name is requested once per process.
+    """Return the root URI of the lake that has a name in a catalog; each name is looked up once per process.
 
     Args:
         catalog_name: `catalog.schema`.

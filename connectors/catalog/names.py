@@ -16,7 +16,7 @@ _LOCATION = re.compile(r"(s3|s3a|s3n|file)://?[^?#\\]+")
 
 
 class CatalogError(CommitLakeError):
-    """A catalog, or a name, address or token for one, cannot be used: what was found, and what to do."""
+    """Error for a catalog, or a catalog name, address or token, that cannot be used; the message says what to do."""
 
     exit_code = ExitCode.USAGE
 

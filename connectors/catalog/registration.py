@@ -98,7 +98,7 @@ def _find_volume(client: CatalogClient, schema_name: SchemaName, root: str) -> M
 
 
 def _check_schema_after_creation(client: CatalogClient, schema_name: SchemaName, root: str) -> None:
-    """Check the schema again, because another registration may have run meanwhile, for another lake."""
+    """Check the schema again, because another lake may have been registered in it at the same time."""
     _find_volume(client, schema_name, root)
     _check_no_other_lake(schema_name, root, client.list_tables(schema_name))
 
@@ -138,7 +138,7 @@ def _table_request(schema_name: SchemaName, root: str, table: CatalogTable) -> d
 
 
 def _column_names_differ(table: CatalogTable, catalog_entry: Mapping[str, Any]) -> bool:
-    """Return whether the catalog lists other column names for a table than the lake."""
+    """Return whether a table's column names in the catalog differ from those in the lake."""
     columns = catalog_entry.get("columns")
     names = [column.get("name") for column in columns if isinstance(column, dict)] if isinstance(columns, list) else []
     return names != [column["name"] for column in table.columns]

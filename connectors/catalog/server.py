@@ -44,7 +44,7 @@ class CatalogServer:
 
 
 def configured_catalog_server() -> CatalogServer | None:
-    """Return the catalog server that environment variables name; None if they name none.
+    """Return the catalog server that the environment variables set; None if they are not set.
 
     Raises:
         CatalogError: if its address is not that of a server, or its token is missing or malformed.
@@ -64,7 +64,7 @@ def configured_catalog_server() -> CatalogServer | None:
 
 
 def _parse_server_url(text: str, variable: str) -> str:
-    """Return a server's URL without a path; Databricks' own tools accept its host name alone."""
+    """Check a server's URL, and return it without a path; DATABRICKS_HOST may also be a host name alone."""
     url = text if is_uri(text) or variable != "DATABRICKS_HOST" else f"https://{text}"
     try:
         parts = urlsplit(url)

@@ -105,7 +105,7 @@ def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
 
 
 def read_chunks(file: IndexedFile, chunk_size: int) -> Iterator[bytes]:
-    """Yield the bytes of a file in chunks of a size."""
+    """Yield the bytes of a file in chunks of the given size."""
     position = 0
     while data := read_range(file, position, position + chunk_size).tobytes():
         yield data

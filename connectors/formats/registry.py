@@ -27,7 +27,7 @@ def all_formats() -> Formats:
 
 
 def format_for_restore() -> Format:
-    """Return the format of the logs that are recreated from a lake's rows."""
+    """Return the log format in which a store is recreated from the rows of a lake."""
     return next(log_format for log_format in all_formats() if log_format.can_be_restored)
 
 

@@ -56,7 +56,7 @@ class Cell(NamedTuple):
 
 
 class MessageCells(NamedTuple):
-    """The cells of one message, its row first, and their timestamp."""
+    """The cells of one message, beginning with the cell of the message itself, and their common timestamp."""
 
     timestamp_ms: int
     cells: Sequence[Cell]
@@ -108,7 +108,7 @@ def _message_cells(row: dict[str, Any], salt_count: int, topic_key: bytes) -> Me
 
 
 def cell_timestamp_ms(store_us: int | None) -> int:
-    """Return the timestamp of a message's cells: the last ms of its store date, at least 0; see the module."""
+    """Return the timestamp of a message's cells: the last ms of the day on which it was stored, at least 0."""
     if store_us is None:
         return NEVER_EXPIRES_MS
     return max(0, (store_us // 1000 // _DAY_MS + 1) * _DAY_MS - 1)
@@ -146,7 +146,7 @@ def _json_values(name: str, column: pa.Array) -> list[Any]:
 
 
 def parse_row(cell_value: bytes) -> dict[str, Any]:
-    """Return a message's columns, as `to_batch` takes them, from its cell `m:v`.
+    """Return a message's columns from the value of its cell `m:v`, in the form that `to_batch` takes.
 
     Raises:
         HBaseError: if the cell holds no JSON object.

@@ -164,13 +164,13 @@ class _LookUp:
             yield from ((message_sort_key(row.key), parse_row(row.cells[VALUE])) for row in page)
 
     def _key_range(self, prefix: bytes) -> tuple[bytes, bytes]:
-        """Return the range of keys that have a prefix and then a wanted time; messages without a time are outside."""
+        """Return the range of keys with a prefix and a wanted time; it excludes messages without a time."""
         if self._end is not None:
             return prefix + self._first, prefix + encode_time(self._end)
         return prefix + self._first, prefix_end(prefix) if self._start is None else prefix + encode_time(None)
 
     def _first_page_row_count(self, stream_count: int) -> int:
-        """Return the number of rows of a stream's first page, from the number of streams and the limit."""
+        """Return how many rows to read first from each stream, given the number of streams and the limit."""
         return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // stream_count)) if self._limit else _PAGE
 
     def _fetch_messages(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Row]]:

@@ -109,7 +109,7 @@ class HBaseOptions(DeclaredOptions):
 
     @classmethod
     def of_address(cls, address: str, **given: str) -> HBaseOptions:
-        """Return options for a job's argument `HOST` or `HOST:PORT`.
+        """Return options for a job's argument that has the form `HOST` or `HOST:PORT`.
 
         Raises:
             UsageError: if the port is not a number, or another option is not valid.

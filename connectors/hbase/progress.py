@@ -32,7 +32,7 @@ class TableProgress:
     loading: int | None = None
 
     def serialize(self) -> bytes:
-        """Return the progress in the form in which the table's cell stores it."""
+        """Return the progress in the form in which a cell of the HBase table stores it."""
         return json.dumps(asdict(self)).encode()
 
 

@@ -32,7 +32,7 @@ _KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", *_KEYS]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A share of a data file: every `parts`-th row group, starting with row group `part`."""
+    """Share of a data file for one task: every `parts`-th row group, beginning with row group `part`."""
 
     name: str
     store_date: str | None
@@ -61,7 +61,7 @@ class Work:
     bare: Mapping[str, Offsets] | None = None
 
     def to_deletion_except(self, kept_rows: KeptRows) -> Work:
-        """Return a copy that deletes rows, except those that the version has added again."""
+        """Return a copy of this task that deletes its rows, except rows that the version has added again."""
         return replace(self, delete=True, kept=kept_rows.all, bare=kept_rows.bare)
 
     def open_filesystem(self) -> pafs.FileSystem:
@@ -95,7 +95,10 @@ class Work:
                     yield batch.append_column(STORE_DATE.name, dates.cast(pa.date32()))
 
     def _rows_to_delete(self, client: Client, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch to delete, after deleting index entries of kept rows that lost their keys."""
+        """Return the rows of a batch to delete.
+
+        Before that, delete the index entries of kept rows that lost their keys.
+        """
         if not self.kept:
             return batch
         places = list(zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True))
@@ -126,7 +129,7 @@ def divide_into_pieces(files: Sequence[AddedFile]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows that a version of `messages` removed and added again: sorted physical offsets by broker.
+    """Rows that a version of `messages` removed and added again, as sorted physical offsets by broker.
 
     Attributes:
         all: offsets of all such rows.
@@ -138,7 +141,7 @@ class KeptRows:
 
 
 def find_kept_rows(row_update: Work, version: AddedVersion) -> KeptRows:
-    """Return the rows that a version added, because it may also have removed them; none if it removed no files.
+    """Return the rows that a version may have removed and added again; none if it removed no files.
 
     Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
     """

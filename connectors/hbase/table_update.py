@@ -107,7 +107,7 @@ def _start_progress(
 
 
 def _pending_versions(progress: TableProgress, lake: Lake, messages_table: DeltaTable) -> Iterator[AddedVersion]:
-    """Return the Delta versions that are not in HBase yet; a first load is a single version with all files."""
+    """Yield the Delta versions that are not in HBase yet; for a first load, one version with all files."""
     uri, options, newest = lake.uri("messages"), lake.storage_options, messages_table.version()
     try:
         if progress.version is not None:

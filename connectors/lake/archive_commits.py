@@ -32,7 +32,7 @@ _KEY = "commitlake"
 
 @dataclass(frozen=True, slots=True)
 class StoreProgress:
-    """The progress of a store: the part of its log that is in the lake.
+    """The archive's progress in a store: the offset up to which its log is in the lake.
 
     Attributes:
         end: physical offset; everything before it is in the lake.
@@ -109,14 +109,17 @@ class ArchiveCommit:
         return replace(self, counts=counts, files={table: tuple(found) for table, found in files_by_table.items()})
 
     def rebase_onto(self, last_commit: ArchiveCommit) -> ArchiveCommit:
-        """Return this commit, based on another run's: with the next number, and that run's progress of other stores."""
+        """Return this commit as the successor of another run's commit.
+
+        It takes over that run's progress of the stores that this run did not read.
+        """
         # Stores that this run did not read keep the progress of the other run, which is newer than what this one had
         # read.
         own = {broker: self.stores[broker] for broker in self.ranges}
         return replace(self, sequence=last_commit.sequence + 1, stores={**last_commit.stores, **own})
 
     def to_metadata(self) -> str:
-        """Return the text for Delta's `userMetadata`."""
+        """Return the commit's metadata as the text for Delta's `userMetadata`."""
         return json.dumps({_KEY: asdict(self)}, sort_keys=True)
 
     @classmethod
@@ -183,7 +186,7 @@ def newest_commit(lake: Lake, messages_table: DeltaTable) -> tuple[int, ArchiveC
 
 
 def read_messages_history(lake: Lake) -> Iterator[CommitNote]:
-    """Yield all commits of `messages`, newest first, as far as its log goes back.
+    """Yield all commits of `messages`, newest first, as far as the table's log goes back.
 
     Raises:
         LakeError: if there is no such table.
@@ -193,13 +196,13 @@ def read_messages_history(lake: Lake) -> Iterator[CommitNote]:
 
 
 def commits_after(lake: Lake, sequence: int) -> list[ArchiveCommit]:
-    """Return the archive commits with larger numbers, oldest first, as far as the log goes back."""
+    """Return the archive commits after a sequence number, oldest first, as far as the table's log goes back."""
     # Newest first, so that reading ends at the first commit that is known.
     return list(takewhile(lambda commit: commit.sequence > sequence, read_commits(lake)))[::-1]
 
 
 def read_commits(lake: Lake) -> Iterator[ArchiveCommit]:
-    """Yield the archive commits, newest first, as far as the log goes back."""
+    """Yield the archive commits of `messages`, newest first, as far as the table's log goes back."""
     for note in read_messages_history(lake):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:

@@ -126,7 +126,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
 def append_files(
     lake: Lake, table_name: str, files: Sequence[DataFile], sequence: int, columns: Columns | None = None
 ) -> None:
-    """Add a run's files to a table that follows `messages`; nothing changes if the table already has the run's number.
+    """Add a run's files to a table that follows `messages`; do nothing if the table already has them.
 
     Args:
         table_name: name of the table, which is created if it does not exist.
@@ -183,7 +183,7 @@ def commit_with_transaction(
     other_transactions: Mapping[str, tuple[int, int]] | None = None,
     removed_files: Sequence[tuple[str, int]] = (),
 ) -> bool:
-    """Add files to a table and raise an application's transaction number; do nothing if another process was first.
+    """Add files to a table and raise an application's transaction number. Do nothing if another process did so first.
 
     Args:
         table_name: name of the table, which is created if it does not exist.

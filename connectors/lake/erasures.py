@@ -69,7 +69,7 @@ class ErasedMessages:
         return bool(last > first)
 
     def select_after_offsets(self, end_offsets: Mapping[str, int]) -> ErasedMessages:
-        """Return the erased messages at or after each broker's offset in `end_offsets`; all of a broker without one."""
+        """Return the erased messages at or after their broker's offset; for a broker without an offset, return all."""
         kept = {}
         for broker, found in self.brokers.items():
             chosen = found.offsets >= end_offsets.get(broker, 0)
@@ -78,7 +78,7 @@ class ErasedMessages:
         return ErasedMessages(self.number, self.ids, self.numbers, kept)
 
     def find_erasure_indexes(self, broker: str, offsets: Array) -> Array:
-        """Return the erasure of each message of a broker, as an index into `ids`; -1 if it is not erased."""
+        """Return, for each message of a broker, the index in `ids` of its erasure; -1 if it is not erased."""
         found = self.brokers.get(broker)
         result = np.full(len(offsets), -1, np.int64)
         if found is None or not len(found.offsets):
@@ -89,7 +89,7 @@ class ErasedMessages:
         return result
 
     def find_row_erasure_indexes(self, brokers: pa.Array, offsets: pa.Array) -> Array:
-        """Return the erasure of each row, as an index into `ids`, for rows of several brokers; -1 if not erased.
+        """Return, for each row of several brokers, the index in `ids` of its erasure; -1 if it is not erased.
 
         Args:
             brokers: texts, or a dictionary array of texts.
@@ -155,7 +155,7 @@ def newest_erasure_number(table: DeltaTable | None) -> int:
 
 
 def read_erased_form_number(table: DeltaTable) -> int:
-    """Return the number of the form (see `FORM`) that erased rows have in `messages`; the newest if none are erased."""
+    """Return the version (see `FORM`) of the form of erased rows in `messages`; the newest if none are erased."""
     return table.transaction_version(FORM_ID) or (1 if newest_erasure_number(table) else FORM)
 
 

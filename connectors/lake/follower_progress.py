@@ -25,12 +25,12 @@ def last_finished_sequence(lake: Lake, table: str) -> int:
 
 
 def read_sequence_number(table: DeltaTable | None) -> int:
-    """Return the sequence number of the newest run that an open table records; 0 for none, and without a table."""
+    """Return the sequence number of the newest run that an open table records; 0 if there is no run or no table."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
 def check_finished_runs(lake: Lake, finished_sequence: int, newest_sequence: int) -> None:
-    """Refuse a lake in which more runs are finished than `messages` has commits.
+    """Refuse a lake in which `archive_runs` records more finished runs than `messages` has commits.
 
     Args:
         finished_sequence: the newest finished run in `archive_runs`.

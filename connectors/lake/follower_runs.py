@@ -39,7 +39,7 @@ class ArchiveRun:
 
 
 def unfinished_commits(lake: Lake, newest_sequence: int) -> list[ArchiveCommit]:
-    """Return the commits to `messages` that the tables following it do not have yet, oldest first.
+    """Return the commits to `messages` that the tables which follow it do not have yet, oldest first.
 
     Args:
         newest_sequence: the newest commit's sequence.
@@ -121,7 +121,7 @@ def _make_run(commit: ArchiveCommit, is_recovered: bool, parser_version: str) ->
 
 
 def _append_run(lake: Lake, run: ArchiveRun) -> None:
-    """Record a run as finished in `archive_runs`; otherwise, the next run repeats the steps after the commit."""
+    """Record a run as finished in `archive_runs`, so that the next run does not repeat the steps after its commit."""
     row = pa.Table.from_pylist([asdict(run)], schema=arrow_schema(ARCHIVE_RUNS))
     # Two processes may finish the same run at once, so each writes a file of its own.
     name = f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet"

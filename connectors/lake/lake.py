@@ -73,7 +73,7 @@ class Lake:
         object.__setattr__(self, "packs", packs)
 
     def _resolve_root(self) -> None:
-        """Resolve the name and the spelling of the lake's place, and determine its object store."""
+        """Convert the lake's location to a path or URI, also from a name in a catalog, and find its S3 options."""
         if is_catalog_location(self.root):
             object.__setattr__(self, "root", _import_catalog_lookup().find_lake_root(self.root))  # the class is frozen
         if is_s3(self.root):
@@ -109,7 +109,7 @@ class Lake:
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """Options of deltalake for the lake's place, with credentials that may expire; None for a folder."""
+        """Options of deltalake for the lake's location, with credentials that may expire; None for a folder."""
         from commitlake.connectors.lake.delta import storage_options
 
         return storage_options(self.root, self.s3)
@@ -366,7 +366,7 @@ class PinnedLake(Lake):
     _tables: dict[str, _CachedTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, table: str) -> DeltaTable | None:
-        """Return a table, opened by the first call; None if the lake does not exist or does not have the table."""
+        """Return a table, which the first call opens; None if the lake or the table does not exist."""
         options, known = self.storage_options, self._tables.get(table)
         if known is not None and known.options == options:
             return known.table
@@ -377,7 +377,7 @@ class PinnedLake(Lake):
         return opened
 
     def table_at(self, table: str, version: int | None = None) -> DeltaTable:
-        """Open a table at a version, by default any; return the table opened before, if it has that version."""
+        """Return a table at a version, by default the version already open; open the table if necessary."""
         known = self._tables.get(table)
         if known is not None and version in (None, known.table.version()):
             return self.table(table)
@@ -392,7 +392,7 @@ class PinnedLake(Lake):
         return Lake(self.root, self.s3, self.packs)
 
     def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None, PackLocation]]:
-        """Pickle only the lake's place, because another process opens its own tables."""
+        """Pickle only the lake's location, because another process opens its own tables."""
         return PinnedLake, (self.root, self.s3, self.packs)
 
 

@@ -122,14 +122,14 @@ def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
 
 
 def _may_have_repair_rows(table: DeltaTable) -> bool:
-    """Return False if statistics in the log prove that the table has no row of a repair, which is the usual case."""
+    """Return False if statistics prove that no row of the table was added by a repair, as in most lakes."""
     least, greatest = column_bounds_per_file(read_file_actions(table), "run_id", pa.string())
     bounds = zip(least.to_pylist(), greatest.to_pylist(), strict=True)
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
 
 
 def _add_time_bounds(lake: Lake, lost_range: LostRange) -> LostRange:
-    """Add time bounds to lost ranges, from `topic_minutes`, which still counts their messages, if it exists."""
+    """Add time bounds to a lost range, from rows of `topic_minutes`, which still count the lost messages."""
     table = lake.find("topic_minutes")
     if table is None:
         return lost_range

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.store_progress import QueueReport
 
 @dataclass(frozen=True, slots=True)
 class RefusalCounts:
-    """Counts of the data in one broker's log that could not be read.
+    """Counts of the unreadable ranges and rows in one broker's log.
 
     Attributes:
         bad_ranges: number of ranges without an intact record.
@@ -30,7 +30,7 @@ class RefusalCounts:
 
     @property
     def quarantined_row_count(self) -> int:
-        """Return the number of rows that this data adds to the table `quarantine`."""
+        """Return the number of rows that these counts stand for in the table `quarantine`."""
         return self.bad_ranges + self.marked_rows
 
     def __add__(self, other: RefusalCounts) -> RefusalCounts:
@@ -44,7 +44,7 @@ class RefusalCounts:
 
 @dataclass(frozen=True, slots=True)
 class TaskProfile:
-    """The profile of a task's rows, in the form in which it is sent to the driver.
+    """Profile of a task's rows (see `schemas.tables.profile`), as it is sent to the driver.
 
     Attributes:
         data: the profile, or the index of its file if it is in one: see `pipelines.quality.profile_partitions`.
@@ -57,7 +57,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """A row of a task's report: a data file or, with an empty path, another result of the task.
+    """Row of a task's report: it describes a data file or, with an empty path, another result of the task.
 
     Attributes:
         table: name of the file's table: messages, message_keys, topic_minutes, quarantine or gaps.
@@ -95,12 +95,12 @@ class ManifestRow:
 
     @classmethod
     def from_queue_report(cls, report: QueueReport) -> ManifestRow:
-        """Return the row for a part of a queue that was pulled from a broker."""
+        """Return the manifest row for a part of a queue that was pulled from a broker."""
         return cls(pulled=report.to_json())
 
     @classmethod
     def from_data_file(cls, file: DataFile, table: str, *, may_have_roles: bool = True) -> ManifestRow:
-        """Return the row for a file of a table."""
+        """Return the manifest row for a data file of a table."""
         path, date = file.path, file.store_date
         return cls(table, path, date, file.size, file.rows, file.statistics, may_have_roles=may_have_roles)
 
@@ -113,7 +113,7 @@ class ManifestRow:
         profile: TaskProfile | None,
         left_out_count: int = 0,
     ) -> ManifestRow:
-        """Return the row for results of a task without a data file; `sizes_by_pack` has pack sizes by name."""
+        """Return the manifest row for results of a task without a data file; `sizes_by_pack` has pack sizes by name."""
         counts = {broker: asdict(count) for broker, count in refusal_counts.items()}
         return cls(
             pack_bytes=sum(sizes_by_pack.values()),
@@ -132,7 +132,7 @@ class ManifestRow:
 
     @property
     def refusal_counts(self) -> dict[str, RefusalCounts]:
-        """Return the counts of what could not be read, by broker."""
+        """Return the counts of unreadable data, by broker."""
         return {broker: RefusalCounts(**counts) for broker, counts in json.loads(self.refused or "{}").items()}
 
     @property
@@ -142,10 +142,10 @@ class ManifestRow:
 
     @property
     def task_profile(self) -> TaskProfile | None:
-        """Return the task's profile; None if none was made."""
+        """Return the profile of the task's rows; None if the task made none."""
         return None if self.profile is None else TaskProfile(self.profile, self.profile_path)
 
     @property
     def data_file(self) -> DataFile:
-        """Return the data file, in the form that a commit takes."""
+        """Return the data file as the object that a commit adds to a table."""
         return DataFile(self.path, self.store_date, self.size, self.rows, self.statistics)

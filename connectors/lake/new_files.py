@@ -45,7 +45,7 @@ def read_processed_version(table: DeltaTable | None, application_id: str) -> int
 
 
 def processed_erasure_number(lake: Lake, table: str) -> int:
-    """Return the number of the newest erasure that is complete in a table; 0 for none."""
+    """Return the number of the newest erasure that a table has processed completely; 0 for none."""
     opened = lake.find(table)
     return 0 if opened is None else newest_erasure_number(opened)
 
@@ -92,7 +92,7 @@ def readable_files(lake: Lake, after_version: int, followed_table: str = "messag
 
 
 def new_files(lake: Lake, after_version: int, followed_table: str = "messages") -> tuple[list[AddedFile], int]:
-    """Return the data files added to a table after a version, some of which may be gone, and its newest version.
+    """Return the data files added to a table after a version, even if deleted since, and the table's newest version.
 
     See `readable_files` for the arguments.
 

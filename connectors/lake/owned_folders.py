@@ -62,7 +62,7 @@ def refuse_owned_folder(location: str, option: str, s3: S3Options | None = None)
 
 
 def find_owned_folder(location: str, s3: S3Options | None = None) -> OwnedFolder | None:
-    """Return the innermost folder around a place in which no other files may be written, or None.
+    """Return the innermost folder around a location in which no other program may write; None if there is none.
 
     Links and `..` in a local path are resolved, and the path as it is written is checked, too. In an object store,
     each prefix of the place costs two requests; prefixes that may not be listed are skipped.

@@ -18,7 +18,7 @@ from commitlake.schemas.safe_store_files import UnsafeFileError, check_folder, c
 
 
 def local_folder(path_or_uri: str) -> Path:
-    """Return the absolute path, without `..`, of a local folder given as a path or a `file:` URI; keep links."""
+    """Return the absolute path of a local folder, given as a path or a `file:` URI, without resolving links."""
     path = unquote(urlsplit(path_or_uri).path) if path_or_uri.startswith("file:") else path_or_uri
     return Path(os.path.abspath(path))  # noqa: PTH100
 
@@ -86,7 +86,7 @@ def check_not_link(path: Path) -> None:
 
 
 def _inner_folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder, sorted; refuse a link in it."""
+    """Return the subfolders of a folder, sorted by name; refuse a folder that contains a link."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)

@@ -39,7 +39,7 @@ def run_sql(table: DeltaTable, table_name: str, sql: str, *, sorts_large_result:
 def run_sql_over_tables(
     tables: Mapping[str, DeltaTable], sql: str, *, sorts_large_result: bool = False
 ) -> pa.RecordBatchReader:
-    """Return the result of a SQL query as a stream of batches; reading a batch can raise the same errors.
+    """Return the result of a SQL query as a stream of batches; reading a batch can raise QueryError, too.
 
     Args:
         tables: the tables, by their names in the query.

@@ -57,7 +57,7 @@ def first_rows_after(table: DeltaTable, table_name: str, broker: str, start_time
 
 
 def read_snapshot_headers(table: DeltaTable, broker: str) -> pa.Table:
-    """Return the rows that each describe a whole snapshot of a store: `kind`, `as_of`, `log_end`, `log_start`."""
+    """Return the header rows of a store's snapshots, one per snapshot: `kind`, `as_of`, `log_end`, `log_start`."""
     where = f"{_broker_condition(broker)} AND topic IS NULL"
     sql = f"SELECT kind, as_of, log_end, log_start FROM {OFFSETS} WHERE {where} ORDER BY as_of"
     return _query_offsets(table, sql)
@@ -66,7 +66,7 @@ def read_snapshot_headers(table: DeltaTable, broker: str) -> pa.Table:
 def offsets_at_two_times(
     table: DeltaTable, broker: str, offset_kind: str, time: datetime.datetime, earlier_time: datetime.datetime
 ) -> pa.Table:
-    """Return a store's offsets as known at a time, and as known at an earlier time.
+    """Return a store's offsets as they were at `time`, together with those at `earlier_time`.
 
     The engine aggregates all rows in one pass; a window function took four times as long.
 
@@ -107,7 +107,7 @@ def read_offset_changes(
 def rows_between(
     table: DeltaTable, table_name: str, broker: str, start: datetime.datetime, end: datetime.datetime | None
 ) -> pa.Table:
-    """Return a store's rows in an inclusive time range, oldest first; without an end, all from the start on."""
+    """Return a store's rows from `start` to `end` (inclusive), oldest first; without `end`, all from `start` on."""
     times = f"as_of >= {timestamp_literal(start)}"
     times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
     sql = f"SELECT * FROM {table_name} WHERE {_broker_condition(broker)} AND {times} ORDER BY as_of"
@@ -140,7 +140,7 @@ def _one_row_per_key(table: DeltaTable, table_name: str, conditions: list[str], 
 
 
 def _offsets_condition(broker: str, offset_kind: str) -> str:
-    """Return the SQL condition for a store's offsets of one kind, without the rows that describe whole snapshots.
+    """Return the SQL condition for a store's offsets of one kind, which excludes the header rows of snapshots.
 
     Rows without a group or a queue, or with an offset far below zero, are left out: only other programs write them.
     """

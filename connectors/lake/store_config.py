@@ -35,7 +35,7 @@ class StoreConfig:
     removed: frozenset[Key] = frozenset()
 
     def values_of_kind(self, kind: str) -> dict[str, Any]:
-        """Return the parsed values of a kind, by name."""
+        """Return the parsed values of one kind of setting, by name."""
         return {name: json.loads(value) for (found, name), value in self.values.items() if found == kind}
 
 
@@ -59,7 +59,7 @@ def read_store_config(lake: Lake, broker: str, time: datetime.datetime | None = 
 
 
 def read_config_changes(lake: Lake, broker: str) -> list[dict[str, Any]]:
-    """Read all changes of a store's configuration, oldest first, for `config_at`; none if the lake has none of it.
+    """Read all changes of a store's configuration, oldest first, for `config_at`; empty if none are recorded.
 
     Raises:
         LakeError: There is no lake.

@@ -13,7 +13,7 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The last archived record of a store, by which the next run checks that the store is unchanged.
+    """Last archived record of a store; the next run looks for it to check that the log was not replaced.
 
     Attributes:
         physical_offset: offset of its first byte.
@@ -28,7 +28,7 @@ class LastRecord:
 
 @dataclass(frozen=True, slots=True)
 class PulledProgress:
-    """The progress in a store whose messages are pulled from its broker.
+    """Archive progress in a store whose messages are pulled from its broker: the next offset of each queue.
 
     Attributes:
         offsets: the next offset to read, for each queue that a run has examined.
@@ -53,7 +53,7 @@ class PulledProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """The report of a task that has pulled a part of a queue.
+    """Report of a task that has pulled a range of a queue's offsets from the broker.
 
     Attributes:
         broker: the store's name.
@@ -83,12 +83,12 @@ class QueueReport:
     last_record: LastRecord | None = None
 
     def to_json(self) -> str:
-        """Return the text for a manifest."""
+        """Return the report as JSON text, for the manifest of a task."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> QueueReport:
-        """Parse a report."""
+        """Parse a report from the text of `to_json`."""
         value = json.loads(text)
         last = value.pop("last_record")
         return cls(**value, last_record=LastRecord(**last) if last else None)

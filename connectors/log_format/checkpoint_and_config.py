@@ -42,7 +42,7 @@ class Problems(Protocol):
 
 
 class Claim(NamedTuple):
-    """A statement of a checkpoint about the log, which can be checked.
+    """Value in a checkpoint that states something about the log: a physical offset, or the store time of a record.
 
     Attributes:
         name: name of the field.
@@ -94,7 +94,7 @@ class TimerProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """Content of a store's small files, read before the log.
+    """Content of a store's small files, such as checkpoint and offsets, which is read before the log.
 
     Attributes:
         claims: claims of the checkpoint; empty if it is missing or cannot be read.
@@ -128,7 +128,7 @@ class StoredRecords(Protocol):
 
 @dataclass(frozen=True)
 class CheckedLog:
-    """Results of reading a log and its queues, with which the small files are compared.
+    """Results of reading a log and its queues, for comparison with the store's checkpoint and offsets.
 
     Attributes:
         records: records of the log, by their physical offsets.
@@ -147,7 +147,7 @@ class CheckedLog:
 
 @dataclass(frozen=True)
 class RebuiltLog:
-    """Data about a log and its rebuilt indexes, for a new checkpoint.
+    """Properties of a log with rebuilt indexes, from which a new checkpoint is made.
 
     Attributes:
         start: physical offset of the log's first byte.

@@ -84,7 +84,7 @@ class StoreFiles(Protocol):
         ...
 
     def data_end(self, path: str) -> int:
-        """Return a position after which a file has only zeros: the end of a copy's shipped bytes, or the file size.
+        """Return a position after which a file has only zeros: where a copy's shipped bytes end, or the file size.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -92,7 +92,7 @@ class StoreFiles(Protocol):
         ...
 
     def has_data(self, path: str) -> bool:
-        """Return whether a file has any nonzero byte; for a copy, the manifest usually tells.
+        """Return whether a file has any nonzero byte; for a shipped copy, usually the manifest alone shows this.
 
         Raises:
             FileNotFoundError: if it does not exist.

@@ -43,7 +43,7 @@ _ANY = "any"
 
 @dataclass(frozen=True)
 class BrokerRules:
-    """Behaviour of the brokers that write a format.
+    """Properties of a format's brokers, such as how they deliver delayed messages and treat damage.
 
     Attributes:
         has_delay_levels: whether a broker delivers delayed messages by levels, from queues of a schedule topic.
@@ -65,7 +65,7 @@ class BrokerRules:
 
 
 class StoreFolders:
-    """Folders that a store of one format may have: its own, rebuilt ones, and those of other logs.
+    """Folders of a format's stores: the stores' own folders, rebuilt folders, and folders of other logs.
 
     Attributes:
         own: folders that never hold another store.
@@ -180,7 +180,7 @@ class FormatIndexes(ABC):
     def make_index_data_reader(
         self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int
     ) -> IndexDataReader:
-        """Return a reader of a range of the log that yields the data for indexes.
+        """Return a reader of a range of the log, which returns the record data from which indexes are built.
 
         Args:
             start_offset: physical offset of the range's first byte.
@@ -238,7 +238,7 @@ class FormatSmallFiles(ABC):
         """
 
     def check_checkpoint(self, log: CheckedLog, small_files: SmallFiles, problems: Problems) -> None:  # noqa: B027
-        """Compare a checkpoint with records and queues, beyond what its claims say about the log."""
+        """Compare a checkpoint with records and queues, in addition to the checks of its claims about the log."""
 
     @abstractmethod
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
@@ -249,7 +249,7 @@ class FormatSmallFiles(ABC):
         """
 
     def replace_entry_count(self, checkpoint: bytes, entry_count: int) -> bytes | None:  # noqa: ARG002
-        """Return a checkpoint with another count of entries; None if it has no count or cannot be read."""
+        """Return a checkpoint with the given number of queue entries; None if it stores no number or cannot be read."""
         return None
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
@@ -370,7 +370,7 @@ class Formats:
         return next((each for each, own in names if text in own), None)
 
     def select_by_name(self, option_value: str) -> Formats:
-        """Parse the value of an option that names one format, or any.
+        """Parse the value of an option: the name of one format, or a value that allows any format.
 
         Raises:
             ValueError: if the text is neither.

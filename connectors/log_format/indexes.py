@@ -67,7 +67,7 @@ class IndexData:
 
     @property
     def queued_mask(self) -> Array:
-        """Mask of the records with a ConsumeQueue entry, which half and rolled-back messages before 4.x do not have."""
+        """Mask of the records with an entry in a ConsumeQueue; half and rolled-back messages have none."""
         kind = self.sys_flag & TRANSACTION_MASK
         queued: Array = (kind == TransactionType.NOT) | (kind == TransactionType.COMMIT)
         return queued
@@ -80,10 +80,10 @@ class IndexData:
 
 
 class IndexDataReader(Protocol):
-    """Reader of one range of a log that returns the data for indexes as chunks of columns; see `IndexData`."""
+    """Reader of one range of a log that returns the data for indexes as columns, in chunks; see `IndexData`."""
 
     def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Return the positions of the next records in a window, which `add_records` then adds to the chunk."""
+        """Return the positions of the next records in a window; pass them to `add_records` while the window is open."""
 
     def add_records(
         self, window: Array, record_parts: Array, window_offset: int, bad_ranges: Sequence[BadRange]
@@ -91,7 +91,7 @@ class IndexDataReader(Protocol):
         """Add the records found by the last `locate_next_records` to the chunk, while their window is open."""
 
     def add_bad_range(self, bad_range: BadRange) -> None:
-        """Add a bad range that the walk does not report, such as a missing segment."""
+        """Add a bad range that reading the log does not find, such as a missing segment."""
 
     @property
     def is_full(self) -> bool:
@@ -114,7 +114,7 @@ class LogRange(Protocol):
 
 
 class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
-    """Error with the reason why an index cannot be used for a range, as the plan shows it."""
+    """Error with the reason why an index cannot be used for a range; the plan of a read shows this reason."""
 
 
 @dataclass

@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
 class HopArguments(NamedTuple):
-    """Window and limits of a read: the arguments `window` to `verify` of `kernel.record_walk.hop`, in this order."""
+    """Arguments for `kernel.record_walk.hop`, in its order: a window, and the limits of the read."""
 
     window: Array
     length: int

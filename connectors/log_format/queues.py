@@ -128,7 +128,7 @@ class QueueLayout:
         return self.topics is None or self.topics.fullmatch(topic) is not None
 
     def mask_dangling_entries(self, entries: Array) -> Array:
-        """Return a mask of the entries that point to a record, given entries whose records are missing from the log."""
+        """Return a mask of the entries that point to a record, as opposed to zeros and filler entries."""
         written = self.is_written(entries)
         return written & ~self.is_filler(entries) if self.fills_gaps else written
 
@@ -146,7 +146,7 @@ def can_hold_batches(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopicKinds:
-    """Queue types of a store's topics.
+    """Queue types of a store's topics: ConsumeQueues or BatchConsumeQueues.
 
     Attributes:
         batch: Topics of BatchConsumeQueues.
@@ -171,13 +171,13 @@ class NewQueueFiles(Protocol):
     start: int
 
     def clear(self) -> None:
-        """Delete the files."""
+        """Delete the files of the queue."""
 
     def write(self, position: int, data: memoryview) -> None:
-        """Write bytes, in as many files as needed."""
+        """Write bytes at a position of the queue, in as many files as needed."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Return bytes that have been written before."""
+        """Return bytes of the queue that were written before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class QueueWriter(Protocol):
 
     @property
     def shifted_count(self) -> int:
-        """Number of entries at smaller queue offsets than their records', because the log lacks earlier messages."""
+        """Number of entries at smaller queue offsets than their records state, as earlier messages are missing."""
 
     @property
     def lost_count(self) -> int:

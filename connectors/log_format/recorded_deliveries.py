@@ -24,7 +24,7 @@ RETRY_ROWS = pa.schema([
 
 @dataclass(frozen=True, slots=True)
 class StoredRetries:
-    """Content of a retry store.
+    """Content of a store's retry store: messages that wait for a retry, and dead letters.
 
     Attributes:
         rows: messages that wait for their next delivery, and dead letters, with the columns `RETRY_ROWS`.
@@ -55,7 +55,7 @@ CONSUMPTION_ROWS = pa.schema([
 
 @dataclass(frozen=True, slots=True)
 class ConsumeLogPart:
-    """A part of a store's consume log.
+    """Consecutive records of a store's consume log, with the problems found among them.
 
     Attributes:
         rows: the part's records, with the columns `CONSUMPTION_ROWS`.

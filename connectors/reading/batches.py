@@ -104,7 +104,7 @@ class LastDecoder:
     def get_decoder(
         self, decoder_class: type[Decoder], columns: frozenset[str], split: Split, request: Request
     ) -> Decoder:
-        """Return the cached decoder if it fits the store and request, else a new one."""
+        """Return the cached decoder if it is for this store, these columns and this request; else a new one."""
         # The request is compared by identity, because the filters, in the form of the kernel, belong to the decoder.
         key = (decoder_class, columns, split.broker)
         if self._decoder is None or self._key != key or self._request is not request:
@@ -276,7 +276,7 @@ class RowReader:
             first += decoded.row_count
 
     def _mask_wanted_rows(self, decoded_batch: DecodedBatch) -> Array:
-        """Return a mask of the records that pass the filters that the kernel does not apply."""
+        """Return a mask of the records that pass those filters that the kernel has not applied already."""
         filters = self._request.filters
         wanted = np.ones(decoded_batch.row_count, bool)
         if filters.topics is not None and filters.compares_topics_as_text:
@@ -286,7 +286,7 @@ class RowReader:
         return wanted
 
     def make_row_batches(self, decoded_batch: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """Return a decoded batch as rows: none if all are dropped, several if records are decoded again."""
+        """Yield the wanted rows of a decoded batch; the records are decoded again if only a part of them is wanted."""
         wanted = self._mask_wanted_rows(decoded_batch)
         if wanted.all():
             yield from self._make_batches(decoded_batch)

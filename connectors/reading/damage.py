@@ -23,7 +23,7 @@ FIRST_BYTES = 256
 
 
 class BadRangeCounter:
-    """Counter of the bad ranges of a read; in mode FAILFAST, counting one raises an error."""
+    """Counter of the bad ranges of a read; in mode FAILFAST, the first bad range raises an error."""
 
     def __init__(self, split: Split, request: Request) -> None:
         self._split = split

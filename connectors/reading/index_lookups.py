@@ -66,7 +66,7 @@ class Index(Protocol):
 def check_cheaper_than_scan(
     offsets: Array, sizes: Array, uncovered_ranges: Sequence[tuple[int, int]], segment_range: Split
 ) -> None:
-    """Raise `IndexUnusable` if a scan is cheaper than reading by an index, including its seeks.
+    """Raise `IndexUnusable` if a scan costs less than reading the listed records with a seek for each.
 
     Args:
         offsets: physical offsets of the listed records, ascending.
@@ -91,7 +91,7 @@ def check_cheaper_than_scan(
 def make_index_splits(
     index_answer: IndexAnswer, segment_range: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
 ) -> list[Split]:
-    """Return the splits that read the records that an index lists, and the ranges that it does not cover.
+    """Return splits for the records that an index lists, and for the ranges of a segment that it does not cover.
 
     Args:
         segment_range: range of the segment.
@@ -144,7 +144,7 @@ def make_index_splits(
 def _ranges_to_scan(
     file: SegmentFile, segment_range: Split, uncovered_ranges: list[tuple[int, int]], max_record_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """Return the ranges that must be scanned, leaving out the segment's BLANK at its end."""
+    """Yield the ranges that must be scanned; a range that is only the segment's BLANK is left out."""
     for start, end in uncovered_ranges:
         finding, _ = examine_offset(file, segment_range, start, max_record_bytes)
         if finding.kind is SpanKind.BLANK and start + finding.size == end:
@@ -346,7 +346,7 @@ class _Queue:
         self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
     def read_entries_between(self, start: int, end: int, max_entries: int) -> tuple[Array, Array]:
-        """Return the entries of the records in a range of the log, with their queue offsets."""
+        """Return the queue offsets of the entries in a range of the log, and the entries."""
         found: list[tuple[int, Array]] = []
         for file in self._files:
             found.append(file.read_entries_between(start, end, max_entries))
@@ -368,7 +368,7 @@ class _QueueFile:
         self._edges: tuple[int, int] | None = None
 
     def read_entries_between(self, start: int, end: int, max_entries: int) -> tuple[int, Array]:
-        """Return the entries of the records in a range of the log, with the first queue offset."""
+        """Return the queue offset of the first entry in a range of the log, and the file's entries in the range."""
         nothing = (0, np.empty(0, _ENTRY))
         # The first and last entry of a file are kept, so that for other segments it is not opened again.
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):

@@ -34,7 +34,7 @@ _STEP_RECORDS = 8192
 def walk_listed_records(
     file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int
 ) -> Iterator[WalkStep]:
-    """Yield the listed records in order, step by step; a step has its intact records and its damaged ones.
+    """Yield the listed records in order, in steps; each step has intact records and the bad ranges of damaged ones.
 
     Args:
         file: the open segment.
@@ -56,7 +56,7 @@ def walk_listed_records(
 
 
 def select_wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
-    """Return the columns of `parts` for the records that pass the filters for topic, queue, offset and time."""
+    """Return the columns of `step.parts` whose records pass the filters for topic, queue, offset and time."""
     parts, kernel = step.parts, log_format.kernel
     starts = parts[record_walk.START]
     kept = np.ones(parts.shape[1], bool)
@@ -84,7 +84,7 @@ def _restrict_mask_to_range(mask: Array, values: Array, minimum: int | None, end
 def _divide_into_steps(
     offsets: Array, ends: Array, rows_read_with_previous: Array, window_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the index range of the listed records that are read in each step.
+    """Yield, for each step, the index range of the listed records that are read together.
 
     With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
     """
@@ -159,7 +159,7 @@ class _Reader:
         return parts, bad
 
     def _examine_run(self, window: Window, window_offset: int, begin: int, end: int) -> bool:
-        """Return whether a run of adjacent records is intact and as listed; if it is, append the records' parts."""
+        """Return whether a run of adjacent records is intact and as listed; if so, append their parts."""
         state, split = self._state, self._split
         before, stop = int(state[record_walk.RECORDS]), int(self.ends[end - 1])
         if stop > self._read_to[begin]:
@@ -183,12 +183,12 @@ class _Reader:
         )
 
     def _matches_listing(self, first_part: int, window_offset: int, begin: int, end: int) -> bool:
-        """Return whether the records found in a run have the listed offsets, and the listed end."""
+        """Return whether the records found in a run begin at the offsets that the index lists."""
         starts = window_offset + self._parts[record_walk.START, first_part : first_part + end - begin]
         return bool((starts == self.offsets[begin:end]).all())
 
     def _examine_record(self, window: Window, window_offset: int, row: int) -> BadRange | None:
-        """Append a record's parts and return None if it is as listed; else return it as a bad range."""
+        """Append a record's parts and return None if the record is intact; else return its bad range."""
         before = int(self._state[record_walk.RECORDS])
         if self._examine_run(window, window_offset, row, row + 1) and self._matches_listing(
             before, window_offset, row, row + 1

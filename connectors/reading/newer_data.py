@@ -44,7 +44,7 @@ _ENTRY_HEAD = struct.Struct(">qi")  # physical offset and size of the record, wi
 
 
 class ReadLog(NamedTuple):
-    """The log of a store, with the segments that a read covers.
+    """Log of a store, with the list of the segments that a read covers.
 
     Attributes:
         broker: name of the store.
@@ -65,12 +65,12 @@ class ReadLog(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """True if `commitlake ship` made the store: the newest record is copied once it has not changed any more."""
+        """True if the store is a copy by `commitlake ship`, which copies the newest record with a delay."""
         return (self.root / shipped_manifest.LOG_MANIFEST).exists()
 
 
 class LogEnd(NamedTuple):
-    """The end of a log, and times near it.
+    """End of a log, end of its last segment, and latest store time near the end.
 
     Attributes:
         end: physical offset after the last record.

@@ -34,7 +34,7 @@ PARTITION_BYTES = "64 to 256 MiB"
 
 
 class Mode(StrEnum):
-    """Mode for bad ranges, as in Spark's own readers."""
+    """Way to handle bad ranges: the modes of Spark's own readers, such as FAILFAST."""
 
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
@@ -42,7 +42,7 @@ class Mode(StrEnum):
 
 
 class BodyForm(StrEnum):
-    """Form of the column `body`."""
+    """Form in which the column `body` contains message bodies."""
 
     NONE = "none"
     STORED = "stored"
@@ -50,21 +50,21 @@ class BodyForm(StrEnum):
 
 
 class Content(StrEnum):
-    """Content of a stream's rows: messages, or only ranges of the log."""
+    """Content of a stream's rows: the messages, or only the log ranges in which they are."""
 
     ROWS = "rows"
     RANGES = "ranges"
 
 
 class Start(StrEnum):
-    """Start of a stream for which neither offsets nor a time are given."""
+    """Named start of a stream, such as `latest`, for options with neither offsets nor a time."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
 def _parse_start(text: str) -> int | Start | dict[str, int]:
-    """Parse where a read starts: an offset, a word, or offsets by broker."""
+    """Parse the start of a read: an offset, `earliest`, `latest`, or JSON with an offset for each broker."""
     if text.lower() in list(Start):
         return Start(text.lower())
     try:

@@ -57,7 +57,7 @@ _KEY_INDEX = "IndexFile"
 
 @dataclass(frozen=True)
 class Indexes:
-    """Indexes that can be used for a read, best first, and the reasons against the others."""
+    """Indexes that can be used for a read, best first, and the reasons why other indexes cannot be used."""
 
     usable: tuple[Index, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReadMethod(StrEnum):
-    """Way in which the wanted records of a segment's range are found."""
+    """Method of finding the wanted records in a segment's range."""
 
     SCAN = "scan"
     CONSUME_QUEUE = "ConsumeQueue"
@@ -140,7 +140,7 @@ _SKIPPED = (ReadMethod.SKIPPED_BY_OFFSET, ReadMethod.SKIPPED_BY_TIME)
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """Plan for one segment's range.
+    """Plan for reading the wanted records in one segment's range.
 
     Attributes:
         whole: the range.
@@ -156,13 +156,13 @@ class SegmentPlan:
 
     @property
     def planned_bytes(self) -> int:
-        """Size of its splits in bytes."""
+        """Size of the segment's splits in bytes."""
         return sum(split.size for split in self.splits)
 
 
 @dataclass(frozen=True)
 class StorePlan:
-    """Plan for one store.
+    """Plan for reading the wanted records of one store, segment by segment.
 
     Attributes:
         broker: the store's name.
@@ -177,7 +177,7 @@ class StorePlan:
     segments: tuple[SegmentPlan, ...] = ()
 
     def count_segments(self, read_method: ReadMethod) -> int:
-        """Return how many segments are read in the given way."""
+        """Return the number of segments that are read by the given method."""
         return sum(segment.way is read_method for segment in self.segments)
 
     @property
@@ -203,16 +203,16 @@ class StorePlan:
 
     @property
     def read_methods(self) -> list[ReadMethod]:
-        """Ways that are used for the segments that are read."""
+        """Methods by which the segments that are not skipped are read."""
         return [way for way in ReadMethod if way not in _SKIPPED and self.count_segments(way)]
 
     @property
     def no_index_reasons(self) -> dict[str, int]:
-        """Reasons why no index was used, with their numbers of segments."""
+        """Reasons why no index was used, each with the number of segments to which it applies."""
         return dict(Counter(reason for segment in self.segments for reason in segment.reasons))
 
     def to_row(self) -> dict[str, object]:
-        """Return the plan as plain values."""
+        """Return a summary of the plan as a dictionary, to be shown as a row of a table."""
         return {
             "broker": self.broker,
             "path": self.root,
@@ -252,7 +252,7 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """Plan of one read."""
+    """Plan of one read, which consists of a plan for each store."""
 
     snapshot: Snapshot
     stores: tuple[StorePlan, ...] = field(default_factory=tuple)
@@ -309,7 +309,7 @@ def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOpti
 
 
 class _Planner:
-    """Planner that chooses a way of reading for each segment of each store."""
+    """Planner that chooses how to read each segment of each store: by an index or by a scan."""
 
     def __init__(self, options: ReadOptions, filters: Filters, partition_bytes: int) -> None:
         self._options = options

@@ -87,7 +87,7 @@ class Filters:
         )
 
     def may_match(self, split: Split) -> bool:
-        """Return whether a split can contain a matching record."""
+        """Return whether a split can contain a record that passes the filters."""
         low, high = self.min_offset, self.end_offset
         return (
             (self.brokers is None or split.broker in self.brokers)

@@ -57,7 +57,7 @@ class WalkStep:
 
 @dataclass(slots=True)
 class WalkEnd:
-    """Reason and position at which a walk has ended, filled in by the walk.
+    """Reason and position of a walk's end; the walk sets them when it ends.
 
     Attributes:
         stop: `STOP_LIMIT`, `STOP_BLANK` or `STOP_UNWRITTEN`.
@@ -95,7 +95,7 @@ def walk_records(
     verifies_crc: bool = True,
     locate_records: Hop | None = None,
 ) -> Iterator[WalkStep]:
-    """Yield the records and bad ranges of a range of a segment, in order.
+    """Yield the records and the bad ranges in a segment's range, in order of their offsets.
 
     If the file was truncated since the plan, the walk ends with a bad range up to the range's end.
 
@@ -207,7 +207,7 @@ def _to_bad_ranges(faults: Array) -> list[BadRange]:
 
 
 class WalkProgress:
-    """Checker that a walk through a segment always advances."""
+    """Checker that each step of a walk through a segment advances, so that the walk ends."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self._path = path
@@ -215,7 +215,7 @@ class WalkProgress:
         self._window: tuple[int, ...] = ()
 
     def check_window(self, *window: int) -> None:
-        """Check that a window differs from the previous one.
+        """Check that a new window differs from the previous one, as a repeated window would mean an endless loop.
 
         Args:
             window: physical offset of its first byte, and the values that determine its length.

@@ -24,7 +24,7 @@ _named: list[str] = []
 
 @contextmanager
 def use_settings_file(path: str | None) -> Iterator[None]:
-    """Inside the block, use the settings file that a command names instead of those beside the stores.
+    """Inside the block, read one given settings file instead of the settings files beside the stores.
 
     Args:
         path: Path of the file, with `{broker}` for the store's name; None or empty for no file.

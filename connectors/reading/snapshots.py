@@ -104,7 +104,7 @@ class TailKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreRange:
-    """Range of a store's log that one read covers.
+    """Range of a store's log that one read covers, with data about the log's end.
 
     Attributes:
         start: physical offset of the first byte.
@@ -207,7 +207,7 @@ def make_read_log(store: Store) -> ReadLog | None:
 def _find_newer_data(
     store: Store, start: int | None, store_range: StoreRange, *, is_broker_stopped: bool
 ) -> tuple[str, ...]:
-    """Return warning sentences about messages that a read does not reach, see `newer_data`."""
+    """Return warning sentences about messages in a store that are not part of a read; see `newer_data`."""
     log = make_read_log(store)
     if log is None:  # `ship` compares the store that it copies
         return ()
@@ -391,7 +391,7 @@ def find_segment_end(
 
 
 class _LastRecords:
-    """The records of a walk's last step, to find the last one that is completely written."""
+    """Records of a walk's last step, among which the last completely written record is searched."""
 
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
@@ -401,7 +401,7 @@ class _LastRecords:
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
     def replace_records(self, window_offset: int, record_parts: Array) -> None:
-        """Replace the remembered records by those of a newer step.
+        """Remember the records of a newer step instead of the present ones.
 
         Args:
             window_offset: physical offset of the step's window.
@@ -454,7 +454,7 @@ class _LastRecords:
         return None, begins[0] if begins else default_end
 
     def _text_span(self, row: int) -> tuple[int, int]:
-        """Return the range of a record's texts that are not empty, relative to its first byte."""
+        """Return the start and end of a record's non-empty texts, relative to the record's first byte."""
         parts = self._parts[:, row]
         spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
         if not spans:
@@ -463,7 +463,7 @@ class _LastRecords:
         return spans[0][0] - start, sum(spans[-1]) - start
 
     def _has_complete_texts(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
-        """Return whether a record's texts are free of zeros that show missing bytes."""
+        """Return whether no zeros in a record's texts show that a part of them was not written."""
         if not self._needs_texts:
             return True
         begin, end = self._text_span(row)
@@ -535,7 +535,7 @@ def _missing_split(store: Store, start: int, end: int, size: int) -> Split:
 def divide_segment(
     split: Split, max_partition_bytes: int, max_record_bytes: int, end_offset: int | None = None
 ) -> Iterator[Split]:
-    """Yield splits of a segment's range, or of a missing segment; each cut is searched only when it is needed.
+    """Yield splits of a segment's range, or of a missing segment; each split point is searched only when needed.
 
     Args:
         split: from `segment_ranges`.

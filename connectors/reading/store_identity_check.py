@@ -100,7 +100,7 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
 
 
 def check_not_truncated(split: Split) -> None:
-    """Check that the file of a split still has its last byte; a deleted file is no error here, but a gap.
+    """Raise an error if the file of a split was truncated. A deleted file is no error here: it becomes a gap.
 
     Raises:
         StoreError: if it is shorter.

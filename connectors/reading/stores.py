@@ -124,7 +124,7 @@ def segment_sizes(store: Store) -> list[int]:
 
 
 def full_segment_size(segment: Segment, next_base_offset: int | None, usual_size: int) -> int:
-    """Return the full size of one segment, from its file size and the next segment.
+    """Return the full size of a segment, computed from its file size and the start of the next segment.
 
     Args:
         next_base_offset: the base offset of the next existing segment.
@@ -195,7 +195,7 @@ def format_broker_names(names: Mapping[str, str]) -> str:
 
 
 def _parse_broker_names(broker: str | None) -> dict[str, str]:
-    """Parse the option `broker`: return the names of several stores; empty if it names one."""
+    """Parse the option `broker` as JSON with the names of several stores; return no names if it is only one name."""
     try:
         names = json.loads(broker) if broker and broker.startswith("{") else None
     except ValueError:

@@ -84,7 +84,7 @@ class Admin(Closable):
         return self.routing.clusters()
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, including the system's."""
+        """Return the names of all topics, including system topics."""
         return self.routing.topics()
 
     def route(self, topic: str) -> TopicRoute:

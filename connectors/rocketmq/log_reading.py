@@ -180,7 +180,7 @@ def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: f
 
 
 def _ignore_missing(_lost_range: QueueRange, _reason: str) -> None:
-    """Do nothing about missing offsets."""
+    """Do nothing about missing offsets; used as a callback for lost messages."""
 
 
 def _queue_offset_at(cut_position: CutPosition, answers: Sequence[Pulled]) -> int:

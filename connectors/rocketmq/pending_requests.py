@@ -69,7 +69,7 @@ class Exchange(Generic[T]):
         return serialize_command(replace(command, opaque=opaque, flag=command.flag | FLAG_ONE_WAY))
 
     def receive(self, data: bytes | memoryview) -> tuple[list[tuple[T, Command]], list[Command]]:
-        """Process received bytes, and return the complete answers with their tickets, and requests of the peer.
+        """Process received bytes. Return the complete answers, each with its request's ticket, and the peer's requests.
 
         Answers without a pending request are dropped.
 
@@ -94,7 +94,7 @@ class Exchange(Generic[T]):
         return answers, requests
 
     def expire_requests(self, now: float) -> list[T]:
-        """Remove requests whose deadline has passed, and return their tickets; their answers will be ignored."""
+        """Remove requests whose deadline has passed, and return their tickets; late answers will be ignored."""
         late = [opaque for opaque, waiting in self._waiting.items() if waiting.deadline <= now]
         return [self._waiting.pop(opaque).ticket for opaque in late]
 

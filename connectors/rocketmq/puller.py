@@ -284,19 +284,19 @@ class Puller(Closable):
             begin = result.next_offset
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Return the queue's first offset; raises as `pull`."""
+        """Return the queue's first offset; see `pull` for errors."""
         return self.offsets.first(queue)
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the queue's next message; raises as `pull`."""
+        """Return the offset of the queue's next message; see `pull` for errors."""
         return self.offsets.next(queue)
 
     def committed_offset(self, queue: MessageQueue) -> int | None:
-        """Return the group's next offset in the queue, None if it has none; raises as `pull`."""
+        """Return the group's next offset in the queue, or None if it has none; see `pull` for errors."""
         return self.offsets.committed(queue, self.group)
 
     def commit_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Store the group's next offset at the broker; raises as `pull`."""
+        """Store the group's next offset at the broker; see `pull` for errors."""
         self.offsets.commit(queue, self.group, offset)
 
     def _check_sql_filter(self, address: str, topic: str, expression: str, now_ms: int) -> None:

@@ -51,7 +51,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """The part of a broker's log whose messages are wanted, and the part that was archived before.
+    """Bounds of the wanted part of a broker's log, and the end of the part that an earlier run archived.
 
     Attributes:
         first_byte: physical offset; messages before it are left out.
@@ -179,7 +179,7 @@ def _next_position(
 
 
 class _PullSender:
-    """Sender of the pulls of one range, which repeats a pull if that can help."""
+    """Sender of the pulls for one range, which sends a pull again if a retry may succeed."""
 
     def __init__(self, puller: Puller, wanted: QueueRange, message_filter: PullFilter, retry_seconds: float) -> None:
         self._puller = puller

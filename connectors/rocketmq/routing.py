@@ -47,7 +47,7 @@ class BrokerDirectory:
         self._addresses = addresses
 
     def clusters(self) -> ClusterInfo:
-        """Return the given brokers by name, with their clusters and the addresses at which they were asked."""
+        """Return the given brokers by name, each with its cluster and the addresses at which it has answered."""
         brokers: dict[str, BrokerData] = {}
         clusters: dict[str, list[str]] = {}
         for address in self._addresses:
@@ -226,7 +226,7 @@ class Routing:
         return found
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, including the system's.
+        """Return the names of all topics, including system topics.
 
         Raises:
             UnreachableError: if no name server answers.

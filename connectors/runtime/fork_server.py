@@ -63,7 +63,7 @@ def _set_safe_path() -> Iterator[None]:
 
 
 def _choose_temporary_folder() -> None:
-    """Make the fork server's socket path short enough if the temporary folder's path is too long, as in Python 3.14."""
+    """Choose another temporary folder if the path of the present one is too long for the fork server's socket."""
     given = tempfile.gettempdir()
     if len(os.fsencode(given)) <= _MAX_FOLDER_BYTES:
         return

@@ -35,7 +35,7 @@ class LocalRunner(Runner):
         combine: Callable[[Sequence[pa.Table]], Result],
         part_count: int,
     ) -> Iterator[Result]:
-        """Combine the parts of many tasks, see `Runner.shuffle`; a folder with the rows is deleted at the end."""
+        """Divide rows into parts and combine each part, see `Runner.shuffle`; temporary files hold the rows."""
         with tempfile.TemporaryDirectory(prefix="commitlake-") as folder:
             paths: list[Path] = []
             for _, written in self.run(partial(_write_parts, divide, part_count, Path(folder)), tasks):

@@ -29,7 +29,7 @@ def partition_count(row_count: int) -> int:
 
 
 def divide_rows(rows: pa.Table, part_numbers: Array, part_count: int) -> Iterator[pa.RecordBatch | None]:
-    """Yield the rows of each part, by the given part numbers; None for a part without rows.
+    """Yield the rows of each part, given each row's part number; None for a part without rows.
 
     Args:
         rows: each column in one chunk.
@@ -97,5 +97,5 @@ def pack_rows(rows: pa.RecordBatch) -> bytes:
 
 
 def unpack_rows(data: pa.BinaryScalar) -> pa.Table:
-    """Return the rows in bytes of `pack_rows`."""
+    """Return the rows that `pack_rows` has converted to bytes."""
     return pa.ipc.open_stream(data.as_buffer()).read_all()

@@ -113,7 +113,7 @@ class Runner(ABC):
         return [question() for question in functions]
 
     def task_counter(self) -> TaskCounter | None:
-        """Return a counter of running tasks of all kinds, or None if there is none."""
+        """Return a counter of running tasks of all kinds, or None if this runner cannot count tasks."""
         return None
 
 
@@ -123,7 +123,7 @@ def available_cores() -> int:
 
 
 def divide_tasks(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
-    """Divide tasks, in order, into at most `count` groups of about the same length, none empty.
+    """Divide tasks, in order, into at most `count` non-empty groups of about the same length.
 
     >>> divide_tasks([1, 2, 3, 4, 5], 2)
     [[1, 2], [3, 4, 5]]
@@ -138,7 +138,7 @@ def divide_tasks(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
 
 
 def group_small_tasks(tasks: Sequence[Task], sizes: Sequence[int], cores: int) -> list[Sequence[Task]]:
-    """Divide tasks, in order, into groups, so that small tasks run together and return one result.
+    """Divide tasks, in order, into groups, so that several small tasks run together as one.
 
     A group has at most 32 MiB and 64 tasks, or a single larger task. If there are enough tasks, there are at least four
     groups for each core.

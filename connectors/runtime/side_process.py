@@ -90,7 +90,7 @@ def _serve_calls(connection: Connection[Any, Any], prepare: Callable[[], object]
 
 
 def _exit_at_once(*_: object) -> NoReturn:
-    """Exit this process without cleanup, except for semaphores of multiprocessing, which would cause a warning."""
+    """Exit this process without cleanup, except for multiprocessing's semaphores, to avoid a warning."""
     # `close` closes the connection and sends SIGTERM; the signal must not interrupt the exit.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # multiprocessing's own exit function does this, after other slow work.

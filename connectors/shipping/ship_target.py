@@ -62,7 +62,10 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def read_manifest(self, name: str) -> bytes | None:
-        """Return a manifest, or None if there is none; `replace_manifest` replaces only this version of it."""
+        """Return a manifest, or None if there is none.
+
+        A later `replace_manifest` replaces only the version returned here.
+        """
 
     @abstractmethod
     def replace_manifest(self, name: str, data: bytes) -> None:

@@ -59,7 +59,7 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 class LogDataSource(DataSource):
-    """Data source for the logs of stores in one format, unless the option `layout` names another; see the module."""
+    """Base class of data sources for logs, each for one format unless the option `layout` names another."""
 
     formats: ClassVar[Formats]
 

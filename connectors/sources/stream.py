@@ -104,7 +104,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         return next_checkpoint(start, end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
-        """Return the ends of the logs at the last micro-batch, for the query's progress."""
+        """Return the ends of the logs as seen at the last micro-batch; Spark shows them in the query's progress."""
         from commitlake.connectors.sources.stream_offsets import to_checkpoint  # noqa: PLC0415
 
         return to_checkpoint(self._planner.latest_positions) if self._planner.latest_positions else None

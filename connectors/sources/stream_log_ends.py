@@ -130,7 +130,7 @@ def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
 
 
 def _is_zeroed_before(file: SegmentFile, segment: Segment, store_range: StoreRange, offset: int) -> bool:
-    """Return whether the last MiB before an offset is all zeros, as far as it is after the last record."""
+    """Return whether the last MiB before an offset is all zeros; False if the known log reaches into it."""
     start = offset - ZEROS_BYTES
     if start < store_range.end:
         return False

@@ -75,12 +75,12 @@ def to_checkpoint(positions: Mapping[str, StorePosition]) -> dict[str, Any]:
 
 
 def initial_checkpoint(positions: Mapping[str, StorePosition]) -> dict[str, Any]:
-    """Return the stored form of a stream's start."""
+    """Return the start of a stream in the form that Spark stores."""
     return {**to_checkpoint(positions), "initial": True}
 
 
 def next_checkpoint(start: Mapping[str, Any], end: Mapping[str, StorePosition]) -> dict[str, Any]:
-    """Return the stored form of a micro-batch's end; `start` itself if there is nothing new."""
+    """Return the end of a micro-batch in the form that Spark stores; `start` itself if there is nothing new."""
     value = to_checkpoint(end)
     if value["stores"] == start["stores"]:
         return dict(start)

@@ -21,7 +21,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 def fair_shares(available_bytes: Mapping[str, int], max_bytes: int) -> dict[str, int]:
-    """Return the bytes for each store: all that it has or an equal share of the limit, but at least one byte.
+    """Return how many bytes to read from each store: all available, or an equal share of the limit, at least 1.
 
     >>> fair_shares({"a": 10, "b": 500, "c": 900}, 410)
     {'a': 10, 'b': 200, 'c': 200}

@@ -76,7 +76,10 @@ def _end_position(store: Store, store_range: StoreRange) -> StorePosition:
 
 
 def _record_position(store: Store, offset: int, options: ReadOptions) -> StorePosition:
-    """Return the position of an offset, with the record there if it is valid; an invalid one may still change."""
+    """Return the position at an offset.
+
+    It includes the record there if that is valid, because other bytes may change.
+    """
     is_record = _span_kind_at(store, offset, options) is SpanKind.RECORD
     return StorePosition(offset, read_known_record(store, offset) if is_record else None)
 

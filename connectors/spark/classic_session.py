@@ -44,14 +44,14 @@ class ClassicSession:
 
 
 class _StageCounter:
-    """Counter of finished and known tasks, in all stages since the counter was created."""
+    """Counter of finished and known tasks in all Spark stages since its creation."""
 
     def __init__(self, session: SparkSession) -> None:
         self._tracker = session.sparkContext.statusTracker()
         self._seen: dict[int, tuple[int, int]] = {}
 
     def count(self) -> tuple[int, int]:
-        """Return the number of finished tasks, and of all known tasks."""
+        """Return the number of finished tasks, and the number of all tasks known so far."""
         try:
             return self._count_tasks()
         except (Py4JError, OSError) as error:

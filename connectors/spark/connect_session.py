@@ -142,7 +142,7 @@ class _OperationCounter:
         operation_id: str | None,
         done: bool,
     ) -> None:
-        """Process a progress report on an operation; the last report has no stages, and skipped stages stay open."""
+        """Process a progress report on an operation. When it is done, all its known tasks count as finished."""
         if operation_id is None:
             return
         with self._lock:
@@ -156,7 +156,7 @@ class _OperationCounter:
                 self._seen[operation_id] = (known, known)
 
     def count(self) -> tuple[int, int]:
-        """Return the number of finished tasks, and of all known tasks."""
+        """Return the number of finished tasks, and the number of all tasks known so far."""
         with self._lock:
             counts = list(self._seen.values())
         return sum(done for done, _ in counts), sum(known for _, known in counts)

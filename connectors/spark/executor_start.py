@@ -37,7 +37,7 @@ _DELETING_SECONDS = 3600
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Replace this process by the same Python, with the packages.
+    """Replace this process by a new one of the same Python, which can import the packages from the archive.
 
     Args:
         arguments: the unpacked archive, then the arguments of Python.
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """Return the folder of the packages of all versions; None for a user without a home."""
+    """Return the cache folder for the packages of all versions; None for a user without a home folder."""
     cache, home = environment.get("XDG_CACHE_HOME"), environment.get("HOME")
     if not cache and not home:
         return None
@@ -57,7 +57,7 @@ def cache_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def packages_folder(root: Path, cache: Path | None) -> Path:
-    """Return the folder of the packages, after moving them to the cache if possible.
+    """Return the folder of the packages; they are moved from the archive to the cache first, if possible.
 
     Args:
         root: the unpacked archive.
@@ -109,7 +109,7 @@ def _is_complete(folder: Path) -> bool:
 
 @contextmanager
 def _lock_exclusively(folder: Path) -> Iterator[None]:
-    """Let one process at a time change a folder.
+    """Lock a folder inside the block, so that only one process at a time changes it.
 
     Raises:
         OSError: if the file system has no locks, or another process does not end.
@@ -131,7 +131,7 @@ def _lock_exclusively(folder: Path) -> Iterator[None]:
 
 
 def _lock_shared(folder: Path) -> None:
-    """Lock a folder, together with other processes, until this process and its children end."""
+    """Lock a folder for shared use until this process and its children end, so that no process deletes it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     # The lock must outlive the `exec` that starts Python with the packages.
@@ -161,7 +161,7 @@ def _is_in_use(folder: Path) -> bool:
 
 
 def _rename_and_delete(folder: Path) -> None:
-    """Give a folder a name by which it is not found, and delete it; do nothing if it does not exist.
+    """Rename a folder so that other processes do not find it, and delete it; do nothing if it does not exist.
 
     No other process begins to delete it, too: of two that run at once, both may stop at what the other has deleted.
     """

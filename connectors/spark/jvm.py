@@ -83,7 +83,7 @@ _END_SECONDS = 60
 
 
 class Prepared(NamedTuple):
-    """Arguments of spark-submit, which also need the environment variables that `prepare_launch` has set.
+    """Arguments of spark-submit for a JVM, to be used with the environment that `prepare_launch` has set.
 
     Attributes:
         words: the arguments.
@@ -237,7 +237,7 @@ def _set_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _stop_process(process: subprocess.Popen[bytes]) -> None:
-    """Stop the JVM, including the processes that started it: a shell, and a JVM that builds the command line."""
+    """Stop the JVM and the processes that started it: a shell, and the JVM that builds the command line."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -279,7 +279,7 @@ def _is_in_archive(python: str) -> bool:
 
 
 def _make_driver_folder(python: str) -> Path:
-    """Make a working folder for the driver's JVM, in which the executors' relative path leads to this Python."""
+    """Make a working folder for the driver's JVM, where the executors' relative path leads to this Python."""
     if ".." in Path(python).parts:
         raise JavaError(
             f"the executors' Python (PYSPARK_PYTHON, spark.pyspark.python): expected an absolute path, or one below an "

@@ -27,7 +27,7 @@ if TYPE_CHECKING or HAS_READ_LIMITS:
 else:
 
     class ReadLimit:
-        """Limit of a micro-batch, as in Spark 4.2."""
+        """Substitute for Spark 4.2's class of this name: the limit of a micro-batch."""
 
     @dataclass
     class ReadAllAvailable(ReadLimit):
@@ -46,7 +46,7 @@ else:
         max_rows: int
 
     class SupportsTriggerAvailableNow:
-        """Stream reader that fixes its end when a query with Trigger.AvailableNow starts; Spark 4.1 does so itself."""
+        """Substitute for Spark 4.2's class of this name, for stream readers that fix their end at a query's start."""
 
 
 __all__ = ["LimitedStreamReader", "ReadAllAvailable", "ReadLimit", "ReadMaxBytes", "ReadMaxRows", "check_limit"]

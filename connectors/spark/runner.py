@@ -110,7 +110,7 @@ class SparkRunner(Runner):
         combine: Callable[[Sequence[pa.Table]], Result],
         part_count: int,
     ) -> Iterator[Result]:
-        """Combine the parts of many tasks, see `Runner.shuffle`; Spark's shuffle takes the rows to the parts."""
+        """Divide rows into parts and combine each part, see `Runner.shuffle`; Spark's shuffle moves the rows."""
         if not tasks:
             return
         tag = f"commitlake-{secrets.token_hex(8)}"

@@ -46,7 +46,7 @@ def _effective_master(arguments: Sequence[str], defaults: Mapping[str, str]) -> 
 
 
 def merge_arguments(settings: Mapping[str, str], user_arguments: Sequence[str]) -> list[str]:
-    """Return spark-submit's arguments: our settings before the user's arguments, with the jars of both combined.
+    """Return spark-submit's arguments: this program's settings, then the user's arguments, with the jars of both.
 
     >>> merge_arguments({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
     ['--conf', 'spark.jars=ours', '--jars', 'a,b,ours', 'pyspark-shell']
@@ -81,7 +81,7 @@ def parse_settings(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def make_paths_absolute(arguments: Sequence[str]) -> list[str]:
-    """Return spark-submit's arguments with absolute paths; an option and its value become two words.
+    """Return spark-submit's arguments with absolute paths, and with each option and its value as two arguments.
 
     >>> make_paths_absolute(["--jars=/a.jar,hdfs://b/c.jar", "--name", "x", "pyspark-shell"])
     ['--jars', '/a.jar,hdfs://b/c.jar', '--name', 'x', 'pyspark-shell']

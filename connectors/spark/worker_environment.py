@@ -261,7 +261,7 @@ def _write_archive(members: list[Member], archive: Path) -> None:
 
 
 def _add_parent_folders(archive: tarfile.TarFile, name: PurePosixPath, added_folders: set[str]) -> None:
-    """Add the folders of a file that are not known yet, because the umask of the one who unpacks may be too wide."""
+    """Add a file's missing parent folders to the archive, so that they are not unpacked with too wide permissions."""
     for folder in reversed(name.parents[:-1]):
         if str(folder) not in added_folders:
             added_folders.add(str(folder))

@@ -151,7 +151,7 @@ class YarnApplication:
         return code
 
     def _delete_files(self, application: Any) -> None:
-        """Delete the files sent for the application, one of which has the job's environment; Spark may leave them."""
+        """Delete the application's files, because Spark may leave them, and one contains the job's environment."""
         place = staging_folder_uri(self._gateway.jvm, f".sparkStaging/{application.toString()}", self._staging)
         HadoopFolder(self._gateway.jvm, place).delete_all()
 
@@ -178,7 +178,7 @@ class YarnApplication:
 
 
 def clear_spark_settings(gateway: JavaGateway) -> None:
-    """Remove Spark settings of the JVM that submits, because Spark would use them for the application."""
+    """Remove the Spark settings of the submitting JVM, because Spark would otherwise use them for the application."""
     system = gateway.jvm.System
     for name in list(system.getProperties().stringPropertyNames()):
         if name.startswith("spark."):

@@ -40,7 +40,10 @@ def s3_error_of(error: BaseException, s3: S3Options | None = None) -> S3Error | 
 
 
 def _s3_uri_of_url(url: str, s3: S3Options | None) -> str:
-    """Return the folder or object that a request's URL addresses; with an endpoint, its path begins with the bucket."""
+    """Return the S3 URI that a request's URL addresses.
+
+    With a custom endpoint, the URL's path begins with the bucket.
+    """
     from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (boto3 takes long to import)
 
     parts = urlsplit(url)
@@ -50,7 +53,7 @@ def _s3_uri_of_url(url: str, s3: S3Options | None) -> str:
 
 
 def _explain_by_new_request(uri: str, original_answer: str, s3: S3Options | None) -> S3Error:
-    """Return the error of a new request: Arrow's own does not distinguish wrong credentials from denied access.
+    """Return the error of a new request, because Arrow's error does not tell wrong credentials from denied access.
 
     Args:
         uri: the object of the request, or its folder.

@@ -278,5 +278,5 @@ def _to_found_file(metadata: Any) -> FoundFile:
 
 
 def _version_of(metadata: Any) -> dict[str, str]:
-    """Return a version's identifier: the object's tag or, at some servers, a number."""
+    """Return the identifier of an object's version: its tag or, on some servers, a version number."""
     return {name: metadata[name] for name in ("e_tag", "version") if metadata[name]}

@@ -41,7 +41,7 @@ class Pace:
             self._sleep(self._free_at - now)
 
     def wait_in_steps(self, byte_count: int) -> None:
-        """Wait until `byte_count` more bytes may be sent, in small steps, so that a stop request is noticed soon."""
+        """Wait until `byte_count` more bytes may be sent, in small steps, so that a request to stop is noticed soon."""
         while byte_count > 0:
             self.wait_for_bytes(min(byte_count, self.slice_size_bytes))
             byte_count -= self.slice_size_bytes
@@ -60,7 +60,7 @@ class PacedBody(io.BytesIO):
         self._pace = pace
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read bytes of the body; wait first as the bandwidth limit requires, if they are going to be sent."""
+        """Read bytes of the body; if they are about to be sent, wait as the bandwidth limit requires."""
         data = super().read(size)
         if size is not None and 0 < size <= _SENT_BLOCK_BYTES:
             self._pace.wait_for_bytes(len(data))

@@ -68,7 +68,7 @@ class FolderStorage(LakeStorage):
                     yield (folder / name).relative_to(self._root).as_posix(), found
 
     def _folders_of_prefix(self, prefix: str) -> Iterator[tuple[Path, str]]:
-        """Yield the folders that may contain files of a prefix, with the beginning of those files' names."""
+        """Yield the folders that may contain files with a prefix, each with the prefix of those files' names in it."""
         name, _, start = prefix.rpartition("/")
         yield self._path(name), start
         if start or not prefix:
@@ -100,7 +100,10 @@ class FolderStorage(LakeStorage):
         return None
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """Return a range of a file, shorter at the end; None if the file does not exist. See LakeStorage."""
+        """Return a range of a file, shortened to the end of the file; None if the file does not exist.
+
+        See LakeStorage.
+        """
         with suppress(FileNotFoundError, NotADirectoryError), self._open(name) as descriptor:
             left = min(size, max(0, os.fstat(descriptor).st_size - start))  # the size may come from a damaged table
             pieces = []

@@ -142,7 +142,7 @@ class GcsStorage(CloudStorage):
             self._bucket.blob(key).delete(**TIMEOUTS)
 
     def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
-        """Join parts to a file; more than 32 are joined via larger parts, which are then deleted. See Storage."""
+        """Join parts to a file, if there are more than 32 via larger parts, which are then deleted. See Storage."""
         made: list[Part] = []
         with self.convert_errors(name, "written"):
             level = self._find_parts(parts, part_file_name)
@@ -202,7 +202,7 @@ class GcsStorage(CloudStorage):
         return target
 
     def _put(self, key: str, data: bytes, **condition: int) -> int:
-        """Write an object in one piece, with a mark to recognise it by, and return its generation."""
+        """Write an object in one request, with a random mark by which a retry recognises it; return its generation."""
         self.pace.wait_in_steps(len(data))
         mark = secrets.token_hex(16)
         blob = self._bucket.blob(key)
@@ -227,7 +227,7 @@ class GcsStorage(CloudStorage):
         return int(TIMEOUTS["retry"](attempt)())
 
     def _find_upload(self, key: str, upload_mark: str) -> int | None:
-        """Return the generation of an object if it has the mark of our upload; else None."""
+        """Return the generation of an object that this upload has written, as its mark shows; else None."""
         with suppress(*ERRORS):  # of an unreachable server; the next attempt asks again
             # Briefly, because this runs within each of the attempts.
             found = self._head(key, SHORT_TIMEOUTS)

@@ -305,7 +305,7 @@ def pause_before_retry(attempt: int) -> None:
 
 
 class _HangingRequests:
-    """Requests of this process that timed out, but whose threads have not ended yet.
+    """Requests of this process that have timed out while their threads still wait for an answer.
 
     While there are too many of them, other requests fail at once, except for a probe from time to time. If the probe is
     answered, the server works again, so the answer to the oldest hanging request was lost, and that request is no

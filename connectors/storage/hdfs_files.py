@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Version(NamedTuple):
-    """One version of a file, as a listing shows it; its time distinguishes it from others with the same number."""
+    """Version of a file in a listing; its time distinguishes it from another version with the same number."""
 
     number: int
     size: int
@@ -130,7 +130,7 @@ class HdfsFile(VersionedFile):
         return path, self._client.status(path) or folder_status
 
     def read_version(self, version: _OpenVersion, start: int, end: int) -> bytes | None:
-        """Return a range of a version; the blocks of a replaced file are deleted after some seconds."""
+        """Return a range of a version; raise ReplacedError if the file was replaced and its old blocks are deleted."""
         try:
             return self._read_range(version, start, end)
         except CloudUnavailableError:

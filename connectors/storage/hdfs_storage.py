@@ -112,7 +112,7 @@ class HdfsStorage(ReadableStorage):
         return self.replace(name, data, version, lambda found: found == data).version
 
     def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> Content:
-        """Replace a file if it still has the given version: a number, size and time. See Storage."""
+        """Replace a file if it still has the given version, which consists of number, size and time; see Storage."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 found = self._try_replace(name, data, version, was_sent_before)
@@ -153,7 +153,7 @@ class HdfsStorage(ReadableStorage):
             self._few.list(self._path(""), limit=1)
 
     def entry(self, name: str) -> Entry | None:
-        """Return the file or folder of a name, or None if there is none; see ReadableStorage."""
+        """Return the file or folder with a name, or None if there is none; see ReadableStorage."""
         found = self._client.status(self._root.key(name))
         return None if found is None else _entry(found)
 
@@ -175,7 +175,7 @@ class HdfsStorage(ReadableStorage):
     def _try_replace(
         self, name: str, data: bytes, known_version: Version | None, was_sent_before: Callable[[bytes], bool]
     ) -> Content | None:
-        """Write the next version if the known one is the newest; return the newest one, read back.
+        """Write the next version if the known one is still the newest, and return it; None if nothing was written.
 
         Returns:
             The new version, which an earlier attempt may have written; None if there is no new one.

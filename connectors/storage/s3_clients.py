@@ -107,7 +107,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
 
 
 def _configured_endpoint(session: boto3.session.Session, profile: Mapping[str, Any], region: str) -> str | None:
-    """Return the endpoint that environment or profile sets, in boto3's order, for use in every client."""
+    """Return the endpoint that environment variables or the profile set, in the order in which boto3 looks for it."""
     core = session._session  # noqa: SLF001 (boto3 has no other way to its settings)
     services = core.full_config.get("services", {}).get(profile.get("services"), {})
     of_service = services.get("s3")

@@ -80,7 +80,7 @@ class S3Storage(Storage, LakeStorage):
         self.list_first_names()
 
     def list_first_names(self, prefix: str = "") -> list[str]:
-        """Return a few names with a prefix, with few attempts, to find out whether objects exist and can be listed."""
+        """Return a few names with a prefix, in a request with few retries, to check that objects can be listed."""
         folder = self._root.key("")
         with self._convert_errors("", "listed"):
             answer = s3_client(self._options, FEW_ATTEMPTS).list_objects_v2(
@@ -92,7 +92,7 @@ class S3Storage(Storage, LakeStorage):
         return [name for name in names if name]  # without the folder itself, which some tools create as an object
 
     def delete_unfinished_files(self) -> None:
-        """Abort the uploads that killed writers have left, as far as this is allowed; see Storage."""
+        """Abort the uploads that killed writers have left, as far as the account may do so; see Storage."""
         with self._convert_errors("", "listed"):
             for upload in self._list_entries("list_multipart_uploads", "", "Uploads"):
                 self._abort_upload(upload["Key"], upload["UploadId"])

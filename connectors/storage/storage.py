@@ -167,7 +167,9 @@ class Storage(ABC):
         """
 
     def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> Content:
-        """Replace a file if it still has the given version; accept content that an earlier attempt has written.
+        """Replace a file if it still has the given version.
+
+        Content from an earlier attempt of this process is accepted.
 
         Args:
             name: name of the file, a manifest.
@@ -209,7 +211,7 @@ class Storage(ABC):
             raise self.changed_part_error(name, part)
 
     def changed_part_error(self, name: str, part: Part) -> ObjectStoreError:
-        """Return the error for a file whose bytes are not those of a part: its size or its CRC-32 differs."""
+        """Return the error for a file whose size or CRC-32 differs from those of the expected part."""
         return ObjectStoreError(
             f"{self.uri_of(name)}: expected {part.size} bytes with its CRC-32: the file was changed or deleted"
         )
@@ -240,7 +242,10 @@ class Entry:
 
 
 class ReadableStorage(Storage):
-    """A place that Arrow reads through `filesystem.open_filesystem`; for S3, it has a client of its own."""
+    """Place that Arrow reads through `filesystem.open_filesystem`.
+
+    S3 does not need it: Arrow has its own client for S3.
+    """
 
     @abstractmethod
     def entry(self, name: str) -> Entry | None:
@@ -306,7 +311,7 @@ class LakeStorage(ABC):
 
     @abstractmethod
     def open_write(self, name: str, *, syncs_folders: bool = False) -> AbstractContextManager[Any]:
-        """Open a file for writing; it appears, or replaces one of its name, once the block has ended without an error.
+        """Open a file for writing. It appears, replacing a file of its name, when the block ends without an error.
 
         Args:
             name: name of the file.

@@ -245,7 +245,7 @@ class ArchiveOptions(
         return self.html or self.quality_page
 
     def resolve_options(self) -> Self:
-        """Return the options; if messages are pulled from brokers, without environment settings for a store's files."""
+        """Return the options; with --from-broker, ignore --store and --broker-conf set only by the environment."""
         return drop_conflicting_variable(
             drop_conflicting_variable(self, "from-broker", "store"), "from-broker", "broker-conf"
         )

@@ -47,7 +47,7 @@ _CALLBACK_LOG = "py4j.clientserver"
 
 
 class _StopRequestedError(Exception):
-    """Signal that ends the query before a micro-batch has done anything; the next query gets the same batch again."""
+    """Error that ends the stream's query before a micro-batch is processed; the next query gets that batch again."""
 
 
 class StoreFollower:
@@ -220,7 +220,7 @@ def find_unfinished_work(config: Config) -> ArchiveWork | None:
 
 
 def _may_have_deliveries(config: Config) -> bool:
-    """Return whether a store may have records of deliveries to archive, without planning a run."""
+    """Return whether some store has a consume log or retry store, which may record deliveries to archive."""
     try:
         stores = find_stores(config.store, config.broker, formats=config.layout)
     except EmptyStoreError:
@@ -242,7 +242,7 @@ def checkpoint_folder(config: Config) -> str:
 
 
 def _lake_end_offsets(config: Config) -> dict[str, int]:
-    """Return the offset up to which each existing store is archived, where a stream without a checkpoint starts."""
+    """Return the archived end offset of each existing store, at which a stream without a checkpoint starts."""
     last = read_last_commit(config.lake)
     if last is None:
         return {}

@@ -54,7 +54,7 @@ def _read_broker_offsets(source: BrokerSource) -> list[StoreSnapshot]:
 
 
 def _list_stores(config: Config) -> list[Store]:
-    """Return a run's stores; an empty list if a broker has not stored a message yet."""
+    """Return the stores of an archive run; an empty list if no message has been stored yet."""
     try:
         return find_stores(config.store, config.broker, formats=config.layout)
     except EmptyStoreError:
@@ -75,7 +75,7 @@ def unreadable_offsets_sentences(snapshots: Sequence[StoreSnapshot]) -> list[str
 def append_snapshots(
     config: Config, snapshots: Sequence[StoreSnapshot], store_ranges: Mapping[str, StoreRange]
 ) -> list[AppendedCounts]:
-    """Append the changed rows of snapshots to the lake's tables.
+    """Append the offsets and subscriptions that have changed since the last snapshot to the lake's tables.
 
     Args:
         snapshots: the snapshots from `read_offset_snapshots`.

@@ -156,7 +156,7 @@ def _unread_messages_finding(unread_sentences: Sequence[str]) -> Iterator[Findin
 
 
 def _side_files_finding(problem_sentences: Sequence[str]) -> Iterator[FindingGroup]:
-    """Yield a finding about files beside the logs, such as those of offsets, that had problems; no message is lost."""
+    """Yield a finding if files beside the log, such as those of consumer offsets, could not be read."""
     if problem_sentences:
         yield FindingGroup(
             Kind.WARNING,
@@ -295,7 +295,7 @@ def _unmet_expectation_example(row: Mapping[str, object]) -> Example:
 
 
 def _position_part_text(key: str, value: object) -> str:
-    """Return a part of a finding's place, such as its topic, as text; a window's start as a time in UTC."""
+    """Return one value of a finding's position, such as a topic, as text. A window's start becomes a time in UTC."""
     if key != "window_start":
         return str(value)
     try:

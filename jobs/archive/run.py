@@ -133,7 +133,7 @@ def _archive_into_lake(
 
 
 def _find_store_name(command: ArchiveOptions, lake: Lake) -> BrokerName:
-    """Return the name of the store in the lake, which is the same in all runs; no name if brokers are read."""
+    """Return the name under which the lake has the store; no name if messages are pulled from brokers."""
     if command.from_broker is not None:
         return BrokerName(None)
     last = read_last_commit(lake)
@@ -152,7 +152,7 @@ def default_page_writer(lake: Lake) -> RunPage | None:
 
 
 def _choose_page_writer(command: ArchiveOptions, lake: Lake, page_file: PageFile | None) -> RunPage | None:
-    """Return the function that writes the page of each run into a file or the lake; None if no page is wanted."""
+    """Return the function that writes each run's page, to a file or to the lake; None if no page is requested."""
     if page_file is not None:
         return make_run_page_writer(page_file)
     return None if command.no_quality else default_page_writer(lake)
@@ -236,7 +236,7 @@ def _print_result(command: ArchiveOptions, lake: Lake, result: Result) -> ExitCo
 
 
 def _sign_evidence(command: ArchiveOptions, lake: Lake, result: Result) -> None:
-    """Sign evidence for each archive run that has none yet, such as earlier runs that were killed."""
+    """Sign evidence for each archive run that has none yet, for example because the run was killed."""
     key = read_evidence_key(command)
     if key is None:
         return

@@ -14,7 +14,7 @@ _MANY_STORES = 12
 
 
 def store_summary_lines(store_ranges: Mapping[str, StoreRange]) -> list[str]:
-    """Return one line for each store with new messages or a torn end; of many stores, only the first ones."""
+    """Return a line for each store with new messages or an incomplete last record; a long list is cut."""
     shown = {name: part for name, part in store_ranges.items() if part.size or part.tail is TailKind.TORN}
     lines = [_store_line(name, part) for name, part in list(shown.items())[:_MANY_STORES]]
     if len(shown) > _MANY_STORES:
@@ -68,7 +68,7 @@ def _derived_table_lines(result: Result) -> list[str]:
 
 
 def _other_run_lines(result: Result) -> list[str]:
-    """Return lines about other runs: data that they archived meanwhile, and work of this run that they prevented."""
+    """Return lines about concurrent runs: data that they archived, and tables that this run could not update."""
     lines = []
     if result.bytes_of_others:
         lines.append(f"{size_text(result.bytes_of_others)} of new log were archived by another run meanwhile")

@@ -119,7 +119,7 @@ def _check_store_name(name: str, source: str) -> None:
 
 
 def _list_name_candidates(store: Store, conf_path: str | None) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a file that contains a name for the store and this name, the most reliable file first."""
+    """Yield (file, store name) pairs from the settings files that name the store, the most reliable file first."""
     if conf_path:
         name = read_store_conf(conf_path, store.broker).broker_name
         if name is not None:

@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger("commitlake.jobs.arguments.broker_name")
 
 
 def read_names_in_conf_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a file in or beside a store's folder and the store name in it, the most reliable file first."""
+    """Yield (file, store name) pairs from the settings files in or beside a store's folder, the most reliable first."""
     for path, text in list_settings_files(folder):
         try:
             if isinstance(text, OSError):

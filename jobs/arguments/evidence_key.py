@@ -43,7 +43,7 @@ def read_evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
 def write_evidence(
     lake: Lake, private_key: Ed25519PrivateKey, kind: str, document_facts: Iterable[dict[str, Any]]
 ) -> str | None:
-    """Sign a document for each item of `document_facts`, append them to a lake, and describe the newest, if any.
+    """Sign and append one evidence document for each item of `document_facts`, and return a line about the last one.
 
     Args:
         private_key: the key from `read_evidence_key`.

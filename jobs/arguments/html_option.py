@@ -13,7 +13,7 @@ HTML_HELP = "also write an HTML page, which works offline"
 
 @dataclass(frozen=True, kw_only=True)
 class HtmlArgument(Options):
-    """The option of commands that write a page."""
+    """The option `--html`, which names the HTML page that a command writes."""
 
     html: Path | None = option(HTML_HELP, parse=Path, metavar="FILE")
 

@@ -67,7 +67,7 @@ def open_lake_argument(arguments: HasLakeOption) -> Lake:
 
 
 def check_packs_location(lake: Lake) -> None:
-    """Check that the packs are where `--bodies` says; without it, the lake may not have any packs yet.
+    """Check that the folder of `--bodies` exists; without the option, the default folder may be missing.
 
     Raises:
         JobError: if `--bodies` names a folder that does not exist.
@@ -82,7 +82,7 @@ def check_packs_location(lake: Lake) -> None:
 
 
 def open_packs(lake: Lake) -> PackStore:
-    """Open the store of the lake's packs.
+    """Open the storage of the lake's packs, the files that contain message bodies.
 
     Raises:
         JobError: if `--bodies` names a folder that does not exist.

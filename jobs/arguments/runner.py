@@ -120,7 +120,7 @@ def _worker_kind_and_count(arguments: SparkArguments) -> tuple[str, int | None]:
 
 
 def refuse_workers_on_spark(arguments: SparkArguments) -> None:
-    """Check that no number of workers is given where the tasks run on Spark.
+    """Raise an error if the user sets a number of workers although the tasks run on Spark.
 
     Raises:
         JobError: if one is.

@@ -42,7 +42,7 @@ def set_s3_environment(arguments: HasS3Options) -> None:
 
 
 def check_stores_at_uris(stores: str, endpoint: str | None = None, region: str | None = None) -> None:
-    """Check that stores in object stores and in HDFS can be listed; Arrow's errors name neither cause nor remedy.
+    """Check that stores in object stores or HDFS can be listed, to report problems more clearly than Arrow does.
 
     Args:
         stores: places of stores with commas between, as of `--store`; paths of folders are not checked.

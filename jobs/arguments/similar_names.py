@@ -47,13 +47,13 @@ def suggest_or_list_names(name: str, known_names: Iterable[str]) -> str:
 
 
 def known_names_hint(known_names: Iterable[str]) -> str:
-    """Return a hint that lists the known names; of many, only the first ones."""
+    """Return a hint that lists the known names; a long list is cut, with the number of omitted names."""
     names = abbreviate_name_list(known_names)
     return f"there are: {names}" if names else "there are none"
 
 
 def abbreviate_name_list(names_to_list: Iterable[str]) -> str:
-    """Return sorted names separated by commas; of many, only the first ones."""
+    """Return sorted names separated by commas; a long list is cut, with the number of omitted names."""
     names = sorted(names_to_list)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(ascii(name)[1:-1] for name in names[:_SHOWN]) + more

@@ -15,7 +15,7 @@ _SHOWN = 8
 
 
 def queue_ids_by_topic(store: Store) -> dict[str, set[int]]:
-    """Return the queue ids of each topic that has a folder; empty for a store without queue folders.
+    """Return the queue ids of each topic that has a queue folder; an empty mapping if the store has no such folders.
 
     Those of a copy in an object store are in its manifest. They are also empty if it has none.
     """
@@ -47,7 +47,7 @@ def _queue_ids_of_shipped_copy(store: Store) -> dict[str, set[int]]:
 
 
 def unknown_store_name_sentences(stores: Iterable[Store], topics: Sequence[str], queue_ids: Sequence[int]) -> list[str]:
-    """Return a sentence for each given topic, and each given queue of these topics, that no store has.
+    """Return a sentence for each requested topic, and each requested queue id, that does not exist in any store.
 
     Args:
         stores: The stores. If one has no folders of queues, its names are unknown, and nothing is returned.

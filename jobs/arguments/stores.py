@@ -99,7 +99,7 @@ def parse_folder_path(text: str) -> Path:
 
 
 def parse_positive_decimal(text: str, value_name: str, maximum: float = math.inf) -> float:
-    """Parse a number greater than 0 and not above a maximum, which may have a fraction.
+    """Parse a number, possibly with a fraction, that is greater than 0 and at most a maximum.
 
     Args:
         text: value of an option.

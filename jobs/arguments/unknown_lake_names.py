@@ -96,7 +96,7 @@ def archived_time_sentence(messages: DeltaTable) -> str:
 
 
 def unknown_tag_sentences(messages: DeltaTable, tags: Iterable[str], sql_condition: str = "true") -> list[str]:
-    """Return a sentence for each tag that no message has; only messages that meet an SQL condition are considered."""
+    """Return a sentence for each tag that occurs in no message, among the messages that meet an SQL condition."""
     return unknown_value_sentences(messages, "tags", tags, "the lake has no message with the tag {}", sql_condition)
 
 
@@ -108,7 +108,7 @@ def unknown_value_sentences(
     sql_condition: str = "true",
     prefix: str = "",
 ) -> list[str]:
-    """Return a sentence for each given value that a column does not contain, with the most similar value in the column.
+    """Return a sentence for each value that does not occur in a column, with a suggestion of a similar value.
 
     Args:
         column: SQL for the column.
@@ -133,7 +133,7 @@ def unknown_value_sentences(
 
 
 def _read_lake_topics(lake: Lake, messages: DeltaTable) -> set[str]:
-    """Return the topics of a lake, from the small table of profiles if possible, otherwise from all messages."""
+    """Return the topics of a lake, read from the small table `profiles` if it exists, otherwise from `messages`."""
     try:
         table, name = lake.table("profiles"), "profiles"
     except LakeError:

@@ -68,7 +68,7 @@ def _parse_mebibytes(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerArguments(Command):
-    """The options of `broker`; `jobs.broker.settings` has the defaults of those whose value a broker.conf may have."""
+    """The options of `broker`. Defaults of options that a broker.conf may set are in `jobs.broker.settings`."""
 
     store: str = option(
         "the store's folder; created if it does not exist", parse=parse_folder_text, required=True, metavar="PATH"

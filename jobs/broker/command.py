@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def read_tls_settings(arguments: BrokerArguments) -> TlsProperties | None:
-    """Return the TLS settings of `--tls-config` with the mode of `--tls-mode`, if given; None without a file."""
+    """Return the TLS settings from the file of `--tls-config`, with `--tls-mode` applied; None without a file."""
     from commitlake.schemas.remoting.tls import read_tls_properties
     from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsMode
 
@@ -188,7 +188,7 @@ def _serve_clients(arguments: BrokerArguments) -> ExitCode:
 
 
 def _warn_of_open_ports(options: ServerOptions) -> None:
-    """Warn of ports that other machines can reach, and that are not protected by accounts or a list of slaves."""
+    """Warn of ports that other machines can reach although neither accounts nor `--ha-allow` restrict access."""
     log = options.replication.listen
     if log is not None and not options.replication.allowed and not ipaddress.ip_address(log[0]).is_loopback:
         print(

@@ -120,7 +120,7 @@ class Command(Common, ABC):
         """Run the command with the values of its fields, and return its exit code."""
 
     def resolve_options(self) -> Self:
-        """Return the command with deprecated options converted, and without variables that another option overrides."""
+        """Return the command with deprecated options converted, and conflicting environment variables ignored."""
         return self
 
     @classmethod
@@ -168,7 +168,7 @@ class Command(Common, ABC):
         )
 
     def _run_without_pandas(self) -> ExitCode:
-        """Run the command; in its own process and without Spark, do so without importing pandas, which takes time."""
+        """Run the command; skip the slow import of pandas if the process runs only this command, without Spark."""
         if runs_in_own_process() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
             disable_pandas_import()
         return self.run()
@@ -216,7 +216,7 @@ class _HelpFormatter(RawDescriptionRichHelpFormatter):
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configargparse has no types
-    """An argument parser whose help can have colours, and whose errors pass through the guarded standard error."""
+    """Argument parser with optional colours in its help, which escapes control characters in error messages."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -466,7 +466,7 @@ def resolve_catalog_lake(values: dict[str, Any]) -> None:
 
 
 def _check_stores_at_uris(arguments: argparse.Namespace) -> None:
-    """Check access to stores at URIs before the job begins; jobs with `reports_places`, like `doctor`, do so later."""
+    """Check access to stores at URIs before the job begins; jobs such as `doctor` check it themselves."""
     if getattr(arguments, "reports_places", False):
         return
     from commitlake.jobs.arguments.s3 import check_stores_at_uris

@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
 
 
 def _report_missing_package(prog: str, error: ModuleNotFoundError) -> int:
-    """Print that a package of an extra is not installed, and return the exit code; raise any other error again."""
+    """If an import failed because of a missing optional package, print that and return the exit code; else re-raise."""
     from commitlake.jobs.cli.missing_packages import find_missing_package
 
     missing = find_missing_package(error)

@@ -57,7 +57,7 @@ def find_missing_package(error: BaseException) -> MissingPackageError | None:
 
 
 def require_package(package: str, purpose: str) -> None:
-    """Check that a package is installed, before any work is done that would need it at its end.
+    """Check that a package is installed, before long work begins that would otherwise fail at its end.
 
     Args:
         package: name under which it is imported.

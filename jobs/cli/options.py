@@ -74,7 +74,7 @@ class Options:
     _after: ClassVar[Mapping[type, str]] = {}
 
     def __init_subclass__(cls, *, after: Mapping[type, str] | None = None) -> None:
-        """Set the order of inherited options in the help: each base's after a given field, or else first."""
+        """Set where inherited options appear in the help: after a given field of this class, or else first."""
         cls._after = after or {}
 
 
@@ -123,7 +123,7 @@ def requires_one_of(*others: str, hint: str = "") -> tuple[Rule, ...]:
 
 
 def only_with(required_option: str, option_text: str = "{this}") -> tuple[Rule, ...]:
-    """Return the rule that an option has no effect without another one; its environment variable may still be set.
+    """Return the rule that an option must not be given on the command line without another option.
 
     Args:
         option_text: name of the option in the error; by default the first one.
@@ -160,7 +160,7 @@ def must_be_less_than(end_option: str) -> tuple[Rule, ...]:
 
 
 def rules_for_values(*values: str, rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Return rules that hold for certain values of an option, also for the default."""
+    """Return rules that apply only if the option has one of certain values, given or by default."""
     return tuple(rule._replace(values=values) for rule in rules)
 
 
@@ -262,7 +262,7 @@ def flag(text: str, *names: str, **parts: Unpack[Parts]) -> bool:
 
 
 def switch(text: str, *names: str, **parts: Unpack[Parts]) -> bool | None:
-    """Declare an option with the forms `--name` and `--no-name`, whose value is None without them; see `option`."""
+    """Declare an option with the forms `--name` and `--no-name`; its value is None if neither is given."""
     settings = {"help": text, "default": None, "action": argparse.BooleanOptionalAction}
     return cast("bool | None", _declare_field(names, parts, settings))
 
@@ -325,7 +325,7 @@ def option_declarations(options_class: type[Options]) -> dict[str, Declaration |
 
 
 def options_with_fields(options_class: type[Options]) -> list[tuple[str, Declaration]]:
-    """Return the declared options that have a field of their own, by its name."""
+    """Return pairs of field name and declaration for the declared options that have a field of their own."""
     return [
         (name, entry) for name, entry in option_declarations(options_class).items() if isinstance(entry, Declaration)
     ]
@@ -441,7 +441,7 @@ def _is_violated(rule: Rule, options: Options, option_name: str) -> bool:
 
 
 def _is_option_given(options: Options, option_and_values: str, *, counts_empty_values: bool = False) -> bool:
-    """Return True if an option differs from its default or, for "FIELD VALUE …", has one of these values.
+    """Return True if an option differs from its default or, for "FIELD VALUE …", has one of the listed values.
 
     Args:
         counts_empty_values: True if a value that chooses nothing, such as False or 0, counts. Such a value has no

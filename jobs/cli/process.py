@@ -300,7 +300,7 @@ def _watch_for_signals(signal_pipe: int) -> None:
 
 
 def exit_immediately(message: str, exit_code: int) -> NoReturn:
-    """Print a message on standard error, and end this process and its descendants; threads call this at a limit.
+    """Print a message on standard error, and kill this process and its descendants, for example after a timeout.
 
     What the main thread has not written so far is lost.
     """

@@ -121,7 +121,7 @@ class RunMetrics:
 
 
 def _read_earlier_samples(path: Path, command: str) -> dict[tuple[str, str], float]:
-    """Return the samples of a command in a metrics file, by name and exit code; empty if the file is not understood."""
+    """Return a command's samples in a metrics file, by name and exit code; empty if the file is not readable."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:

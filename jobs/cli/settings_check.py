@@ -157,7 +157,7 @@ def find_settings_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> 
 
 
 def option_names_in_help(action: argparse.Action) -> list[str]:
-    """Return the names of an option for help: the short one, and the first long one. Others are older names."""
+    """Return the names of an option that the help shows: short names and the first long one, without older names."""
     long = [name for name in action.option_strings if name.startswith("--")]
     return [name for name in action.option_strings if name not in long[1:]]
 

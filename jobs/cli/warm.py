@@ -50,7 +50,7 @@ _SEGMENT_BYTES = 4096
 
 
 def compile_kernels(runner: Runner = HERE) -> int:
-    """Compile all kernels: archive, verify, rebuild and read a small log of each format.
+    """Compile all kernels, by archiving, verifying, rebuilding and reading a small log of each format.
 
     Args:
         runner: runs a task for each format.

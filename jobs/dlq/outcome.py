@@ -45,13 +45,13 @@ _SAMPLE_COLUMNS = [
 
 
 def print_outcome(arguments: DlqOptions, lake: Lake) -> ExitCode:
-    """Print the current outcome of each message that a redrive has sent."""
+    """Print whether each message that a redrive has sent was consumed, or what else has happened to it so far."""
     plan = read_replay_state(lake, arguments.replay_id).plan
     return print_replay_outcome(arguments, lake, plan)
 
 
 def print_replay_outcome(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
-    """Print the outcome of a replay's messages: once, or with `--follow` until none of them is waiting.
+    """Print what became of a replay's messages: once, or with `--follow` until no message is waiting any more.
 
     Raises:
         JobError: if the replay has sent no dead letter.
@@ -137,7 +137,7 @@ def _state_count_rows(group_outcomes: Sequence[GroupOutcomes]) -> Iterator[Row]:
 
 
 def _sample_message_rows(outcomes: GroupOutcomes, max_samples: int) -> Iterator[Row]:
-    """Yield rows for the first messages of each state, except those that were consumed."""
+    """Yield rows for the first messages in each state except "consumed"."""
     columns = {
         name: outcomes.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")
     }

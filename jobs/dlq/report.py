@@ -124,7 +124,7 @@ def _print_samples(samples: Iterable[Sample]) -> None:
 
 
 def _print_hour_chart(counts_by_hour: Iterable[Mapping[datetime.datetime, int]]) -> None:
-    """Print a bar for each hour, or for as many hours as make at most `MAX_BARS` bars."""
+    """Print a bar chart of counts by hour; a bar covers several hours if there would be more than `MAX_BARS` bars."""
     counts: dict[datetime.datetime, int] = {}
     for one in counts_by_hour:
         for hour, count in one.items():

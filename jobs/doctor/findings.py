@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """State in which a check of `doctor` ends."""
+    """Result of a check of `doctor`."""
 
     OK = "ok"
     WARNING = "warning"

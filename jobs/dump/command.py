@@ -127,7 +127,7 @@ class Dump(
 
 
 def _warn_of_unread_messages(store: Store) -> None:
-    """Warn of messages in folders that `dump` does not read; not for a copy in an object store, where `ship` warns."""
+    """Warn of messages in folders that `dump` does not read. Skip copies in object stores, for which `ship` warns."""
     from commitlake.connectors.reading.unread_warnings import UNREAD
     from commitlake.pipelines.ship.source_store import SourceStore
     from commitlake.schemas.errors import UsageError

@@ -118,7 +118,7 @@ def _purge_and_sign(
     write_line: Callable[[str], None],
     earlier_error: PackError | None,
 ) -> ExitCode:
-    """Delete older versions that are due, sign evidence, and then raise the error of an unfinished erasure."""
+    """Delete table versions whose retention is over, sign evidence, and raise the error of a failed erasure, if any."""
     purge_error = _purge_due_versions(command, target, write_line)
     _sign_evidence(target, evidence_key, write_line)
     for line in retained_version_lines(target.lake):
@@ -251,7 +251,7 @@ def _now() -> datetime.datetime:
 def _sign_evidence(
     target: ErasureTarget, evidence_key: Ed25519PrivateKey | None, write_line: Callable[[str], None]
 ) -> None:
-    """Sign evidence for each erasure that has none yet, such as those of earlier runs that were killed."""
+    """Sign evidence for each erasure that has none yet, for example because its run was killed."""
     if evidence_key is None:
         return
     states = read_erasure_states(target.lake)

@@ -107,7 +107,7 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
         return _run_action(self)
 
     def resolve_options(self) -> Self:
-        """Return the options; if a file is given, without a lake that only the environment names."""
+        """Return the options; if a document file is given, ignore a lake that only the environment names."""
         return drop_conflicting_variable(self, "file", "lake")
 
 

@@ -108,7 +108,7 @@ class Explain(
 
 
 def _warn_of_unknown_names(command: Explain) -> None:
-    """Warn of topics and queues without a folder in any store; the log may still have messages of them."""
+    """Warn of requested topics and queues that have no folder in any store, although the log may contain them."""
     if not command.topic and not command.queue:
         return
     from commitlake.connectors.reading.stores import find_stores

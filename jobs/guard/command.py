@@ -112,7 +112,7 @@ class Guard(
 def _forecast_stores(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
-    """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
+    """Return the archived offset of each store (None without a lake), and forecasts of when segments are deleted."""
     from commitlake.connectors.reading.files.shipped_stores import read_shipped_manifest, resolve_filesystem
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name

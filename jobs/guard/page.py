@@ -57,7 +57,7 @@ def make_guard_page(
     placeholders: Places,
     lake_exists: bool = True,
 ) -> Report:
-    """Return the page of all stores.
+    """Return the page of `guard` about all stores.
 
     Args:
         stores: Reports of the stores.

@@ -120,7 +120,7 @@ def disk_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
 
 
 def _different_disks(stores: Sequence[WatchedStore]) -> Iterator[tuple[WatchedStore, Disk]]:
-    """Yield each disk once, with the first store that is on it; a disk with other limits is another one."""
+    """Yield each disk once, with the first store on it; stores with different disk limits count as different disks."""
     seen = set()
     for store in stores:
         for disk in store.disks:
@@ -138,7 +138,7 @@ def _disk_text(disk: Disk) -> str:
 
 
 def risk_findings(stores: Sequence[WatchedStore], now: datetime.datetime, placeholders: Places) -> list[FindingGroup]:
-    """Return what is wrong with stores and their disks, or soon will be.
+    """Return findings on the present and expected problems of stores and their disks.
 
     Args:
         now: time at which the stores were read.
@@ -150,7 +150,7 @@ def risk_findings(stores: Sequence[WatchedStore], now: datetime.datetime, placeh
 
 
 def risk_lines(groups: Sequence[FindingGroup], *, only_critical: bool) -> Iterator[str]:
-    """Yield findings as lines of text, without their examples, which are rows of the table of segments."""
+    """Yield findings as lines of text, without their examples, because the table of segments already shows them."""
     shown = [replace(group, examples=()) for group in groups if group.kind is Kind.CRITICAL or not only_critical]
     return block_lines(findings_section(shown, "").blocks if shown else ())
 

@@ -24,7 +24,7 @@ _BOLTMQ_IS_AS_ROCKETMQ = 4
 
 
 def make_rule_reader(arguments: RuleArguments, now: datetime.datetime) -> Callable[[Store], Rules]:
-    """Return a function that returns the deletion rules of a given store.
+    """Return a function that takes a store and returns its deletion rules.
 
     Args:
         now: Time at which the stores are read.

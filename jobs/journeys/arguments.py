@@ -107,6 +107,6 @@ class JourneysOptions(
 
     @property
     def show_choice(self) -> str:
-        """Choice of `--show`: paths, hops or keys."""
+        """Kind of rows to show: the value of `--show`, or else a default that depends on the other options."""
         asks_keys = bool(self.through or self.missing or self.stuck_after or self.unexpected)
         return self.show or (KEYS if asks_keys else PATHS)

@@ -79,7 +79,7 @@ class Journeys(JourneysOptions):
     """The command `journeys`."""
 
     def run(self) -> ExitCode:
-        """Compute and print the chosen rows, and report data that is cut or missing."""
+        """Compute and print the chosen rows, and report where data is truncated or missing."""
         if self.html is None:
             return _open_lake_and_print(self, None)
         from commitlake.jobs.journeys.report import TITLE

@@ -51,7 +51,7 @@ _OLD = datetime.timedelta(minutes=10)
 
 
 class Answer(Protocol):
-    """Answer to a question about journeys, computed by either engine."""
+    """Interface of the answer to a question about journeys, whichever engine computes it."""
 
     @property
     def key_counts(self) -> Mapping[str, int]:
@@ -62,23 +62,23 @@ class Answer(Protocol):
         """Number of paths of the keys that began in the window."""
 
     def paths(self, limit: int | None) -> Sequence[Row]:
-        """Return paths, the most frequent first; None for all."""
+        """Return paths, the most frequent first: at most `limit`, or all if it is None."""
 
     def hops(self) -> Sequence[Row]:
-        """Return hops from topic to topic over all the time, the most frequent first."""
+        """Return hops from topic to topic in the whole time range, the most frequent first."""
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
-        """Return the keys that do not fit the criteria, in their order; with a limit, only the first of them."""
+        """Return the keys that do not fit the criteria, in key order; at most `limit` of them if it is given."""
 
     def first_keys_of_paths(
         self, paths: Sequence[Sequence[str]], limit: int
     ) -> Mapping[tuple[str, ...], Sequence[str]]:
-        """Return the first keys of paths, in their order."""
+        """Return, for each given path, its first `limit` keys, in key order."""
 
 
 @dataclass
 class FoundKeys:
-    """Keys that do not fit the criteria. Their rows can be read once, and `count` is complete afterwards.
+    """Keys whose journeys do not fit the criteria. `rows` can be read once, and `count` is complete afterwards.
 
     Attributes:
         rows: the keys that are shown.
@@ -91,7 +91,7 @@ class FoundKeys:
 
 @dataclass(frozen=True)
 class KnownTimes:
-    """Store times of the newest records that were read: of all brokers, and of brokers whose records end earlier.
+    """Store time of the newest record that was read, and that of each broker at least ten minutes behind it.
 
     Attributes:
         until: store time of the newest record that was read.
@@ -103,7 +103,7 @@ class KnownTimes:
 
 
 def newest_record_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
-    """Return the store times of the newest records that a question reads; later records are not known."""
+    """Return the store times of the newest records that the lake has in a question's time range."""
     where = " AND ".join(selection_conditions(Selection(start=question.begin, end=question.end)))
     sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {where} GROUP BY broker ORDER BY broker"
     rows = run_sql(lake.table("messages"), "messages", sql).read_all().to_pylist()
@@ -152,7 +152,7 @@ class _Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrowAnswer:
-    """Journeys computed in this process, slice by slice; only the rows to show and sums are kept.
+    """Answer computed in this process, one slice of the keys after another, to limit memory.
 
     Attributes:
         records: the records of the keys.
@@ -165,25 +165,25 @@ class ArrowAnswer:
 
     @property
     def key_counts(self) -> Mapping[str, int]:
-        """Number of keys, see `Answer`."""
+        """Number of keys in the window and with each flag; see `Answer.key_counts`."""
         return self._sums_over_slices.counts
 
     @property
     def path_count(self) -> int:
-        """Number of paths, see `Answer`."""
+        """Number of paths of the keys in the window; see `Answer.path_count`."""
         return int(self._sums_over_slices.paths.num_rows)
 
     def paths(self, limit: int | None) -> Sequence[Row]:
-        """Return paths, see `Answer`."""
+        """Return paths, the most frequent first; see `Answer.paths`."""
         return _table_to_rows(paths_to_topic_lists(self._sums_over_slices.paths.slice(0, limit)))
 
     def hops(self) -> Sequence[Row]:
-        """Return hops, see `Answer`."""
+        """Return hops from topic to topic, the most frequent first; see `Answer.hops`."""
         order: Any = [("hops", "descending"), ("source", "ascending"), ("target", "ascending")]
         return _table_to_rows(hops_table(self._sums_over_slices.hops).select(_HOP_NAMES).sort_by(order))
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
-        """Return keys that do not fit, see `Answer`."""
+        """Return the keys that do not fit the criteria; see `Answer.find_misfit_keys`."""
         found = FoundKeys(())
         rows = self._misfit_rows(criteria, limit, found)
         found.rows = rows if limit is None else _first_rows_after_reading_all(rows, limit)
@@ -216,7 +216,7 @@ class ArrowAnswer:
             yield from rows_of_batches(rows.select(_KEY_NAMES).slice(0, limit).to_batches(), 0)
 
     def _journeys_by_slice(self) -> Iterator[pa.Table]:
-        """Yield the journeys of each slice without their steps; the first call also stores sums over all slices."""
+        """Yield the journeys of each slice without their steps; the first call also stores totals over all slices."""
         counts = dict.fromkeys(("keys", *FLAGS), 0)
         paths, hops = [], []
         for each in self.records.iterate_slices():
@@ -236,7 +236,7 @@ class ArrowAnswer:
 
 @dataclass(frozen=True)
 class SparkAnswer:
-    """Journeys computed by Spark, once: the rows stay on the disks of its executors until the answer is complete.
+    """Answer computed once by Spark, whose executors keep the result on disk until all of it is read.
 
     Attributes:
         rows: the result of `journeys_and_hop_counts_of`, persisted.
@@ -250,7 +250,7 @@ class SparkAnswer:
 
     @cached_property
     def key_counts(self) -> Mapping[str, int]:
-        """Number of keys, see `Answer`."""
+        """Number of keys in the window and with each flag; see `Answer.key_counts`."""
         from pyspark.sql import functions as F
 
         sums = [F.count_if(name).alias(name) for name in FLAGS]
@@ -260,7 +260,7 @@ class SparkAnswer:
 
     @cached_property
     def path_count(self) -> int:
-        """Number of paths, see `Answer`."""
+        """Number of paths of the keys in the window; see `Answer.path_count`."""
         return self._journeys.where("NOT began_before").select("path").distinct().count()
 
     def first_keys_of_paths(
@@ -275,14 +275,14 @@ class SparkAnswer:
         return found
 
     def paths(self, limit: int | None) -> Sequence[Row]:
-        """Return paths, see `Answer`."""
+        """Return paths, the most frequent first; see `Answer.paths`."""
         from commitlake.pipelines.journeys.spark_journeys import paths_of
 
         found = paths_of(self._journeys)
         return _table_to_rows((found if limit is None else found.limit(limit)).toArrow())
 
     def hops(self) -> Sequence[Row]:
-        """Return hops, see `Answer`."""
+        """Return hops from topic to topic, the most frequent first; see `Answer.hops`."""
         from pyspark.sql import functions as F
 
         from commitlake.pipelines.journeys.spark_journeys import sum_hops
@@ -291,7 +291,7 @@ class SparkAnswer:
         return _table_to_rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
-        """Return keys that do not fit, see `Answer`."""
+        """Return the keys that do not fit the criteria; see `Answer.find_misfit_keys`."""
         from commitlake.pipelines.journeys.spark_journeys import misfits_of
 
         misfits = misfits_of(self._journeys, criteria).select(*_KEY_NAMES)
@@ -303,7 +303,7 @@ class SparkAnswer:
 
 
 def _rows_of_frame(frame: DataFrame, found_keys: FoundKeys) -> Iterator[Row]:
-    """Yield the rows of a DataFrame, of which one part at a time is in this process, and count them."""
+    """Yield the rows of a DataFrame, fetched batch by batch to save memory, and count them."""
     from commitlake.pipelines.journeys.spark_journeys import batches_of
 
     for batch in batches_of(frame):

@@ -87,7 +87,7 @@ class AlertCondition:
     value: float | str
 
     def is_met_by(self, row: Lag) -> bool:
-        """Return True if a row meets the condition; for a range, its upper bound is compared."""
+        """Return True if a row meets the condition; of a figure with bounds, the upper bound is compared."""
         if self.field == "verdict":
             return row.judged.verdict == self.value
         bounds = {"messages": row.messages, "bytes": row.bytes, "time_lag": row.seconds}[self.field]

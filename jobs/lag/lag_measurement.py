@@ -110,7 +110,7 @@ def find_worst_group_stalled_since(lake: PinnedLake, answer: LagAnswer) -> datet
 
 
 def unknown_name_sentences(group_arguments: LagGroupArguments, answer: LagAnswer) -> list[str]:
-    """Return a sentence for each requested group and topic without a known offset or a row."""
+    """Return a sentence for each requested group and topic of which no offset is known."""
     known = {
         name: {getattr(place, name) for places in (answer.known, answer.broadcasting, answer.rows) for place in places}
         for name in ("group", "topic")

@@ -178,7 +178,7 @@ class LagSource:
         return {"source": self.option, self.option[0].removeprefix("--"): self.option[1]}
 
     def time_option_words(self, option: str) -> list[str]:
-        """Return an option and the requested time as command line words; empty if no time was requested."""
+        """Return an option with the requested time, as words of a command line; empty if no time was requested."""
         return [] if self.at is None else [option, format_iso_time(self.at).removesuffix("Z")]
 
 
@@ -220,14 +220,14 @@ def lag_report(
 
 
 def summary_sentence(answer: LagAnswer) -> str:
-    """Return the verdict on all rows as text, with the time of the groups' figures."""
+    """Return a sentence with the verdict on all rows and the time to which the figures refer."""
     as_of = " to ".join(map(format_iso_time, _first_and_last_time(answer.rows)))
     held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
     return _verdict(answer.groups, held, answer.missing).sentence + (f" As of {as_of}." if as_of else "")
 
 
 def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
-    """Return the earliest and the latest time of the rows: one time if they are equal, none if there are no rows."""
+    """Return the earliest and latest time of the groups' rows; one time if they are equal, none without rows."""
     times = group_row_times(rows)
     return [*times[:1], *times[1:][-1:]]
 
@@ -235,7 +235,7 @@ def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
 def _verdict(
     groups: Sequence[GroupSummary], held_back_rows: Sequence[Lag], missing_data_sentences: Sequence[str]
 ) -> Verdict:
-    """Return the verdict on groups, and on the rows of messages that brokers hold back."""
+    """Return the verdict on consumer groups and on messages that brokers hold back, such as delayed ones."""
     overdue = sorted(
         {f"{row.kind} messages of {row.topic}" for row in held_back_rows if row.judged.verdict is not LagVerdict.OK}
     )
@@ -330,7 +330,7 @@ def _stalled_since_text(group: GroupSummary, stalled_since: datetime.datetime | 
 
 
 def _reason_blocks(group: GroupSummary) -> Iterator[Block]:
-    """Yield paragraphs on why a group has its verdict, and how long it needs to catch up."""
+    """Yield paragraphs on the reason for a group's verdict, and on how long the group needs to catch up."""
     row = group.worst_row
     if row.judged.reason:
         yield Paragraph(f"Why: {row.judged.reason} (queue {row.queue_id} of ", Name(row.topic), ").")
@@ -422,7 +422,7 @@ def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, 
 
 
 def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
-    """Yield a chart mark for each time range in which no group has a figure."""
+    """Yield a chart mark for each time range in which no group has a measured value."""
     windows = history.windows
     start: int | None = None
     for number in range(windows.count + 1):

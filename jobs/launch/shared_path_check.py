@@ -57,7 +57,7 @@ def check_shared_places(
 
 
 def paths_in_options(parser: argparse.ArgumentParser, option_values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the option name and value of each place in a job's arguments; a value with several places is split."""
+    """Yield an (option name, path or URI) pair for each location in a job's arguments; lists are split."""
     for action in parser._actions:  # noqa: SLF001 (no other way)
         value = option_values.get(action.dest)
         if action.metavar not in _METAVARS or not value or value == argparse.SUPPRESS:

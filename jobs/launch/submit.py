@@ -22,7 +22,7 @@ from commitlake.jobs.cli import main as cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a job, and return its exit code, or 2 if the command line names none; `argv` as for `cli.main`."""
+    """Run the job that the command line names, and return its exit code; 2 if no job is named."""
     if argv is None:
         return cli.run_as_process(lambda: main(sys.argv[1:]))
     import shlex
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_cluster_mode(options: Sequence[str]) -> bool:
-    """Return whether the driver is to run in the cluster, by the last option, or else by the last setting."""
+    """Return whether the driver runs in the cluster, by the last `--deploy-mode` or else by `--conf` settings."""
     if modes := _option_values(options, "--deploy-mode"):
         return modes[-1] == "cluster"
     given = [*_option_values(options, "--conf"), *_option_values(options, "-c")]
@@ -73,7 +73,7 @@ def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
 
 
 def _spark_connect_problem(options: Sequence[str]) -> str | None:
-    """Return why the options for Spark Connect cannot be used, without values that may be secret; None if they can."""
+    """Return an error message, without secrets, if the options for Spark Connect cannot be used, else None."""
     remote = _option_values(options, "--remote")
     names = [option.partition("=")[0] for option in options if option.startswith("-")]
     if any(

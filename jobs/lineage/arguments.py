@@ -142,13 +142,13 @@ def check_options(command: LineageOptions) -> None:
 
 
 def split_options_by_id(command: LineageOptions) -> Iterator[LineageOptions]:
-    """Yield a copy of the options for each requested id, with only that one, because each has its own story."""
+    """Yield a copy of the options for each requested message id, because each message has its own story."""
     for message_id in command.id:
         yield replace(command, key=(), id=(message_id,))
 
 
 def make_story_question(command: LineageOptions, lake: Lake) -> Question:
-    """Return the options as a `Question`: the messages whose story is wanted, and limits of the story.
+    """Return the options as a `Question`, which selects the messages and limits the size of their story.
 
     Raises:
         JobError: for a broker that the lake does not have.

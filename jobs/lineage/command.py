@@ -115,7 +115,7 @@ def _show_story(command: LineageOptions, lake: Lake, monotonic_start: float) -> 
 
 
 def _show_stories_of_keys(command: LineageOptions, lake: Lake, keys: Sequence[str], started: float) -> ExitCode:
-    """Print the story of each key, for which the tables are read together."""
+    """Print the story of each key; the tables are read once for all keys."""
     code = ExitCode.OK
     question = make_story_question(replace(command, key=tuple(keys[:1]), id=()), lake)
     for number, (story, rows) in enumerate(read_stories(lake, keys, question)):
@@ -131,7 +131,7 @@ def _read_story(command: LineageOptions, lake: Lake) -> Story:
 
 
 def _complete_story(command: LineageOptions, lake: Lake, story: Story, rows: Sequence[Row]) -> Story:
-    """Add bodies to a story, and mask it."""
+    """Add message bodies to a story if requested, and mask the values that the options select."""
     masks, key = read_masks(command)
     if command.related_by is not None and story.steps:
         _warn_of_unknown_property(command.related_by, story)

@@ -61,7 +61,7 @@ def check_event_target(target: str) -> None:
 
 
 def story_events(story: Story) -> Iterator[RunEvent]:
-    """Yield two OpenLineage events, start and completion, for each edge of a story whose time is known."""
+    """Yield a start and a completion event of OpenLineage for each edge of a message's story whose time is known."""
     steps = {step.id: step for step in story.steps}
     for edge in story.edges:
         source, target = steps.get(edge.source), steps.get(edge.target)

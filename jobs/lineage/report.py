@@ -79,7 +79,7 @@ _COLUMNS = (
 
 
 def lineage_report(story: Story, header_facts: Sequence[tuple[str, str]]) -> Report:
-    """Return the page of a story.
+    """Return the report on a message's story: outcomes, picture, open questions and steps.
 
     Args:
         header_facts: Origin of the story, as pairs of a label and a value.
@@ -107,12 +107,12 @@ def lineage_report(story: Story, header_facts: Sequence[tuple[str, str]]) -> Rep
 
 
 def story_steps_section(story: Story) -> Section:
-    """Return a section with a row for each step."""
+    """Return a report section with a table row for each step of a message's story."""
     return Section("table", "Steps", [Table.of_values("Steps", step_rows(story))])
 
 
 def story_verdict(story: Story) -> Verdict:
-    """Return a story's verdict: a severity, and a sentence that sums up the outcomes."""
+    """Return the verdict on a message's story: a severity, and a sentence that sums up the outcomes."""
     asked = _shorten(story.asked)
     if not story.steps:
         return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")

@@ -21,7 +21,7 @@ _MAX_TEXT = 300
 
 @dataclass
 class StoryFollower:
-    """Printer of a growing story, which prints only the steps that are new.
+    """Printer for a message's story that is read repeatedly, which prints only steps that are new or changed.
 
     Attributes:
         say: Function that prints a line.

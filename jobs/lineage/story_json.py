@@ -39,13 +39,13 @@ STEP_COLUMNS = (
 
 
 def story_json(story: Story) -> str:
-    """Return a story as a JSON document, which ends with a newline."""
+    """Return a message's story as a JSON document, which ends with a newline."""
     document = json.dumps(story_to_dict(story), ensure_ascii=False, indent=2)
     return escape_json(document.encode("utf-8", "backslashreplace").decode()) + "\n"
 
 
 def story_to_dict(story: Story) -> dict[str, Any]:
-    """Return a story as JSON-compatible dictionaries and lists."""
+    """Return a message's story as JSON-compatible dictionaries and lists."""
     return {
         "version": VERSION,
         "asked": story.asked,
@@ -78,7 +78,7 @@ def _step_to_dict(step: Step) -> dict[str, Any]:
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """Return a record as a JSON-compatible dictionary."""
+    """Return a record of a message's story as a JSON-compatible dictionary."""
     found: dict[str, Any] = {
         "broker": record.broker, "physical_offset": record.physical_offset, "msg_id": record.msg_id,
         "unique_key": record.unique_key, "keys": list(record.keys), "tags": record.tags, "kind": record.kind,

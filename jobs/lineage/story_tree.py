@@ -67,7 +67,7 @@ _PLAIN = _Glyphs("* ", "| ", "|- ", "`- ", "|  ", "-")
 
 @dataclass(slots=True)
 class _OpenStep:
-    """Step in the tree with followers still to be drawn: their number, and the prefix of their lines."""
+    """Step of the tree some of whose following steps are not drawn yet: their number, and their line prefix."""
 
     children: int
     before: str
@@ -75,7 +75,7 @@ class _OpenStep:
 
 
 def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
-    """Print a story as a tree.
+    """Print a message's story as a tree of steps.
 
     Args:
         out: Output stream; colours are used only on a terminal.
@@ -91,7 +91,7 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
 
 
 def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[Text]:
-    """Yield the lines of a story's tree."""
+    """Yield the lines of the tree that shows a message's story."""
     known = (
         "nothing is archived"
         if story.as_of is None
@@ -117,7 +117,7 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
 
 
 def _outcome_lines(story: Story) -> Iterator[Text]:
-    """Yield a line for each outcome; one with a count for many messages with the same title, group and state."""
+    """Yield a line for each outcome; many with the same title, group and state share one line with their count."""
     messages = _find_title_steps(story)
 
     def outcome_key(outcome: Outcome) -> tuple[str, str | None, OutcomeState]:
@@ -149,7 +149,7 @@ def _state_in_words(outcome: Outcome) -> str:
 
 
 def _find_title_steps(story: Story) -> dict[str, Step]:
-    """Return, by step id, the step whose title an outcome shows: the step itself or, for a consumption, its record."""
+    """Return, by step id, the step whose title is shown with an outcome: for a consumption, the consumed record."""
     steps = {step.id: step for step in story.steps}
     sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
     return {name: sources.get(name, step) if step.consumption is not None else step for name, step in steps.items()}
@@ -225,7 +225,7 @@ def _single_step_lines(branch: Branch, first_prefix: str, next_prefix: str, widt
 
 
 def _time_columns_width(width: int) -> int:
-    """Return the width of the columns for times and gaps; 0 if they are on lines of their own, for lack of width."""
+    """Return the width of the columns for times and gaps; 0 on narrow terminals, where they have their own lines."""
     return _TIMES if width >= _NARROW else 0
 
 

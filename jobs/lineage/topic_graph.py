@@ -39,7 +39,7 @@ _COLUMNS = (
 
 
 def links_table(graph: TopicGraph) -> Table:
-    """Return the table of the links between two topics."""
+    """Return the table of the links from one topic to another."""
     rows = [
         {
             "from": link.source, "to": link.target, "passes": link.passes, "keys": link.keys,

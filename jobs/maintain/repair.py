@@ -66,7 +66,7 @@ def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
 
 
 def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed_tables: Collection[str] = ()) -> None:
-    """Repeat erasures whose data the repair has brought back, and update checksums of messages that it read again.
+    """Repeat erasures whose data the repair has restored, and update checksums of messages that it has read again.
 
     Args:
         changed_tables: tables with rows of another program that the repair keeps.
@@ -88,7 +88,7 @@ def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed
 
 
 def _check_is_lake(lake: Lake) -> None:
-    """Raise an error if a place is not a lake; a lake with damaged tables is accepted."""
+    """Raise an error if a location contains no lake; a lake with damaged tables is accepted."""
     with suppress(LogDamagedError):
         lake.table("messages")
 

@@ -169,7 +169,7 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
 
 
 def _delete_replay_rows(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
-    """Delete rows of `replay_rows` that no replay needs any more; return what was deleted, and notes.
+    """Delete rows of `replay_rows` that no replay needs; return what was deleted, and notes on rows that are kept.
 
     Returns:
         The deleted rows, and sentences about rows that are kept.
@@ -221,7 +221,7 @@ def _compact_table(plan: MaintenancePlan, lake_view: Lake, table: str, sort_colu
 
 
 def _make_merge_join(plan: MaintenancePlan, table: str) -> Join | None:
-    """Return the function that joins rows of a table while its files are merged; None if rows stay unchanged."""
+    """Return the function that combines rows of a table while its files are merged; None if rows stay as they are."""
     if table != "topic_minutes":
         return None
     run_id = joined_run_id(plan.lake)
@@ -236,7 +236,7 @@ def _vacuum_table(plan: MaintenancePlan, lake_view: Lake, table: str) -> Garbage
 
 
 def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
-    """Delete expired, unused and unfinished packs, and merge small ones.
+    """Delete packs (files of message bodies) that are expired, unused or unfinished, and merge small ones.
 
     Raises:
         PackStoreError: if packs may not be listed or deleted.

@@ -17,7 +17,7 @@ Labels = tuple[str, ...]
 def make_gauge(
     name: str, help_text: str, labels: Sequence[str], values: Iterable[tuple[Labels, float]]
 ) -> GaugeMetricFamily:
-    """Return a gauge with a value for each set of labels, in their order."""
+    """Return a Prometheus gauge with one value for each set of labels, sorted by labels."""
     family = GaugeMetricFamily(name, help_text, labels=labels)
     for label_values, value in sorted(values):
         family.add_metric([escape_line(label) for label in label_values], value)

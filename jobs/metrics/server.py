@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class _Connection:
-    """A connection; `due` is the time by the monotonic clock at which it is cut, None while the answer is measured."""
+    """Client connection. `due` is the monotonic time at which it is closed, or None while metrics are measured."""
 
     due: float | None
     is_cut: bool = False

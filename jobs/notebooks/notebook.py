@@ -101,7 +101,7 @@ class Notebook:
 
     @property
     def lake_location(self) -> str:
-        """Return the lake's path for `commitlake.open`; with a given Spark session, as the parameter names it.
+        """Return the lake's location for `commitlake.open`; with a given Spark session, the parameter's own text.
 
         Raises:
             LakeError: The path cannot be that of a lake.
@@ -111,7 +111,7 @@ class Notebook:
 
     @property
     def spark(self) -> SparkSession:
-        """Return the notebook's Spark session; a script, and a notebook without one, starts one on this machine."""
+        """Return the notebook's Spark session; if there is none, start one on this machine."""
         given: SparkSession | None = self.names.get("spark")
         if given is not None:
             return given
@@ -200,7 +200,7 @@ class Notebook:
         self._display_rows(title, rows, [Column(name) for name in frame.columns])
 
     def plot(self, figure: Figure) -> None:
-        """Show a figure of plotly that has a title, also offline; a script prints its numbers.
+        """Show a Plotly figure that has a title, without network access; outside notebooks, print its numbers.
 
         With the parameter `plots`, the figure is written to this folder as an HTML file instead, named by its title.
         """
@@ -215,7 +215,7 @@ class Notebook:
             self._show_page(re.sub(r"\W+", "-", title.lower()), page)
 
     def show_sections(self, *sections: Section) -> None:
-        """Show sections of a report: sentences, tables and pictures, each section in this order."""
+        """Show sections of a report one after another, each with its sentences first, then tables, then pictures."""
         for section in sections:
             for block in section.blocks:
                 if isinstance(block, Table):
@@ -259,7 +259,7 @@ class Notebook:
         _display_cells(display, columns, cells)
 
     def _show_pictures(self, section: Section) -> None:
-        """Show a section's pictures, or write them to the folder `plots`; a script without it shows their numbers."""
+        """Show a section's pictures, or write them to the folder `plots`; without either, print the charts' numbers."""
         pictures = [block for block in section.blocks if isinstance(block, LineChart | HeatMap | BarChart | Html)]
         if not pictures:
             return
@@ -303,7 +303,7 @@ class Notebook:
 
 
 def flow_figure(hops: pd.DataFrame, title: str) -> Figure:
-    """Return a diagram of topics, with a link for each pair of topics that is as wide as the number of its hops.
+    """Return a diagram of topics in which the width of each link shows the number of hops between two topics.
 
     Args:
         hops: The columns `source`, `target` and `hops`, as of `Lake.topic_flow`.
@@ -318,7 +318,7 @@ def flow_figure(hops: pd.DataFrame, title: str) -> Figure:
 
 
 def _figure_rows(figure: Figure) -> Iterator[Row]:
-    """Yield a row for each point of a figure with two axes, with the titles of the axes."""
+    """Yield a row for each point of a figure with two axes; the titles of the axes are the column names."""
     across, up = (str(axis.title.text) for axis in (figure.layout.xaxis, figure.layout.yaxis))
     for trace in figure.data:
         if "x" in trace and "y" in trace and trace.x is not None and trace.y is not None:
@@ -327,7 +327,7 @@ def _figure_rows(figure: Figure) -> Iterator[Row]:
 
 
 def _axis_value_text(value: Any) -> str:
-    """Return the text of a value on a figure's axis, of a time without the digits of nanoseconds."""
+    """Return the text of a value on a figure's axis; times are shown to the second."""
     return (
         value.astype("datetime64[s]").item().isoformat()
         if hasattr(value, "astype") and value.dtype.kind == "M"
@@ -393,7 +393,7 @@ def _create_plots_folder(folder: str) -> None:
 
 
 def _print_error(error_type: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    """Print a user's error without a stack trace, or nothing if the reader has gone; the exit code is 1."""
+    """Print a CommitLake error without a stack trace, and nothing if the reader of the output has gone."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes the buffer at exit
     elif isinstance(error, CommitLakeError):

@@ -60,7 +60,7 @@ _QUEUE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """Plan of a notebook's replay, its counts, and how far groups have consumed its messages.
+    """Result of a notebook's replay: its plan, its counts, and how far groups have consumed its messages.
 
     Attributes:
         plan: plan of the replay.
@@ -142,7 +142,7 @@ def replay_once(
 
 
 def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, target_topic: str | None) -> ReplayPlan | None:
-    """Return the newest finished replay of the same messages to the same target, without withdrawn replays."""
+    """Return the newest finished replay of the same messages to the same target, ignoring withdrawn replays."""
     states = [
         state
         for state in read_replay_states(lake).values()

@@ -73,7 +73,7 @@ def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str
 
 
 def check_connected_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, may_be_online: bool) -> bool:
-    """Return True if the group has connected clients; raise an error for those unless `may_be_online`.
+    """Return True if the group has connected clients; if `may_be_online` is False, raise an error instead.
 
     Raises:
         JobError: The group has clients, and no option allows that.

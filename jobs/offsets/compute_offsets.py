@@ -101,7 +101,7 @@ def _gather_from_sources(
 
 
 def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -> None:
-    """Raise an error if the name server does not know a source's broker, as another cluster has other queues."""
+    """Raise an error if a broker of the sources is unknown to the name server, which may belong to another cluster."""
     known = sorted(client.admin.clusters().broker_addr_table)
     for source in sources:
         if source.broker not in known:

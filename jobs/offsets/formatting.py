@@ -28,7 +28,7 @@ PLAIN_COLUMNS = (
 
 
 def format_table_row(row: Row) -> Row:
-    """Convert a row for programs to a row for people."""
+    """Convert a machine-readable row into the row of the printed table."""
     low, high, messages = row["offset_min"], row["offset_max"], row["messages_min"]
     return row | {
         "bounds": None if low == high and not row["problem"] else _bounds_text(low, high),
@@ -50,7 +50,7 @@ def _waiting_seconds(row: PlannedOffset, now: datetime.datetime) -> float | None
 
 
 def machine_readable_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime) -> Iterator[Row]:
-    """Yield a row for programs for each queue's offset."""
+    """Yield a machine-readable row for each queue's offset."""
     for row in rows:
         asked, lag, live = row.asked, row.lag, row.live
         yield {

@@ -167,7 +167,7 @@ class QueryOptions(
         return self.body or self.body_out is not None
 
     def check_combinations(self) -> None:
-        """Check values and combinations that the declarations of the options do not check.
+        """Check combinations and values that the option declarations cannot express.
 
         Raises:
             JobError: for the first conflict.

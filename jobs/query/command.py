@@ -198,7 +198,7 @@ def _run_query(query: QueryOptions) -> ExitCode:
 
 
 def _write_single_body(query: QueryOptions, rows: Iterable[Row], read_body: Fetch) -> bool:
-    """Write the body of the only row, and return True; without a row, warn and return False."""
+    """Write the body of the only row, and return True; if there is no row, warn and return False."""
     size = write_one_body(iter(rows), read_body, query.body_out)
     if size is None:
         _warn("no message matches, so there is no body")
@@ -232,7 +232,7 @@ def _explain_masked_keys(lake: Lake) -> None:
 
 
 def _explain_empty_result(query: QueryOptions, lake: Lake, table: DeltaTable | None, count: int) -> None:
-    """Warn of unknown topics; after an empty result, also of unknown queues, masked keys and the time range."""
+    """Warn of unknown topics and, if no row was found, of unknown queues, masked keys or the archived time range."""
     if not count and query.key and table is not None:
         _explain_masked_keys(lake)
     has_time = not count and (query.start or query.end)
@@ -269,7 +269,7 @@ def _open_table(lake: Lake, table: str) -> DeltaTable:
 
 
 def _answer_missing_table(query: QueryOptions, start_time: float) -> ExitCode:
-    """Answer for a table that does not exist yet because it has no row, like `quarantine` without damage."""
+    """Answer a query of a table that does not exist yet because it has no rows, such as `quarantine`."""
     columns = _selected_columns(query, LAKE_TABLES[query.table].columns.names)
     if query.count:
         print(0)
@@ -319,7 +319,7 @@ def _run_table_query(
 
 
 def _add_key_offset_conditions(table_query: TableQuery, lake: Lake) -> TableQuery:
-    """Speed up a query by key or id with physical offsets from the table of keys, as additional conditions."""
+    """Speed up a query by key or id: look up physical offsets in the table of keys, and add them as conditions."""
     from commitlake.pipelines.query.key_conditions import business_keys_condition, unique_key_condition
 
     keys = table_query.selection.keys
@@ -342,7 +342,7 @@ def _make_table_query(query: QueryOptions, columns: Sequence[str], known_columns
 
 
 def _sort_columns(query: QueryOptions, known_columns: Sequence[str]) -> list[str]:
-    """Return the columns to sort by, with `DESC` if requested, followed by the usual order for equal values."""
+    """Return the columns of `--order-by`, followed by the table's default order, which decides between equal values."""
     order: list[str] = []
     for part in query.order_by.split(",") if query.order_by else ():
         match part.split():

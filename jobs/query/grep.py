@@ -76,7 +76,7 @@ def run_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: De
 
 
 def _pack_location(query: QueryOptions, lake: Lake) -> PackLocation:
-    """Return the location of the packs: from the option, otherwise from the lake's last archive run."""
+    """Return the location of the packs (files of bodies): from the option, or else from the last archive run."""
     from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.pipelines.archive.body_location import IN_LAKE

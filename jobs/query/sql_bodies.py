@@ -33,7 +33,7 @@ _FUNCTION = "named_struct("
 
 
 def expand_body_calls(sql: str) -> str:
-    """Return a SELECT in which each call of `body` is an expression that `replace_body_positions` recognizes."""
+    """Return a SELECT in which each call of `body` is replaced by an expression for the body's position."""
 
     def expand_call(match: re.Match[str]) -> str:
         if match["call"] is None:
@@ -65,7 +65,7 @@ def explain_body_error(sql: str, message: str) -> str:
 def replace_body_positions(
     rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], BodyTexts]
 ) -> tuple[Iterator[Row], list[str]]:
-    """Replace the positions of bodies in rows by the bodies themselves; return the rows and the new column names.
+    """Replace the positions of bodies in rows by the bodies, and return the rows with their new column names.
 
     Args:
         rows: rows of the answer.
@@ -90,7 +90,7 @@ def _is_body_position(value: object) -> bool:
 
 
 def _replace_body_positions(row: Row, body_columns: Mapping[str, str], body_texts: BodyTexts) -> Row:
-    """Return a row with its body positions replaced by the bodies."""
+    """Return a row with the position of each body replaced by the body, as text or base64."""
     changed: Row = {}
     for name, value in row.items():
         if name not in body_columns:

@@ -85,7 +85,7 @@ def _explain_unknown_table(message: str) -> str:
 
 
 def _open_named_tables(sql: str, lake: Lake, open_table: Callable[[Lake, str], DeltaTable]) -> dict[str, DeltaTable]:
-    """Open the tables named in the SELECT, and always `messages`, so that a missing lake is reported."""
+    """Open the tables named in a SELECT, and always `messages`, so that a missing lake is reported."""
     tables = {"messages": open_table(lake, "messages")}
     for name in LAKE_TABLES:
         if name not in tables and re.search(rf"\b{name}\b", sql, re.IGNORECASE):

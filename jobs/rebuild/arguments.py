@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSettings(BrokerConfArgument):
-    """Options for the settings of the broker that will open the files."""
+    """Options that describe the settings of the broker for which files are rebuilt."""
 
     delay_levels: tuple[int, ...] | None = option(
         "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "

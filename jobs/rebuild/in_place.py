@@ -71,7 +71,7 @@ def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: 
 
 
 def _check_assumed_delays(rebuilt: Rebuilt) -> None:
-    """Raise an error if delays of queue entries were assumed and are probably wrong; nothing is replaced then."""
+    """Raise an error, before anything is replaced, if the assumed delays of queue entries are probably wrong."""
     if rebuilt.assumed_delays and rebuilt.has_nondefault_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)

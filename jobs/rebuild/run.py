@@ -85,7 +85,7 @@ def run_salvage(
 
 
 def complete_settings(store: Store, requested_settings: RequestedSettings) -> RequestedSettings:
-    """Return the requested settings, completed from the remaining files of the damaged store."""
+    """Return the requested settings; missing ones are derived from the damaged store's remaining files."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     with open_small_files(store.root) as root:
@@ -109,7 +109,7 @@ def complete_settings(store: Store, requested_settings: RequestedSettings) -> Re
 def _open_runner_with_progress(
     command: RebuildOptions, label: str, store: Store
 ) -> Iterator[tuple[Runner, Callable[[int], None]]]:
-    """Yield the runner of the tasks, and a function that reports how many bytes of the log are done."""
+    """Yield the runner of the tasks, and a function that reports the number of bytes of the log processed so far."""
     runner = make_runner(command, "rebuild")
     size = sum(segment.file_size for segment in store.segments)
     with runner_progress(runner, label, size, quiet=command.quiet) as advance:

@@ -181,7 +181,7 @@ def _copy_live_topics(name_servers: str, arguments: ReplayOptions, copy_lake: La
 
 
 def _source_selection(arguments: ReplayOptions) -> Selection:
-    """Return the conditions that a log or a queue can check itself; the others are applied to the copied messages."""
+    """Return the conditions that are checked while a log or queue is read; other conditions are checked later."""
     dead = [] if arguments.dlq_of is None else [DLQ_PREFIX + arguments.dlq_of]
     return Selection(
         topics=() if arguments.all_copies else tuple(dict.fromkeys([*arguments.topic, *dead])),

@@ -226,7 +226,7 @@ def _warn_of_unreadable_replay(replay_id: str, error: ReplayError) -> None:
 
 
 def _open_planned_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
-    """Return a plan's messages as they are in the source, before changes."""
+    """Return a reader of a plan's messages in their original form, before changes are applied."""
     packs = None if source.is_copied else open_packs(lake)
     return PlannedMessages(plan, source.table, packs)
 
@@ -422,7 +422,7 @@ def _queue_row(queue: QueueCount, not_consumed: NotConsumed | None) -> Row:
 
 
 def _print_not_consumed_notes(not_consumed: NotConsumed | None) -> None:
-    """Print which stored offsets determine the messages that a group has not consumed."""
+    """Print when and from which offsets it was determined which messages a group has not consumed."""
     if not_consumed is None:
         return
     print(

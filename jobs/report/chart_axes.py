@@ -32,7 +32,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Scale for figures from 0 to a largest figure.
+    """Linear or logarithmic scale of an axis, from 0 to a largest value.
 
     Attributes:
         top: The largest figure of the axis.

@@ -253,7 +253,7 @@ def _legend_entry_html(css_class: str, label: str) -> Html:
 
 
 def colour_level(value: float) -> int:
-    """Return the number of a figure's colour: 0 below 1, and one more for each power of ten.
+    """Return the colour level of a figure: 0 below 1, then one level more for each power of ten.
 
     >>> [colour_level(value) for value in (0, 1, 9, 10, 99_999, 100_000, 10**9)]
     [0, 1, 1, 2, 5, 6, 6]
@@ -279,7 +279,7 @@ def _heat_strip_html(chart: HeatMap, row_number: int) -> Html:
 
 
 def _coloured_rectangles(values: Sequence[float | None]) -> Iterator[Html]:
-    """Yield a rectangle for each run of windows with the same colour, and none for windows without figures."""
+    """Yield a rectangle for each sequence of windows with the same colour; windows without a figure get none."""
     at = 0
     for colour, run in groupby(None if value is None else colour_level(value) for value in values):
         count = len(list(run))

@@ -44,7 +44,7 @@ _ORDER = (Kind.CRITICAL, Kind.WARNING, Kind.INFO, Kind.GOOD)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Texts that describe one finding.
+    """One example of a finding: where it is, and the content found and expected there.
 
     Attributes:
         where: Position of the finding: file, offset, queue.
@@ -120,7 +120,7 @@ def _finding_group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
 
 
 def _split_examples(group: FindingGroup, remaining_bytes: int) -> tuple[list[Fields], list[Fields]]:
-    """Choose the examples shown at once and those folded, within the remaining bytes of the page."""
+    """Divide examples into those shown at once and those collapsed, as far as the remaining page size allows."""
     if remaining_bytes <= 0:
         return [], []
     shown: list[Fields] = [example.shortened_fields() for example in group.examples[:SHOWN_EXAMPLES]]
@@ -162,7 +162,7 @@ def _finding_group_notice(
 
 
 def _folded_examples_block(summary: str, folded_examples: Sequence[Fields]) -> Block:
-    """Return a note on the findings that are not shown at once, with some of them folded under it."""
+    """Return a note on the examples that are not shown at once, with some of them in a collapsed table."""
     if not folded_examples:
         return Paragraph(summary, is_quiet=True)
     rows = [[Cell(fields[key]) for key in ("place", "found", "expected")] for fields in folded_examples]

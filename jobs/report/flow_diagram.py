@@ -25,7 +25,7 @@ _Stop: TypeAlias = tuple[int, str]
 
 
 class Flow(NamedTuple):
-    """A path, and the number of keys that take it.
+    """Path through the stops of a diagram, and the number of keys that take the path.
 
     Attributes:
         stops: its stops, in order; any texts.

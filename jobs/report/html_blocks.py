@@ -41,12 +41,12 @@ _QUOTED = re.compile(r"'((?:commitlake|curl) [^']+)'")
 
 
 def blocks_html(blocks: Iterable[Block]) -> Html:
-    """Return blocks as HTML."""
+    """Return blocks of a report as HTML."""
     return join_html(map(block_html, blocks))
 
 
 def block_html(block: Block) -> Html:
-    """Return a block as HTML."""
+    """Return one block of a report as HTML."""
     match block:
         case Html():
             found = block
@@ -76,7 +76,7 @@ def block_html(block: Block) -> Html:
 
 
 def paragraph_html(*content: str, is_quiet: bool = False) -> Html:
-    """Return a paragraph as HTML; quiet ones are smaller and paler."""
+    """Return a paragraph as HTML; with `is_quiet`, its text is smaller and paler."""
     return tag("p", *content, class_="quiet" if is_quiet else None)
 
 

@@ -41,7 +41,7 @@ def read_run_history(lake: Lake) -> RunHistory:
 
 
 def with_run_history(report: Report, lake: Lake) -> Report:
-    """Return a report with a section on the newest archive runs of a lake at its end, for a page."""
+    """Return a report with one more section, at its end, about the newest archive runs of a lake."""
     return replace(report, sections=[*report.sections, history_section(read_run_history(lake))])
 
 

@@ -45,7 +45,7 @@ def print_sections(report: Report, *anchors: str) -> None:
 
 
 def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield the lines of blocks; tables, charts and HTML have none."""
+    """Yield blocks of a report as lines of text; tables, charts and HTML are skipped."""
     for block in blocks:
         match block:
             case Paragraph():
@@ -69,7 +69,7 @@ def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
 
 
 def chart_to_table(chart: LineChart) -> Table:
-    """Return the numbers of a chart as a table, without the times that have none."""
+    """Return the numbers of a chart as a table, without times at which no series has a value."""
     windows = chart.windows
     rows = [
         [

@@ -68,7 +68,7 @@ class TextTable:
         self._natural = [max(map(_cell_width, cells), default=0) for cells in zip(*self.rows, strict=True)]
 
     def body_lines(self) -> Iterator[str]:
-        """Yield the lines below the titles; `titles` and the counts are complete when the first line is yielded."""
+        """Yield the lines below the titles. Once the first one is yielded, `titles` and the counts are complete."""
         widths, titles = self._choose_widths_and_titles()
         if widths is None:
             self.left_out.clear()

@@ -330,7 +330,7 @@ build_parser, main = Restore.parser, Restore.main
 
 @contextmanager
 def restore_progress(label: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
-    """Yield a function that starts a progress display for a total in bytes, and returns a function to advance it.
+    """Yield a function that starts a progress display for a number of bytes, and returns a function to advance it.
 
     Args:
         label: name of the work, in a few words.

@@ -113,7 +113,7 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
 
 
 def _open_storage_target(command: ShipOptions, uri: str) -> StorageTarget:
-    """Return a prefix in an object store or HDFS, as a target or as a source."""
+    """Return a prefix in an object store or HDFS, to which a store is copied or from which it is downloaded."""
     set_s3_environment(command)
     return StorageTarget(open_storage(uri, Pace(command.rate)))
 

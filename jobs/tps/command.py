@@ -146,7 +146,7 @@ def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monot
 def _read_transaction_outcomes(
     command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared_count: int, *, is_needed: bool
 ) -> ReadOutcomes:
-    """Return transaction outcomes if the rates or the notes need them; print a warning if `edges` is damaged."""
+    """Return transaction outcomes if rates or notes need them; if the table `edges` is damaged, print a warning."""
     from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes, read_outcomes_if_intact
 
     if not is_needed and command.quiet:
@@ -290,12 +290,12 @@ def _warn_of_lost_messages(command: TpsOptions, source: TpsSource, question: Rat
 
 
 def _time_unit(command: TpsOptions) -> datetime.timedelta:
-    """Return the unit of time to whose multiples the requested time range is extended."""
+    """Return the unit of time to which the start and end of the requested time range are rounded."""
     return command.step or command.window or (MINUTE if command.percentiles else SECOND)
 
 
 def _choose_table(command: TpsOptions, group_columns: Sequence[str]) -> CountedTable:
-    """Choose the table from which messages are counted; for a store, only this table is made from the log."""
+    """Choose the table in which messages are counted; if a store is read, only this table is made from its log."""
     unit = _time_unit(command)
     start = round_time(command.start or EPOCH, unit)
     end = start + 2 * MINUTE if command.end is None else round_time(command.end, unit, rounds_up=True)
@@ -337,7 +337,7 @@ def _output_columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[s
 
 
 def _add_counted_times(row: Row, question: RatesQuestion) -> Row:
-    """Return a row with the start and end of the time that its figures cover."""
+    """Return a row with the start and end of the counted time added."""
     start = row.get("window_start", question.start)
     return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
 
@@ -352,7 +352,7 @@ def _print_rows(
 def _select_largest_groups(
     rows: Sequence[Row], group_columns: Sequence[str], max_groups: int
 ) -> tuple[Sequence[Row], int]:
-    """Return the rows of the largest groups, now or at a compared time, and the number of all groups."""
+    """Return the rows of the groups with the most messages, and the number of all groups."""
     totals: dict[tuple[object, ...], int] = {}
     for row in rows:
         key = tuple(row[name] for name in group_columns)

@@ -52,7 +52,7 @@ _COLUMNS = {column.key: column for column in (
 
 
 def rate_columns(column_keys: Iterable[str]) -> list[Column]:
-    """Return the columns with the given keys: figures, and names of groups."""
+    """Return table columns for the given keys, which are figures or values that name a group."""
     return [
         _COLUMNS.get(name) or Column(name.replace("_", " "), key=name, text=None if name in GROUPS else figure_text)
         for name in column_keys
@@ -60,7 +60,7 @@ def rate_columns(column_keys: Iterable[str]) -> list[Column]:
 
 
 class RateNote(NamedTuple):
-    """A note on the counted messages.
+    """Note on the counted messages, such as on retries or dead letters.
 
     Attributes:
         word: Subject of the note, for its badge.
@@ -78,7 +78,7 @@ class RateNote(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The sentence of the note with its names, as one line of text."""
+        """The note's sentence, followed by the groups that it names, as one line of text."""
         return escape_line(f"{self.sentence}: {self.names}" if self.names else self.sentence)
 
 
@@ -176,12 +176,12 @@ def comparison_notes(
 
 
 def group_label(group_key: Sequence[str | int | None]) -> str:
-    """Return the values that name a group, separated by commas."""
+    """Return the values that identify a group, separated by commas."""
     return ", ".join(map(value_label, group_key))
 
 
 def value_label(value: str | int | None) -> str:
-    """Return a value of a group's name as text; `(none)` if there is none."""
+    """Return one of the values that identify a group as text; `(none)` if it is missing or empty."""
     return "(none)" if value is None or value == "" else str(value)
 
 

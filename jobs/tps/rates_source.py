@@ -47,7 +47,10 @@ class TpsSource:
     damaged: Mapping[str, int] = field(default_factory=dict)
 
     def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queues: Sequence[int]) -> None:
-        """Warn of topics, tags and queues that do not exist; for a store, of tags that no message read from it has."""
+        """Warn of topics, queues and tags that do not exist.
+
+        For a store, tags are only searched in the messages read.
+        """
         from commitlake.jobs.arguments.unknown_lake_names import (
             unknown_queue_sentences,
             unknown_tag_sentences,

@@ -114,7 +114,7 @@ class RatesSource:
 
     @property
     def label_and_value(self) -> tuple[str, str]:
-        """Return label and value that name the source on a page."""
+        """Return the label ("Lake" or "Store") and the location with which a page names its source."""
         return "Lake" if self.is_lake else "Store", self.place
 
 
@@ -312,7 +312,7 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
 
 
 def _rate_of_other_groups(report: RatesReport, drawn_groups: Sequence[Sequence[Row]]) -> list[float | None]:
-    """Return the rate over time of all groups that have no line of their own."""
+    """Return the rate in each window of all groups without a line of their own in the chart."""
     rates: list[float | None] = []
     seconds = report.windows.length.total_seconds()
     for at, everything in enumerate(report.all_windows):

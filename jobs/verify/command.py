@@ -132,7 +132,7 @@ class Verify(
 
 
 def _rebuild_reading_options(command: Verify) -> Iterator[str]:
-    """Yield command line options that tell `rebuild` to read the stores as this run does."""
+    """Yield the options for `rebuild` that make it read the stores as this command does."""
     for name in ("layout", "broker_conf"):
         if (value := getattr(command, name)) is not None:
             yield from (f"--{name.replace('_', '-')}", value)

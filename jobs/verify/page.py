@@ -25,7 +25,7 @@ _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Ki
 
 
 def make_verify_page(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Report:
-    """Return the page of all stores.
+    """Return the page of `verify` about all stores.
 
     Args:
         remedies: Advice for these stores; by default without a lake.

@@ -30,7 +30,7 @@ FINDING_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """Advice on findings, filled in for the stores that have them.
+    """Advice on findings of `verify`, with commands for the stores that have these findings.
 
     Attributes:
         lake: The lake that the stores were compared with, if any.
@@ -41,7 +41,7 @@ class Remedies:
     settings: Sequence[str] = ()
 
     def advice_for(self, finding_class: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:
-        """Return the advice on a class of findings: the sentence for the first store, and the commands for all."""
+        """Return the advice on a class of findings, with commands for the stores of the given reports."""
         advice = finding_class.action
         if finding_class.action_without_salvage is not None and not all(report.can_salvage for report in reports):
             advice = finding_class.action_without_salvage
@@ -119,7 +119,7 @@ def _explanation_lines(reports: Sequence[StoreReport], remedies: Remedies) -> It
 
 
 def reports_with_finding(finding_code: str, reports: Sequence[StoreReport]) -> list[StoreReport]:
-    """Return the reports with findings of a class."""
+    """Return the reports that have at least one finding with the given code."""
     return [report for report in reports if report.findings.counts[finding_code]]
 
 

@@ -58,7 +58,7 @@ def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
 
 
 def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows of all windows, with the given columns of `QUEUE_LAG`."""
+    """Yield the lag of each group and queue at the end of each window, with the given columns of `QUEUE_LAG`."""
     offsets, wanted = lake.table(OFFSETS), question.selection
     first, last = _first_and_last_snapshot(offsets, wanted.brokers)
     times = [end for end in question.window_ends(last).times() if first is not None and first <= end]
@@ -82,7 +82,10 @@ def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: 
 
 
 def _may_have_minute_rows(times: Sequence[datetime.datetime], selection: Selection) -> bool:
-    """Return whether `lag_minutes` may have any of these times; it has groups by their plain names only."""
+    """Return whether `lag_minutes` may have rows for the given times and groups.
+
+    The table names groups without the suffix for broadcasting.
+    """
     return any(_is_minute(time) for time in times) and all(
         strip_broadcast_suffix(group) == group for group in selection.groups
     )
@@ -99,7 +102,7 @@ def _is_covered_minute(covered_minutes: CoveredMinutes, time: datetime.datetime)
 def _measure_lag_rows(
     lake: PinnedLake, as_of: datetime.datetime | None, selection: Selection, column_names: Sequence[str]
 ) -> pa.Table:
-    """Return the rows of groups as `lag_of_lake` measures them, with the given columns of `QUEUE_LAG`."""
+    """Return the lag of each group and queue, computed by `lag_of_lake`, with the given columns of `QUEUE_LAG`."""
     answer = lag_of_lake(lake, as_of, selection)
     rows = [queue_lag_row(row) for row in answer.rows if row.kind in GROUP_KINDS]
     return pa.Table.from_pylist(rows, pa.schema([_QUEUES.field(name) for name in column_names]))
@@ -108,7 +111,10 @@ def _measure_lag_rows(
 def _first_and_last_snapshot(
     offsets: DeltaTable, brokers: Sequence[str]
 ) -> tuple[datetime.datetime | None, datetime.datetime | None]:
-    """Return the times of the first and the last snapshot of some stores, or of all for none; None without any."""
+    """Return the times of the first and last offset snapshot of the given stores, or of all stores.
+
+    Both are None if there is no snapshot.
+    """
     chosen = in_condition("broker", map(text_literal, brokers)) if brokers else "true"
     where = f"kind = 'group' AND topic IS NULL AND {chosen}"
     sql = f"SELECT min(as_of) AS first, max(as_of) AS last FROM {OFFSETS} WHERE {where}"
@@ -117,7 +123,7 @@ def _first_and_last_snapshot(
 
 
 def _sum_lag_by_group(queue_rows: pa.Table, times: Sequence[str]) -> pa.Table:
-    """Sum the rows of queues to one for each group, or for each group and time, with the columns `GROUP_LAG`.
+    """Sum the lag of queues into one `GROUP_LAG` row for each group, or for each group and time.
 
     An upper bound is null if that of any queue is.
 

@@ -181,7 +181,9 @@ class ArrowTables:
             )
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> pa.Table:
-        """Return the hops of keys between topics, for each window; for the whole time range without windows.
+        """Return how often and how fast keys go from one topic to the next, for each time window.
+
+        If `window_us` is None, the whole time range is one window.
 
         Raises:
             NoTableError: if the lake has no `edges`.
@@ -193,7 +195,7 @@ class ArrowTables:
             return hops_table(sum_hop_counts(count_hops(each, question, window_us) for each in slices))
 
     def key_records(self, question: JourneysQuestion, end_us: int | None = None) -> KeyRecords:
-        """Return a context with the records of the keys that a question on journeys asks for.
+        """Return a context manager with the records of the keys that a question on journeys asks for.
 
         Args:
             question: the question.

@@ -24,7 +24,7 @@ def make_journeys_question(
     tag: Texts | None = None,
     where: str | None = None,
 ) -> JourneysQuestion:
-    """Return a question on journeys.
+    """Return a `JourneysQuestion` made from the given arguments, after checking them.
 
     Raises:
         UsageError: if the window is empty, or an argument is not valid.

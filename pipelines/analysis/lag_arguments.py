@@ -22,7 +22,7 @@ _DAY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class LagQuestion:
-    """A question on lag.
+    """Checked arguments of a query for the lag of consumer groups at one time.
 
     Attributes:
         by: `queue` for a row for each group and queue, `group` for a row for each group.
@@ -42,7 +42,7 @@ class LagQuestion:
 
 @dataclass(frozen=True, slots=True)
 class LagHistoryQuestion(LagQuestion):
-    """A question on lag at the end of each window of a time range.
+    """Checked arguments of a query for the lag at the end of each window of a time range.
 
     Attributes:
         window: length of a window. Windows end at multiples of it since 1970.
@@ -69,7 +69,7 @@ class LagHistoryQuestion(LagQuestion):
 
 
 class WindowEnds(NamedTuple):
-    """The ends of windows.
+    """End times of consecutive windows of equal length.
 
     Attributes:
         first: the first of them.
@@ -89,7 +89,7 @@ class WindowEnds(NamedTuple):
 def make_lag_question(
     by: str, at: Time | None, broker: Texts | None, group: Texts | None, topic: Texts | None
 ) -> LagQuestion:
-    """Return the question of `Lake.lag`.
+    """Return a `LagQuestion` made from the arguments of `Lake.lag`, after checking them.
 
     Raises:
         UsageError: if an argument is not valid.
@@ -106,7 +106,7 @@ def make_lag_history_question(
     group: Texts | None,
     topic: Texts | None,
 ) -> LagHistoryQuestion:
-    """Return the question of `Lake.lag_history`.
+    """Return a `LagHistoryQuestion` made from the arguments of `Lake.lag_history`, after checking them.
 
     Raises:
         UsageError: if an argument is not valid.

@@ -246,7 +246,7 @@ class Lake(Generic[Frame]):
     def dead_letters(
         self, *, group: Texts | None = None, body: Body | None = None, **chosen: Unpack[SelectionArguments]
     ) -> Frame:
-        """Return messages that consumer groups gave up: one row for each, in no particular order.
+        """Return dead letters: one row for each message that a consumer group gave up, in no particular order.
 
         Topics are those that the messages were sent to, and times those at which they were stored as dead letters. All
         have the kind `dlq`, so that `kind` cannot be given.
@@ -472,7 +472,7 @@ class Lake(Generic[Frame]):
         verify: bool = True,
         dry_run: bool = True,
     ) -> ReplayResult:
-        """Send the messages that a table names again, each exactly once, as `commitlake replay` does.
+        """Replay the messages that `frame` names, each exactly once, as `commitlake replay` does.
 
         Rows are identified by `broker` and `physical_offset`, which `messages` and `dead_letters` return; other columns
         are not read. What is sent are the messages as the lake has them, in the order of their logs, with all that the
@@ -537,7 +537,9 @@ class Lake(Generic[Frame]):
         masks: Sequence[str] = (),
         mask_key: bytes = b"",
     ) -> Story:
-        """Return the story of the messages of a key, an id or a place; without steps if there are none.
+        """Return the history of the messages with a key or id, or at a broker's physical offset.
+
+        It has no steps if there are no such messages.
 
         Args:
             key: A business key.
@@ -583,7 +585,9 @@ class Lake(Generic[Frame]):
         related_by: str | None = None,
         limit: int = MAX_RECORDS,
     ) -> Iterator[Story]:
-        """Yield the story of the messages of each key, as `lineage` returns it; the tables are read for many together.
+        """Yield the history of the messages of each key, as `lineage` returns it.
+
+        The tables are read for many keys at a time.
 
         Arguments and errors are those of `lineage`; the limit is for each key. All stories are of the lake as it is
         when the first one is read.
@@ -605,7 +609,9 @@ class Lake(Generic[Frame]):
         until: Time | None = None,
         limit: int = MAX_RECORDS,
     ) -> list[Record]:
-        """Return the records of a key, an id or a place in time order, without further steps.
+        """Return only the records that match a key, an id or a log position, in time order.
+
+        Records linked to them are not included.
 
         Arguments and errors are those of `lineage`. If there are more records than the limit, the newest are taken.
         """

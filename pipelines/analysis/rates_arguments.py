@@ -21,7 +21,7 @@ _SECOND, _LONGEST = datetime.timedelta(seconds=1), datetime.timedelta(days=36_52
 
 
 def make_window(window: datetime.timedelta | str, argument_name: str = "window") -> datetime.timedelta:
-    """Return the length of windows.
+    """Return the length of time windows, given as a `timedelta` or as a text such as '5 minutes'.
 
     Args:
         window: the length, as a caller gives it.

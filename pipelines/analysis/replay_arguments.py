@@ -35,7 +35,7 @@ def make_named_replay(
     verify: bool,
     dry_run: bool,
 ) -> NamedReplay:
-    """Return the request for the arguments of `Lake.replay`.
+    """Return a replay request made from the arguments of `Lake.replay`, after checking them.
 
     Raises:
         UsageError: if an argument is not valid, or messages are to be sent without name servers.
@@ -64,7 +64,7 @@ def make_named_replay(
 
 
 def open_sending_runner(spark: SparkSession, request: NamedReplay) -> Runner:
-    """Return the runner of the tasks that send.
+    """Return a Spark runner for the tasks that send the messages of a replay.
 
     Raises:
         UsageError: if the messages are to be sent at the pace at which they were stored.

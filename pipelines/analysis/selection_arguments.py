@@ -61,7 +61,7 @@ _CHOSEN_DOC = "    **chosen: Conditions, see `SelectionArguments`."
 
 
 def with_selection_signature(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-    """Show `SelectionArguments` in the signature and the docstring of a method that takes them as `**chosen`.
+    """Add the arguments of `SelectionArguments` to the signature and docstring of a method that has `**chosen`.
 
     `help()`, and what notebooks show for a method, would else only have the name `chosen`.
     """
@@ -114,7 +114,7 @@ def make_selection(
 
 
 def parse_text_arguments(name: str, value: Texts | None) -> Sequence[str]:
-    """Return one text, or several, as a list; an empty one for None.
+    """Return the given text or texts as a list, which is empty for None.
 
     Args:
         name: name of the argument, for the error.

@@ -102,12 +102,12 @@ def _last_snapshot_times_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[
 
 
 def _snapshot_rows(offsets: DataFrame) -> DataFrame:
-    """Return the rows of `consumer_offsets` that stand for whole snapshots of stores, with their times and logs."""
+    """Return the rows of `consumer_offsets` that describe whole snapshots: one row for each store and time."""
     return offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
 
 
 def find_log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
-    """Return for each store the physical offset before which the broker has deleted messages at all moments."""
+    """Return, for each store, the physical offset before which its log was already deleted at all `moments`."""
     if moments.last_us is None:
         return {}
     time = F.unix_micros("as_of")

@@ -179,7 +179,7 @@ class SparkTables:
         return lag_frame(self.spark, pinned, question)
 
     def journeys(self, question: JourneysQuestion) -> DataFrame:
-        """Return what happened to the keys that have a record in a window, at the versions that the tables have now.
+        """Return what happened to the keys that have a record in a window, read from the newest table versions.
 
         Raises:
             NoTableError: if the lake has no `edges`.
@@ -188,7 +188,9 @@ class SparkTables:
         return journeys_of(*self._records_and_edges(question), question)
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> DataFrame:
-        """Return the hops of keys between topics, for each window; for the whole time range without windows.
+        """Return how often and how fast keys go from one topic to the next, for each time window.
+
+        If `window_us` is None, the whole time range is one window.
 
         The tables are read at the versions that they have now, whenever the DataFrame is used.
 
@@ -199,7 +201,9 @@ class SparkTables:
         return hops_of(*self._records_and_edges(question), question, window_us)
 
     def journeys_and_hop_counts(self, question: JourneysQuestion, versions: Mapping[str, int]) -> DataFrame:
-        """Return the journeys of keys and numbers of hops in one DataFrame, see `journeys_and_hop_counts_of`.
+        """Return the journeys of keys and the counts of their hops as rows of one DataFrame.
+
+        See `journeys_and_hop_counts_of`.
 
         Args:
             question: the question.
@@ -214,7 +218,7 @@ class SparkTables:
     def _records_and_edges(
         self, question: JourneysQuestion, versions: Mapping[str, int] = MappingProxyType({})
     ) -> tuple[DataFrame, DataFrame]:
-        """Return the records that a question on journeys reads, and `edges`."""
+        """Return the rows of `messages` that a question on journeys needs, and the table `edges`."""
         messages, edges = (self._open_pinned(name, versions.get(name))[0] for name in ("messages", "edges"))
         if messages is None:
             messages = self.table(LAKE_TABLES["messages"])  # raises the error
@@ -229,7 +233,10 @@ class SparkTables:
         return messages.where(chosen), edges
 
     def _open_pinned(self, name: str, version: int | None = None) -> tuple[DataFrame | None, int]:
-        """Return a table at a version, by default its present one, and the version; None if it does not exist."""
+        """Return a table at a version, by default the newest one, and the version number.
+
+        The table is None if it does not exist.
+        """
         table = LAKE_TABLES[name]
         if self._try_open(table)[0] is None:
             return None, -1
@@ -241,7 +248,7 @@ class SparkTables:
         return to_columns(found, table.columns), version
 
     def _read_progress_at(self, version: int) -> Mapping[str, StoreProgress]:
-        """Return how far each store was archived at a version of `messages`, by its last archive commit."""
+        """Return how far each store was archived, by the last archive commit up to a version of `messages`."""
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql_name(LAKE_TABLES['messages'])}")
         commits = history.where((F.col("version") <= version) & F.col("userMetadata").contains('"commitlake"'))
         for row in commits.orderBy(F.col("version").desc()).select("userMetadata").toLocalIterator():
@@ -290,6 +297,6 @@ class SparkTables:
 
 
 def _error_sentence(error: Exception) -> str:
-    """Return the sentence of an error of Spark, without its stack; py4j puts a line of its own before it."""
+    """Return the message of a Spark error, without the Java stack and without the line that py4j adds."""
     lines = str(error).strip().splitlines()
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else repr(error)).rstrip(".;")

@@ -83,7 +83,9 @@ class _OpenPack:
 
 
 class BodyPacks:
-    """Context manager that writes the bodies of one range of a log to packs, which exist if it ends without an error.
+    """Context manager that writes the bodies of one range of a log to packs.
+
+    The packs are created only if it ends without an error.
 
     Args:
         parts: the parts of the range, in order; all are of one broker.
@@ -118,7 +120,7 @@ class BodyPacks:
         self._stack.__exit__(kind, error, trace)
 
     def add_batch(self, batch: DecodedBatch) -> None:
-        """Add the bodies of a decoded batch, while the window of log bytes that it refers to is in memory."""
+        """Add the bodies of a decoded batch. The log bytes that the batch refers to must still be in memory."""
         positions, lengths = batch.parts[h.BODY], batch.parts[h.BODY_LENGTH]
         erased = self._erased_rows(batch.int64_values("physical_offset"), batch.column)
         window = _zero_erased_bodies(batch.window, erased, positions, lengths)

@@ -90,7 +90,10 @@ def archive_concurrently(
 
 
 def _max_commit_bytes(config: Config, work: ArchiveWork) -> int:
-    """Return how many bytes of log one commit archives; all if the run must archive nothing on damage or a gap."""
+    """Return how many bytes of log one commit archives.
+
+    If damage or a gap makes the run fail, one commit archives all new data.
+    """
     is_all_or_nothing = OnRefusal.FAIL in (config.on_corrupt, config.on_gap)
     return work.snapshot.size if is_all_or_nothing or config.commit_bytes is None else config.commit_bytes
 
@@ -157,7 +160,7 @@ class CommitSeries:
         self._started = time.monotonic()
 
     def add_result(self, result: Result) -> None:
-        """Add the result of one commit; it may be empty, because other runs have archived the range."""
+        """Add the result of one commit, which is empty if other runs have archived the range."""
         self._results.append(result)
 
     def finish_after_error(self) -> Result | None:
@@ -259,7 +262,10 @@ class CommitSeries:
 
 
 def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
-    """Sum up the rows of `profiles` of several commits, for their page. Few topics are in memory at a time."""
+    """Sum up the `profiles` rows of several commits for the page of their run.
+
+    Only a few topics are in memory at a time.
+    """
     files = lake.open_folder("profiles")
 
     def batches(columns: Sequence[str]) -> Iterator[pa.Table]:

@@ -35,7 +35,7 @@ _LACKS_EDGES = "the lake has no table edges yet: 'archive --backfill edges' buil
 
 @dataclass(frozen=True)
 class FollowedTables:
-    """Results of updating the tables that follow `messages`.
+    """Results of updating the tables that are derived from `messages` and consume logs.
 
     Attributes:
         keys: result for `message_keys`.
@@ -91,7 +91,9 @@ def follow_tables(
 
 
 def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
-    """Return the content of the stores' retry stores, without those that cannot be read, and sentences on problems.
+    """Return the content of the retry stores, and a sentence on each problem.
+
+    Retry stores that cannot be read are left out.
 
     Raises:
         UnsafeFileError: if a file of a retry store is a link or not regular.

@@ -115,7 +115,10 @@ def _largest_value(table: DeltaTable, column: str) -> Any:
 
 
 def _read_quality_summaries(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _QualitySummary]:
-    """Return summaries of the quality results of runs since a time, by run id; of all runs if no time is given."""
+    """Return a summary of the quality results of each run since a time, by run id.
+
+    The default is a day before the newest result.
+    """
     try:
         table = lake.table("quality_results")
     except NoTableError:

@@ -77,7 +77,9 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_
 
 
 def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], max_windows: int = GROUP_ROWS) -> Iterator[pa.Table]:
-    """Merge the tasks' profiles, and yield tables that each have all windows of their topics; at least one table.
+    """Merge the profiles of all tasks, and yield tables that each have all windows of some topics.
+
+    There is at least one table.
 
     Args:
         manifest: rows of all tasks.
@@ -191,7 +193,7 @@ class ProfilesFile:
 
 
 def profiles_file_name(run_id: str) -> str:
-    """Return the name of a commit's data file, in the folder of the table."""
+    """Return the file name of a run's data file in the table `profiles`."""
     return f"part-{run_id}.zstd.parquet"
 
 

@@ -36,7 +36,7 @@ _MAX_REASONS = 64  # there are thirteen, but a damaged table may have any
 
 @dataclass
 class Refusals:
-    """Collects one task's rows for ranges that could not be read, and writes them to files of `quarantine` and `gaps`.
+    """Writer of one task's `quarantine` and `gaps` rows, which describe log ranges that could not be read.
 
     Attributes:
         lake: locations of the two tables.
@@ -59,7 +59,7 @@ class Refusals:
     _files: int = 0
 
     def add_batch(self, batch: pa.RecordBatch) -> Iterator[ManifestRow]:
-        """Add the refused rows of a batch of the source. Yields a manifest row for each file that was filled.
+        """Add the rows of a batch that describe unreadable ranges. Yields a manifest row for each file that was filled.
 
         Args:
             batch: batch with `broker` and `_corrupt_record`.

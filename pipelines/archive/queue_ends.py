@@ -43,14 +43,14 @@ _ENDS = pa.schema([
 
 @dataclass
 class QueueEnds:
-    """The ends of queues, for all commits of a process."""
+    """End offsets of queues, kept in memory for all commits of a process."""
 
     _ends: pa.Table = field(default_factory=_ENDS.empty_table)
     _new: list[pa.Table] = field(default_factory=list)
     _until: dict[str, int] = field(default_factory=dict)  # end of the log that `_ends` covers, by broker
 
     def begin_commit(self, lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> None:
-        """Begin a commit, and read the ends of queues that are not known from the commit before it.
+        """Begin a commit. If the ends of a broker's queues are unknown or outdated, read them from the lake.
 
         Args:
             last_commit: the newest commit in the lake.
@@ -68,7 +68,7 @@ class QueueEnds:
             self._until |= {name: stores[name].end for name in unknown}
 
     def previous_end_rows(self, profile: pa.Table) -> pa.Table:
-        """Return a row without messages for each queue of a profile whose end is known.
+        """Return one profile row for each queue of `profile` whose previous end is known. The rows count no messages.
 
         Args:
             profile: a table of `PROFILE`.
@@ -110,7 +110,10 @@ class QueueEnds:
 
 
 def _read_ends(lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> pa.Table:
-    """Read the ends of all queues of some brokers from the lake; none if its tables cannot be read."""
+    """Read the ends of all queues of some brokers from the lake.
+
+    The result is empty if the lake's tables cannot be read.
+    """
     try:
         ends, runs = _read_profiles(lake, brokers)
         return (
@@ -124,7 +127,7 @@ def _read_ends(lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str])
 
 
 def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[str]]:
-    """Return the ends of queues according to the newest files of `profiles`, and the runs that these files describe."""
+    """Return the queue ends in the newest files of `profiles`, and the ids of the runs in these files."""
     uri, table = lake.uri("profiles"), lake.find("profiles")
     files = [] if table is None else sorted(files_of_table(uri, table).files, key=lambda file: -file.modified_ms)
     runs, size = set[str](), 0
@@ -145,7 +148,10 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
 
 
 def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last_commit: ArchiveCommit) -> pa.Table:
-    """Return the ends after the last run without a known profile, which may have continued any queue."""
+    """Return the ends that are newer than the last run without a known profile.
+
+    That run may have added to any queue.
+    """
     # The newest commit may have continued any queue, so without its profile no end is known.
     if last_commit.counts is not None and last_commit.counts.messages and last_commit.run_id not in runs:
         return _ENDS.empty_table()
@@ -164,7 +170,7 @@ def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last
 
 
 def _ends_after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
-    """Return the ends that are after all damaged and missing ranges of their broker."""
+    """Return the ends of queues that are after all damaged and missing ranges of their broker's log."""
     for name in ("quarantine", "gaps"):
         table = lake.find(name)
         if table is None:

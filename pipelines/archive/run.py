@@ -198,12 +198,12 @@ class Result:
 
     @property
     def bytes(self) -> int:
-        """Size of the log from first to last offset."""
+        """Size in bytes of the archived log ranges, summed over all stores."""
         return sum(store_range.size for store_range in self.ranges.values())
 
     @property
     def newer_data_notes(self) -> list[str]:
-        """Sentences on messages of the stores that are outside of the logs that were read, as in other folders."""
+        """Sentences on stores with newer messages outside the logs that were read, such as in another folder."""
         return [sentence for store_range in self.ranges.values() for sentence in store_range.newer]
 
 
@@ -389,7 +389,7 @@ def run_archive(
 
 
 def _read_erased_messages(config: Config, work: ArchiveWork) -> ErasedMessages:
-    """Return the places of erased messages that the run may archive again, as after a restore of the lake."""
+    """Return the erased messages that the run may archive again, for example after the lake was restored."""
     erased = read_erased_messages(config.lake)
     if config.source is not None:  # a pull may get messages before the end, of a topic that no run has pulled yet
         return erased
@@ -425,7 +425,7 @@ def _show_on_page(config: Config, run: ShownRun) -> None:
 
 
 def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE) -> Result:
-    """Complete runs that were killed after their commit: write the tables that their commits did not reach.
+    """Complete runs that were killed after their commit, by writing the tables that were not yet updated.
 
     Args:
         work: from `find_archive_work`, with nothing new in any store.
@@ -475,7 +475,7 @@ def _record_changed_config(config: Config, planned_work: ArchiveWork, problems: 
 
 
 def _ignore_progress(_: int) -> None:
-    """Ignore progress; used when the caller shows none."""
+    """Do nothing with the progress of a run. Used when the caller does not show progress."""
 
 
 def _prepared_key_files(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys | None:
@@ -493,7 +493,7 @@ def _update_following_tables(
     manifest: Sequence[ManifestRow] = (),
     erasure: int = 0,
 ) -> FollowedTables:
-    """Update the tables that follow `messages`, and add their problems to the earlier ones."""
+    """Update the tables that are derived from `messages`, and return the results with all problems so far."""
     if not config.keys:
         return replace(NOTHING_FOLLOWED, problems=problems)
     prepared = _prepared_key_files(manifest, erasure)
@@ -571,7 +571,7 @@ def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Loss
 
 
 def make_losses(config: Config, quarantined_count: int, gap_count: int) -> Losses:
-    """Return a run's losses, with whether its settings accept damaged ranges and gaps."""
+    """Return a run's counts of damaged ranges and gaps, and whether its settings accept them."""
     return Losses(
         quarantined_count, gap_count, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT
     )

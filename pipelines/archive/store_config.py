@@ -198,7 +198,7 @@ def read_store_topics(store: Store) -> dict[str, Any]:
 
 
 def read_broker_settings(store: Store, problems: list[str] | None = None) -> dict[str, Any]:
-    """Return the settings of a store's broker that follow from its files.
+    """Return the settings of a store's broker that can be derived from the store's files.
 
     Empty for a store in an object store that `commitlake ship` did not copy.
 

@@ -183,7 +183,7 @@ class ArchiveTasks:
             yield [piece]
 
     def _divide_by_pack(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """Divide large parts of files, and join small neighbours, so that the bodies of each list fill one pack."""
+        """Divide large parts and join small neighbouring ones, so that the bodies of each list fill one pack."""
         joined: list[Part] = []
         for piece in self._divide_parts(parts):
             if joined and not self._fits_into_pack(joined, piece):
@@ -201,7 +201,7 @@ class ArchiveTasks:
                 yield part
 
     def _fits_into_pack(self, pack_parts: Sequence[Part], part: Part) -> bool:
-        """Return whether a part directly follows the joined parts in the log, and fits into their pack."""
+        """Return whether a part directly follows `pack_parts` in the log, and fits into the same pack."""
         last = pack_parts[-1]
         return (
             isinstance(part, Split)
@@ -220,7 +220,7 @@ class _BackgroundCloser:
         self._pending: deque[Future[None]] = deque()
 
     def close_later(self, close_file: Callable[[], None]) -> None:
-        """Close a file later; wait for others if too many are open."""
+        """Close a file in another thread. If too many files are still open, wait until one is closed."""
         if len(self._pending) >= _MAX_CLOSING:
             self._pending.popleft().result()
         self._pending.append(self._thread.submit(close_file))
@@ -232,7 +232,7 @@ class _BackgroundCloser:
 
 
 def _should_write_keys(groups: Sequence[Sequence[Part]]) -> bool:
-    """Return whether each task should write its own file of keys, because the tasks read enough of the log."""
+    """Return whether the tasks read enough of the log that each should write its own file of message keys."""
     return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
 
 
@@ -254,7 +254,7 @@ class Masking:
 
     @property
     def reads_bodies(self) -> bool:
-        """True if bodies are read as a column: masks change them, or the packs need masked keys."""
+        """True if bodies must be read as a column, because masks change them or packs need masked keys."""
         return self._masks is not None and (self._masks.changes_bodies or self._needs_rows)
 
     def mask(self, batch: pa.RecordBatch, packs: BodyPacks) -> pa.RecordBatch:
@@ -300,7 +300,7 @@ def _source_request(*, with_bodies: bool) -> Request:
 
 
 def _ignore_window(_: object) -> None:
-    """Do nothing with a window of log bytes, because the bodies are in a column of the batch."""
+    """Ignore a window of log bytes. Used when the bodies are already in a column of the batch."""
 
 
 def _run_group(

@@ -39,7 +39,7 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 @dataclass(frozen=True, slots=True)
 class TasksResult:
-    """Commit and notes that follow from a run's finished tasks.
+    """Commit and notes that are made from the results of a run's finished tasks.
 
     Attributes:
         commit: commit of the run, with its progress.
@@ -82,7 +82,7 @@ class ArchiveWork:
 
     @property
     def newer_data_notes(self) -> list[str]:
-        """Sentences on messages of the stores that are outside of the logs to read, as in other folders."""
+        """Sentences on stores with newer messages outside the logs to read, such as in another folder."""
         return [sentence for store_range in self.snapshot.ranges.values() for sentence in store_range.newer]
 
     @property
@@ -110,7 +110,7 @@ class ArchiveWork:
         return [split for splits in planned for split in splits]
 
     def first_commit_work(self, max_bytes: int) -> ArchiveWork:
-        """Return the work of the first of several commits, or this work if it is no larger.
+        """Return the work of the first of several commits, or this work itself if it fits into one commit.
 
         Each store has the same share, so that the messages of one time are in the same or neighbouring commits.
 
@@ -252,7 +252,7 @@ def _unarchived_part(store: Store, start: int | None, offered_range: StoreRange 
 
 
 def _truncate_range(store: Store, store_range: StoreRange, size: int) -> StoreRange:
-    """Return the first part of a range, which ends at the end of a record."""
+    """Return the first part of a range, about `size` bytes long, which ends at the end of a record."""
     start, end = StorePosition(store_range.start), StorePosition(store_range.end)
     cut = end_of_share(store, start, end, size, DEFAULT_MAX_RECORD_BYTES)
     if cut is end:
@@ -273,7 +273,7 @@ def _check_store_name(store: Store) -> None:
 def _progress_after_range(
     store: Store, store_range: StoreRange, previous_progress: StoreProgress | None
 ) -> StoreProgress:
-    """Return a store's progress once a range is archived, with the last valid record before the range's end."""
+    """Return a store's archive progress once a range is archived, with the last valid record up to its end."""
     found = add_last_record(store, store_range)
     is_taken = found.last_record is not None and found.last_record < store_range.end
     digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None

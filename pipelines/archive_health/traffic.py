@@ -57,7 +57,10 @@ def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
 
 
 def _read_topic_traffic(lake: Lake, minute_ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
-    """Return the traffic of topics; `minute_ends` has the end of each store's newest whole minute."""
+    """Return the traffic of each topic in the newest whole minute of its store.
+
+    `minute_ends` has the end of this minute, by store.
+    """
     found = []
     for broker, end in minute_ends.items():
         newest = timestamp_literal(end - _MINUTE)

@@ -28,7 +28,7 @@ class AuditSpan:
     last: datetime.datetime | None = None
 
     def whole_windows(self) -> Self:
-        """Return the range extended to whole windows, because runs count by window."""
+        """Return the time range, extended to whole windows because archive runs count messages by window."""
         first, last = self.first, self.last
         return replace(
             self,
@@ -37,7 +37,7 @@ class AuditSpan:
         )
 
     def limit_to_dates_from(self, date: datetime.date | None) -> Self:
-        """Return the part of the range from a date on."""
+        """Return the part of the time range that begins at `date`; the whole range if `date` is None."""
         if date is None:
             return self
         first = datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC)

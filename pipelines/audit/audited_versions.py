@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Versions of a lake's tables that belong together, for an audit.
+    """State of a lake that an audit examines, given by versions of its tables that belong together.
 
     Attributes:
         version: version of `messages`.
@@ -54,7 +54,7 @@ class Moment:
 
 
 def read_moment(lake: Lake) -> Moment:
-    """Return the newest state that is complete in all tables.
+    """Return the newest state of a lake that is complete in all its tables.
 
     Raises:
         LakeError: if nothing is archived.

@@ -41,7 +41,7 @@ BodyErrors = list[tuple[str, int, str]]
 
 @dataclass(frozen=True)
 class PackedMessages:
-    """Reader of messages whose bodies must be in the packs; picklable.
+    """Reader of messages whose bodies must be in packs, because they are neither erased nor expired; picklable.
 
     Attributes:
         rows: rows of `messages`, with `COLUMNS`.
@@ -64,7 +64,9 @@ class PackedMessages:
         return merge_windows([count_messages_by_window(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
 
     def divide_by_pack(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
-        """Yield a data file's messages with body locations, and each row's part number; a pack's rows are in one part.
+        """Yield a data file's messages with body locations, and the part number of each row.
+
+        All rows of a pack are in the same part.
 
         Messages without a location are spread over the parts.
         """
@@ -91,7 +93,7 @@ def _drop_expired(rows: pa.Table, since: datetime.date) -> pa.Table:
 
 
 def _flatten_body_refs(rows: pa.Table) -> pa.Table:
-    """Return rows with the fields of `body_ref` as columns of their own, to be divided and sorted by them."""
+    """Return rows in which each field of `body_ref` is a column, so that rows can be divided and sorted by them."""
     places = rows.column(BODY_REF.name)
     columns = {name: rows.column(name) for name in _COMPARED}
     columns |= {name: pc.struct_field(places, name) for name in _PLACE}
@@ -99,7 +101,7 @@ def _flatten_body_refs(rows: pa.Table) -> pa.Table:
 
 
 def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decode a dictionary column, because rows are divided without dictionaries."""
+    """Return a dictionary column as plain texts; other columns are returned unchanged."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 

@@ -93,7 +93,7 @@ def count_split_by_window(
 
 
 def _erase_as_in_lake(rows: pa.Table, erased_messages: ErasedMessages) -> pa.Table:
-    """Return rows of a store as `messages` has them after erasures."""
+    """Return rows of a store without the data of erased messages, as `messages` has them after erasures."""
     if not erased_messages:
         return rows
     place = pa.nulls(rows.num_rows, arrow_schema(MESSAGES).field(BODY_REF.name).type)
@@ -121,7 +121,7 @@ def _read_split_rows(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Ta
 
 @dataclass(frozen=True)
 class PackedBodies:
-    """Profiles of messages, and of their bodies as read from the packs.
+    """Counts of messages according to the table `messages`, and according to the bodies in the packs.
 
     Attributes:
         messages: messages as the table has them.
@@ -136,7 +136,7 @@ class PackedBodies:
 
 @dataclass(frozen=True)
 class Sides:
-    """Counts a lake's messages at the audited moment on each side: in tables, packs, stores and HBase.
+    """Counter of a lake's messages in each place that an audit compares: tables, packs, stores and HBase.
 
     Attributes:
         lake: view of the lake.
@@ -160,18 +160,18 @@ class Sides:
 
     @property
     def erased_in_stores(self) -> ErasedMessages:
-        """Erased messages that must be reduced to their erased form when they are read from a store."""
+        """Erased messages whose data must be removed from the rows that are read from a store."""
         return self.erased.erased_messages if self.moment.erased_form >= FORM else NOTHING_ERASED
 
     def correct_store_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch]) -> None:
-        """Correct a store's profile for erasures, if an earlier version of CommitLake has erased the messages."""
+        """Correct a store's message counts for erased messages, if an earlier version of CommitLake erased them."""
         # Earlier versions left more columns of erased rows, so a store's rows in today's erased form would not match
         # them.
         if self.moment.erased_form < FORM:
             self.correct_for_erasures(expected, log_ranges)
 
     def correct_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch] | None) -> None:
-        """Correct an expected profile, which counts messages as before their erasure, to what the lake has now.
+        """Adjust `expected`, which describes messages as they were before their erasure, to what the lake has now.
 
         Args:
             expected: profile of the runs' counts.

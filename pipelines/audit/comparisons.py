@@ -52,7 +52,9 @@ class ComparedStores:
 
 
 def compare_run_counts(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
-    """Compare the counts that runs recorded in `profiles` with `messages`, for all runs that have such counts.
+    """Compare the counts that archive runs recorded in `profiles` with `messages`.
+
+    Runs without recorded counts are left out.
 
     Args:
         notes: notes to add to the verdict.

@@ -111,7 +111,7 @@ def _column_aggregation(column_name: str) -> tuple[str, str] | tuple[str, str, p
 
 
 def _dictionary_codes(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
-    """Return a column's dictionary codes, null for null, and its distinct texts."""
+    """Return a column's dictionary codes, which are null for null values, and the dictionary of its distinct texts."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     encoded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     return encoded.indices, encoded.dictionary.cast(pa.string())
@@ -159,7 +159,10 @@ def _add_window_numbers(windows: pa.Table, column_name: str) -> pa.Table:
 
 
 def _figures_differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a mask of the rows in which a figure differs; an optional checksum that one side lacks does not count."""
+    """Return a mask of the rows in which a figure differs.
+
+    Optional checksums are compared only where both sides have one.
+    """
     unequal = pc.not_equal(expected, found).fill_null(False)
     if name in OPTIONAL_CHECKSUMS:
         return unequal

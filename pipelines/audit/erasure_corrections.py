@@ -65,7 +65,7 @@ class AuditedErasures:
 
     @property
     def uncounted_rows(self) -> pa.Table | None:
-        """Rows of `erasures` for erasures that the counts in `profiles` do not reflect yet; None if there are none."""
+        """Rows of `erasures` whose erasures the counts in `profiles` do not include yet; None if there are none."""
         if self.rows is None:
             return None
         rows = self.rows.filter(pc.greater(self.rows.column("number"), self.counted)).combine_chunks()
@@ -78,7 +78,7 @@ class AuditedErasures:
         return 0 if rows is None else int(sum_changes_by_row(rows)["unknown"].sum())
 
     def notes(self) -> list[str]:
-        """Return notes for a report."""
+        """Return sentences on erased messages for the report of an audit."""
         notes = []
         if self.message_count:
             erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
@@ -98,7 +98,7 @@ class AuditedErasures:
         return notes
 
     def window_corrections(self, span: AuditSpan, log_ranges: Sequence[Stretch] | None) -> pa.Table | None:
-        """Return corrections for erased messages, to add to an expected profile, as a table of `AUDIT`; None if none.
+        """Return the changes to expected counts that erasures cause, as a table of `AUDIT`; None if there are none.
 
         Args:
             span: time range of the messages.

@@ -27,7 +27,7 @@ _MAX_SUMS = 256  # sums of each file that go to the driver
 
 @dataclass(frozen=True)
 class _SignedFile:
-    """A data file of one side, with the sign by which its keys count: 1 if expected, -1 if found."""
+    """Data file of one of two compared tables. Its keys count as 1 if they are expected, and as -1 if found."""
 
     keys: KeyFiles
     sign: int
@@ -36,7 +36,7 @@ class _SignedFile:
 
 @dataclass(frozen=True)
 class _DifferingParts:
-    """The parts of the keys in which the two tables have different sums; picklable.
+    """Partitions of the keys in which two compared tables have different sums; picklable.
 
     Attributes:
         parts: number of all parts.
@@ -49,7 +49,7 @@ class _DifferingParts:
     split: int
 
     def divide_keys(self, task: _SignedFile) -> Iterator[tuple[pa.Table, Array]]:
-        """Yield a file's keys that are in differing parts, with the file's sign, and the number of each key's part."""
+        """Yield a file's keys in the differing partitions, with the file's sign and each key's partition number."""
         place = np.full(self.parts, -1)
         place[list(self.differing)] = np.arange(len(self.differing))
         for rows in task.keys.read_keys(task.file):

@@ -27,7 +27,7 @@ _Bounds = Mapping[str, tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class RowCriteria:
-    """Criteria for the messages to count.
+    """Criteria that select messages: a time range, and ranges of the brokers' logs.
 
     Attributes:
         span: time range.
@@ -73,7 +73,7 @@ def times_within_span(span: AuditSpan, times: pa.ChunkedArray) -> pa.ChunkedArra
 
 
 def _range_bounds(log_ranges: Sequence[Stretch]) -> _Bounds:
-    """Return the sorted starts and ends of each broker's ranges."""
+    """Return, for each broker, the sorted starts and the sorted ends of its log ranges."""
     by_broker: dict[str, list[tuple[int, int]]] = {}
     for broker, first, last in log_ranges:
         by_broker.setdefault(broker, []).append((first, last))
@@ -102,7 +102,7 @@ def _are_in_ranges(messages: pa.Table, bounds: _Bounds) -> Array:
 
 @dataclass(frozen=True)
 class MessageRows:
-    """Reader of wanted rows of `messages`; picklable.
+    """Reader of the rows of `messages` that meet given criteria; picklable.
 
     Attributes:
         table: the columns.

@@ -35,7 +35,7 @@ _RUN = ["run_id", "broker"]
 
 @dataclass(frozen=True)
 class CountedLogPart:
-    """The part of the brokers' logs whose archive runs recorded counts of their messages.
+    """Part of the brokers' logs for which archive runs recorded message counts.
 
     Attributes:
         runs: number of runs without a profile of their messages.
@@ -114,7 +114,9 @@ def find_counted_part(
 
 
 def _counted_ranges(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) -> list[Stretch]:
-    """Return the ranges of the brokers' logs that runs with a profile have archived, joined to few ranges.
+    """Return the log ranges that runs with a profile have archived.
+
+    Neighbouring ranges are joined, so that there are few.
 
     Between two runs without a profile, all of each log is counted, so that there are few ranges however many runs there
     are. A run without a sequence is older than all others.

@@ -74,7 +74,7 @@ class TableFinding:
 
 
 def find_damaged_table_files(lake: Lake, *, is_deep: bool, runner: Runner = HERE) -> list[TableFinding]:
-    """Find the data files that do not match the log, and entries of the log that name other files, table by table.
+    """Find, in each table, data files that do not match the Delta log, and forged entries of the log.
 
     Args:
         is_deep: True to read every page.
@@ -176,7 +176,7 @@ def _rows_lost_in_repairs(lake: Lake, table: str) -> int:
 
 
 def _read_counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
-    """Return the number of rows of each run in a table, and the number of those with each optional checksum."""
+    """Return how many rows each run has in a table, and how many of them have each optional checksum."""
     try:
         opened = lake.table(table)
     except NoTableError:
@@ -189,7 +189,7 @@ def _read_counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
 
 
 def _count_written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
-    """Return the number of rows that have each optional checksum in a run's data files, by checksum."""
+    """Return, for each optional checksum, how many rows of a run's data files have a value for it."""
     known = [(file.rows, parse_json(file.statistics).get("nullCount", {})) for file in files]
     return {
         name: sum(rows - nulls[name] for rows, nulls in known)

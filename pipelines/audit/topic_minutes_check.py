@@ -107,7 +107,10 @@ def _find_different_windows(
 
 
 def _day_starts(tables: Mapping[str, DeltaTable]) -> list[int | None]:
-    """Return the starts of the days with rows in `profiles` or `topic_minutes`, in microseconds; None for no time."""
+    """Return the start of each day with rows in `profiles` or `topic_minutes`, in microseconds.
+
+    None stands for rows without a time.
+    """
     days: set[int | None] = set()
     for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
         answer = run_sql_over_tables(

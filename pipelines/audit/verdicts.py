@@ -116,6 +116,6 @@ def collect_audit_evidence(result: AuditResult) -> dict[str, Any]:
 
 
 def to_json_objects(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
-    """Return verdicts and findings as JSON objects; values of other types become text."""
+    """Return verdicts or findings as JSON objects. Values that JSON cannot represent become text."""
     rows: list[dict[str, Any]] = json.loads(json.dumps([asdict(verdict) for verdict in verdicts], default=str))
     return rows

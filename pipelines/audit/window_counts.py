@@ -39,7 +39,7 @@ _PARTITIONS = 64
 
 
 class Totals(NamedTuple):
-    """Total number of windows of a profile, and of the messages in them."""
+    """Number of windows in a profile, and total number of messages in these windows."""
 
     windows: int
     messages: int
@@ -70,7 +70,9 @@ def sort_by_key(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class Profile:
-    """Message counts of one side by window, in memory and in temporary files that are deleted when its context ends.
+    """Message counts by window on one side of a comparison, in memory and in temporary files.
+
+    The files are deleted when the context ends.
 
     When all windows are added, several threads may read it.
 
@@ -95,7 +97,7 @@ class Profile:
         self.close()
 
     def add_windows(self, windows: pa.Table) -> None:
-        """Add a table of `AUDIT`: counts, or corrections of counts; its windows may be in the profile already."""
+        """Add counts or corrections of counts, as a table of `AUDIT`. The same window may be added several times."""
         self._held.append(windows)
         self._rows += windows.num_rows
         if self._rows <= self._max_rows and len(self._held) <= _MAX_TABLES:
@@ -109,11 +111,11 @@ class Profile:
 
     @property
     def is_on_disk(self) -> bool:
-        """True if a part of the windows is on disk."""
+        """True if some of the windows were written to temporary files."""
         return bool(self._files)
 
     def close(self) -> None:
-        """Delete the files."""
+        """Delete the temporary files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def iterate_windows(self, *, is_divided: bool) -> Iterator[pa.Table]:
@@ -189,7 +191,7 @@ def _first_windows_of_each_kind(differing: pa.Table, limit: int) -> pa.Table:
 def _to_difference_rows(
     differing: pa.Table, expected: pa.Table, found: pa.Table, columns: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of `Differences`."""
+    """Yield a row for `Differences` for each differing window, with the expected and the found values."""
     differing = differing.set_column(
         differing.schema.get_field_index("window_start"),
         "window_start",

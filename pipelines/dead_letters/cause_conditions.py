@@ -32,7 +32,7 @@ MIN_NAME_LENGTH = 4
 
 
 def select_cause(causes: Sequence[Cause], cause_name: str) -> Cause:
-    """Return the cause that a user specified.
+    """Return the cause that a user chose by its number or by the first characters of its digest.
 
     Args:
         causes: the largest first.

@@ -224,7 +224,7 @@ def cause_digest(cause_text: str) -> str:
 
 @dataclass
 class _Count:
-    """Counts of one cause so far; `values` has the columns of `_KEYS` that identify it, times are in microseconds."""
+    """Counts of the dead letters of one cause so far, with the column values that identify the cause."""
 
     values: Mapping[str, Any]
     messages: int = 0
@@ -247,7 +247,7 @@ class _Counter:
         self._hours = 0
 
     def add_letters(self, letters: Letters) -> None:
-        """Count dead letters."""
+        """Add a batch of dead letters to the counts."""
         rows = letters.rows
         self._messages += rows.num_rows
         for topic in pc.value_counts(rows.column("topic")).to_pylist():
@@ -319,7 +319,7 @@ class _Counter:
 
 
 def _newest_rows_by_code(codes: Array, times: Array, max_rows: int) -> Array:
-    """Return the indexes of the newest rows of each code, at most `max_rows` rows per code."""
+    """Return the indexes of the newest rows among those with the same code, at most `max_rows` for each code."""
     # By cause, the newest first within each, so that the rank in a cause is the distance to its first row.
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]

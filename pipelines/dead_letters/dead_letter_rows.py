@@ -53,18 +53,18 @@ def dead_letter_condition(table: DeltaTable, selection: Selection = ALL_MESSAGES
 
 
 def failure_reason_sql() -> str:
-    """Return SQL for the beginning of the client's exception text; null if there is none."""
+    """Return SQL for the first characters of the exception text in a dead letter; null if there is none."""
     texts = ", ".join(f"properties[{text_literal(name)}]" for name in EXCEPTION_PROPERTIES)
     return f"left(coalesce({texts}), {MAX_REASON_LENGTH})"
 
 
 def is_replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
-    """Return SQL that is true if a replay has sent the message, so that it has failed again."""
+    """Return an SQL condition that is true if a replay had sent the message, which has then failed again."""
     return f"array_contains(map_keys({quote_column_name('properties', engine)}), {text_literal(REPLAY_ID)})"
 
 
 def computed_columns_sql(table: DeltaTable | None, engine: Engine = Engine.DELTALAKE) -> dict[str, str]:
-    """Return SQL expressions, by name, for the columns of dead letters that are not read from `messages` as they are.
+    """Return SQL expressions, by column name, for the dead-letter columns that are computed from `messages`.
 
     Args:
         table: `messages`; None if it has all columns.
@@ -160,7 +160,7 @@ def read_letters(
 
 
 def _cast_to_message_type(name: str, column: pa.Array) -> pa.Array:
-    """Cast a column to its type in `messages`, because the engine's string view type is not supported everywhere."""
+    """Cast a column to its type in `messages`, and other columns from Arrow's string view type to string."""
     if name in SCHEMA.names:
         return column.cast(SCHEMA.field(name).type)
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column

@@ -50,7 +50,10 @@ _OFFSET_ID = "^(?:[0-9A-Fa-f]{24})?[0-9A-Fa-f]{16}[0-7][0-9A-Fa-f]{15}$"
 
 
 class Action(StrEnum):
-    """Kind of a client's action: that of a trace record, or a row of `consumptions`."""
+    """Kind of a client's action, such as sending or consuming, as in trace records.
+
+    `LOGGED` stands for a row of `consumptions`.
+    """
 
     PUB = "Pub"
     BEFORE = "SubBefore"
@@ -144,7 +147,7 @@ def parse_traces(trace_messages: pa.Table, bodies: pa.Array) -> ParsedTraces:
 
 
 def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
-    """Split trace bodies into records, and return each record with the index of its body and its index therein."""
+    """Split trace bodies into records. Each record comes with the index of its body, and its index in that body."""
     lists = pc.split_pattern(bodies, "\x02")
     records, parents = pc.list_flatten(lists), to_numpy_numbers(pc.list_parent_indices(lists))
     starts = np.searchsorted(parents, parents, side="left")
@@ -154,7 +157,7 @@ def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
 
 
 class _TextColumns:
-    """Columns of the trace records of one kind, read by number."""
+    """Columns of trace records of one kind, which are read by column number."""
 
     def __init__(self, columns: pa.ListArray, widths: Array) -> None:
         self._columns = columns
@@ -193,7 +196,7 @@ class _TextColumns:
 def _parse_entries(
     action: Action, texts: _TextColumns, trace_messages: pa.Table, rows: Array, entry_numbers: Array
 ) -> tuple[pa.Table, int]:
-    """Return the entries of trace records of one kind, and the number of records left out for their unknown format."""
+    """Return the entries of trace records of one kind, and the number of skipped records of unknown format."""
     told = _COLUMNS[action](texts)
     of_trace = trace_messages.select(PARENTS).take(pa.array(rows))
     known: dict[str, pa.Array] = {name: of_trace.column(name).combine_chunks() for name in PARENTS}
@@ -219,7 +222,7 @@ def _parse_entries(
 
 
 def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
-    """Replace each entry of a batch of messages by one entry for each message, with the offset in its message id."""
+    """Replace each entry for a batch of messages by one entry per message, with the offset from its message id."""
     keys = entries.column("unique_key").combine_chunks()
     counts = to_numpy_numbers(pc.count_substring(keys, ",").cast(pa.int64())) + 1
     if (counts > 1).any():
@@ -235,7 +238,7 @@ def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
 
 
 def parse_offsets_of_ids(ids: pa.Array) -> pa.Array:
-    """Return the physical offsets in offset message ids, which are the last 16 digits; null for any other text.
+    """Return the physical offsets in the last 16 digits of offset message ids. The result is null for other texts.
 
     >>> parse_offsets_of_ids(pa.array(["0A00000100002A9F0000000000001000", "B", None])).to_pylist()
     [4096, None, None]
@@ -341,7 +344,7 @@ def _parse_success_outcomes(texts: pa.Array) -> pa.Array:
 
 
 def _replace_placeholders(texts: pa.Array) -> pa.Array:
-    """Return texts, with null for placeholders of missing values."""
+    """Return texts in which empty texts and placeholders for missing values are replaced by null."""
     is_none = pc.or_(pc.equal(texts, _NULL), pc.equal(texts, ""))
     return pc.if_else(pc.fill_null(is_none, False), None, texts)
 

@@ -40,7 +40,7 @@ _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
 def link_records(members: pa.Table, entries: pa.Table, op_records: pa.Table, spans: Spans) -> pa.Table:
-    """Return all steps that follow from the given records, entries of clients' actions and op records.
+    """Return all steps between records that follow from the given records, client actions and op records.
 
     Args:
         spans: extent of the lake.
@@ -72,7 +72,10 @@ def _entries_of_action(entries: pa.Table, action: Action) -> pa.Table:
 
 
 def to_edges(steps: pa.Table) -> pa.Table:
-    """Return steps as rows of `edges`, sorted by the hash of the node."""
+    """Return the rows of `edges` for steps, sorted by node hash.
+
+    A step has one row for each distinct node at its ends.
+    """
     firsts, seconds = (_node_ids(steps, end) for end in (FROM, TO))
     firsts, seconds = pc.coalesce(firsts, seconds), pc.coalesce(seconds, firsts)
     is_same = pc.fill_null(pc.equal(firsts, seconds), True)
@@ -98,19 +101,25 @@ def _cast_if_needed(column: pa.Array | pa.ChunkedArray, data_type: pa.DataType) 
 
 
 def _node_ids(steps: pa.Table, end: str) -> pa.Array:
-    """Return the node at one end of steps: the unique key, or the place of a record without one."""
+    """Return the node ids at one end of steps.
+
+    A node id is the record's unique key, or its broker and offset if it has no key.
+    """
     brokers, offsets = steps.column(f"{end}_broker"), steps.column(f"{end}_physical_offset").cast(pa.string())
     places = pc.binary_join_element_wise(brokers, offsets, "@")
     return pc.coalesce(steps.column(f"{end}_key"), places).combine_chunks()
 
 
 def distinct_steps(rows: pa.Table) -> pa.Table:
-    """Return rows of `edges` with one row for each step, which may be stored under two nodes."""
+    """Return rows of `edges` in which each step appears once, although the table may store it under two nodes."""
     return rows.filter(to_boolean_array(pc.not_equal(rows.column("side"), "to").to_numpy()))
 
 
 def open_steps_of_rows(rows: pa.Table) -> pa.Table:
-    """Return open steps from rows of `edges`, without those of a broker's own timers, which earlier versions wrote."""
+    """Return the open steps among rows of `edges`.
+
+    Steps of a broker's own timers, which earlier versions wrote, are left out.
+    """
     is_internal = pc.fill_null(pc.starts_with(rows.column("to_topic"), SYSTEM_PREFIX), False)
     rows = distinct_steps(rows.filter(pc.invert(is_internal))).combine_chunks()
     kinds = rows.column("kind")
@@ -131,7 +140,7 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
 
 
 def _may_get_another_end(rows: pa.Table) -> Column:
-    """Return a mask of the open steps that have both ends, but whose client action may belong to another record."""
+    """Return a mask of the open steps whose client action may later be linked to another record."""
     kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
     one = pc.and_(pc.equal(kinds, str(EdgeKind.CONSUMED)), pc.or_(pc.is_null(rows.column("attempt")), no_end))
@@ -139,7 +148,7 @@ def _may_get_another_end(rows: pa.Table) -> Column:
 
 
 def _are_resolved_actions(rows: pa.Table) -> Column:
-    """Return a mask of the clients' actions whose record is known, or was refused."""
+    """Return a mask of the client actions whose record was found, or was refused by the broker."""
     reasons = rows.column("absent_reason")
     is_refused = pc.fill_null(pc.equal(reasons, str(AbsentReason.REFUSED)), False)
     return pc.and_(_are_client_actions(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
@@ -150,7 +159,7 @@ def _are_client_actions(kinds: Column) -> Column:
 
 
 def waiting_members(steps: pa.Table) -> pa.Table:
-    """Return, as members, the records that wait for the other end of an open step: delayed, timer and half messages."""
+    """Return the delayed, timer and half messages whose open steps still lack an end, as a table of `MEMBERS`."""
     kinds = steps.column("kind")
     waits = pc.is_in(kinds, pa.array([str(kind) for kind in WAITING]))
     chosen = steps.filter(
@@ -244,7 +253,7 @@ def _action_steps_to_entries(
 
 
 def positions_to_read(steps: pa.Table) -> pa.Table:
-    """Return the places of records in open steps that must be read to link these steps again."""
+    """Return the log positions of the records that must be read to link the given open steps again."""
     of_clients = _are_client_actions(steps.column("kind"))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
     found = [PLACES.empty_table()]

@@ -58,7 +58,7 @@ class LinkedSteps:
 
 
 class Increments:
-    """Links increments of new rows, one after another.
+    """Linker of new rows to each other and to earlier records of the lake, one increment at a time.
 
     Args:
         lake: the lake in which members of earlier runs are looked up.
@@ -124,7 +124,10 @@ class Increments:
         definer_positions: pa.Table,
         relinked_steps: pa.Table,
     ) -> pa.Table:
-        """Return the steps that a new record defines or that were open before; `edges` has all others already."""
+        """Return the steps that new records define, or that were open before.
+
+        All other steps are in `edges` already.
+        """
         steps = link_records(_distinct_members(pa.concat_tables(members)), entries, op_records, self._spans)
         is_new = refer_to_positions(steps, ("definer_broker", "definer_offset"), definer_positions).to_numpy(
             zero_copy_only=False
@@ -132,7 +135,7 @@ class Increments:
         return steps.filter(to_boolean_array(is_new | _were_open(steps, relinked_steps)))
 
     def _plain_members_to_link(self, new_rows: RowContents, relinked_steps: pa.Table) -> pa.Table:
-        """Return, as members, the new rows without a role to which a step may lead, by unique key or place."""
+        """Return, as members, the new rows without a role that a step may lead to, by unique key or position."""
         keys = pa.chunked_array([
             new_rows.members.column("unique_key").combine_chunks(),
             new_rows.entries.column("unique_key").combine_chunks(),
@@ -158,7 +161,7 @@ class Increments:
         return members_of_rows(read_rows_at_positions(self._lake, positions), self._delay_levels)
 
     def _add_store_times(self, entries: pa.Table) -> pa.Table:
-        """Return entries of open steps, with the store times of their traces where the link depends on these."""
+        """Return the entries with the store times of their trace messages, if these are needed to link the entries."""
         is_by_time = pc.and_(
             pc.equal(entries.column("action"), str(Action.PUB)), pc.is_null(entries.column("sent_offset"))
         )
@@ -175,7 +178,7 @@ class Increments:
     def _read_earlier_members(
         self, steps: pa.Table, extra_keys: pa.ChunkedArray, since_us: int, known_positions: pa.Table
     ) -> pa.Table:
-        """Read earlier records from the lake, as members: those at absent ends of steps, and those with `extra_keys`.
+        """Read earlier records from the lake that may be missing ends of steps, or that have one of `extra_keys`.
 
         Args:
             since_us: store time of the oldest records with `extra_keys` that are needed, microseconds since 1970.
@@ -218,13 +221,15 @@ class Increments:
 
 
 def _keys_of_client_copies(new_rows: RowContents) -> list[pa.Array]:
-    """Return the unique keys of new copies that clients made, which only the key links to their originals."""
+    """Return the unique keys of copies that clients made. Only the key links such a copy to its original."""
     is_by_client = pc.fill_null(new_rows.members.column("by_client"), False)
     return list(new_rows.members.filter(is_by_client).column("unique_key").chunks)
 
 
 def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
-    """Return the entries that are linked by unique key and time: all earlier records with their keys are needed.
+    """Return the entries that are linked by unique key and time.
+
+    Linking them needs all earlier records with their keys.
 
     The message of an entry may be among the new rows, and a copy of it, such as one that an application sent before, in
     an earlier run.
@@ -235,7 +240,7 @@ def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
 
 
 def _were_open(steps: pa.Table, relinked_steps: pa.Table) -> Array:
-    """Return a mask of the steps that were open before, by their defining record and kind."""
+    """Return a mask of the steps that are among `relinked_steps`, compared by kind and defining record."""
     left, right = encode_key_columns(_step_key_columns(steps), _step_key_columns(relinked_steps))
     found: Array = (left >= 0) & np.isin(left, right)
     return found
@@ -257,7 +262,7 @@ def _keys_of_open_steps(new_rows: RowContents, open_steps: pa.Table) -> pa.Array
 
 
 def _distinct_members(members: pa.Table) -> pa.Table:
-    """Return one member for each place: the first one given, which has the most complete data.
+    """Return one member for each log position. Of several, the first one is kept, which has the most complete data.
 
     A record that was read has more than one made of an open step, except whether it was committed.
     """
@@ -274,6 +279,9 @@ def _distinct_members(members: pa.Table) -> pa.Table:
 
 
 def _earliest_link_time(rows: pa.Table, names: Sequence[str]) -> int:
-    """Return the time `LINK_DAYS` before the earliest row, by the first of the columns that has a time; 0 for none."""
+    """Return the earliest time of the rows minus `LINK_DAYS`; 0 if no row has a time.
+
+    A row's time is the first of the columns `names` that has one.
+    """
     known = pc.coalesce(*(rows.column(name) for name in names)).drop_null()
     return int(to_numpy_numbers(known).min()) - LINK_US if len(known) else 0

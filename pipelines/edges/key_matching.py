@@ -24,7 +24,7 @@ NONE = -1
 
 
 def encode_key_columns(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, Array]:
-    """Number the distinct combinations of columns consistently on both sides.
+    """Replace the values of several key columns by integer codes that are the same in both tables.
 
     Args:
         left: columns of one table.
@@ -50,7 +50,7 @@ def encode_key_columns(left: Sequence[Column], right: Sequence[Column]) -> tuple
 
 
 def _encode_values(left: Column, right: Column) -> Array:
-    """Number the values of two columns."""
+    """Replace the values of two columns by integer codes, which are equal for equal values."""
     both = pa.chunked_array([*_list_chunks(left), *_list_chunks(right)], left.type).combine_chunks()
     codes: Array = to_numpy_numbers(pc.dictionary_encode(both).indices.cast(pa.int64()), null_value=NONE)
     return codes
@@ -115,7 +115,7 @@ def match_same_key(left: Array, right: Array) -> tuple[Array, Array]:
 
 
 def rank_within_key(keys: Array, positions: Array) -> Array:
-    """Number the rows of each key by position, from 0."""
+    """Return the rank of each row among the rows with the same key, by position and starting at 0."""
     order = np.lexsort((positions, keys))
     ordered = keys[order]
     starts = np.searchsorted(ordered, ordered, side="left")
@@ -146,7 +146,7 @@ def _drop_other_keys_matches(left: Array, right: Array, order: Array, order_inde
 
 
 class LinkableRecords:
-    """Records that may be ends of steps, called members and numbered from 0.
+    """Records that may be ends of steps. They are called members, and are identified by their number from 0.
 
     Args:
         table: a table of `MEMBERS`.
@@ -159,12 +159,12 @@ class LinkableRecords:
         return int(self.table.num_rows)
 
     def has_value(self, name: str, *values: str) -> Array:
-        """Return a mask of the members that have one of the given texts in a column."""
+        """Return a mask of the records that have one of the given texts in a column."""
         found: Array = pc.is_in(self.column(name), pa.array(list(map(str, values)))).to_numpy(zero_copy_only=False)
         return found
 
     def is_null(self, name: str) -> Array:
-        """Return a mask of the members that have null in a column."""
+        """Return a mask of the records that have null in a column."""
         found: Array = pc.is_null(self.column(name)).to_numpy(zero_copy_only=False)
         return found
 

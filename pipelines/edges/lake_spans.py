@@ -51,7 +51,7 @@ class LakeSpan:
 
 @dataclass(frozen=True)
 class Spans:
-    """Extents of all brokers; picklable.
+    """First and last row of each broker in the lake, and how far the linking of its rows has progressed; picklable.
 
     Attributes:
         brokers: extents by broker name.
@@ -83,7 +83,7 @@ class Spans:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
     def reasons_at_positions(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
-        """Return, for each given place in a broker's log, the reason why the lake has no record there."""
+        """Return, for each given position in a broker's log, the reason why the lake has no record there."""
         known = to_numpy_numbers(offsets.cast(pa.int64()), null_value=-1)
         names = pc.dictionary_encode(brokers)
         codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=-1)
@@ -98,7 +98,7 @@ class Spans:
         return pa.array(found, pa.string())
 
     def reasons_before(self, brokers: pa.Array, times: Array, is_by_client: Array | None = None) -> pa.Array:
-        """Return, for each given record, the reason why the lake lacks an earlier record of it within `LINK_DAYS`.
+        """Return, for each given record, the reason why the lake lacks its predecessor within `LINK_DAYS`.
 
         Args:
             brokers: brokers of the later records.
@@ -137,7 +137,7 @@ class Spans:
         return found
 
     def are_newly_complete(self, times: Array) -> Array:
-        """Return, for each time, whether the increment completes the linking of a broker's rows up to it."""
+        """Return, for each time, whether this increment completes the linking of some broker's rows up to that time."""
         found = np.zeros(len(times), bool)
         for broker in self.brokers:
             found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_until_us(broker))
@@ -155,7 +155,7 @@ class Spans:
 
 
 class LinkedExtents:
-    """Extents of all brokers' rows while new files are linked.
+    """Tracker of how far each broker's rows are linked, while new data files are linked.
 
     Args:
         lake: the lake.
@@ -185,7 +185,7 @@ class LinkedExtents:
         self._spans = Spans(brokers, _EXPIRED in messages.metadata().configuration, pulled)
 
     def spans_after(self, file_names: Iterable[str]) -> Spans:
-        """Return the extents once further files are linked."""
+        """Mark the given files as linked, and return the resulting extents of all brokers."""
         for name in file_names:
             self._left.pop(name, None)
         complete: dict[str, int] = {}
@@ -200,7 +200,7 @@ class LinkedExtents:
 
 @dataclass(frozen=True, slots=True)
 class _FileBounds:
-    """Data file as a table's log describes it: first and last of its brokers' names, and the span of all its rows."""
+    """Broker names and span of the rows of a data file, as the table's log describes them."""
 
     name: str
     least: str
@@ -225,7 +225,7 @@ def _read_file_bounds(messages: DeltaTable) -> Iterator[_FileBounds]:
 
 
 class _FileContents:
-    """Spans of the brokers in data files; what was read is kept."""
+    """Reader of the spans of brokers' rows in data files, which caches what it has read."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -274,7 +274,7 @@ class _FileContents:
 
 
 class _BrokerSpans:
-    """Spans of brokers in some data files of `messages`."""
+    """Spans of brokers' rows over a set of data files of `messages`."""
 
     def __init__(self, files: Collection[_FileBounds], contents: _FileContents) -> None:
         self._files = files

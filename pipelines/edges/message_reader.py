@@ -54,7 +54,7 @@ def open_messages_table(lake: Lake) -> TableRows:
 
 @dataclass(frozen=True)
 class RowContents:
-    """Members, entries of traces and op records that were read from rows of `messages`.
+    """Contents of rows of `messages` that are needed for linking: records, trace entries and op records.
 
     Attributes:
         members: rows that have a role, as members.
@@ -89,7 +89,7 @@ def join_contents(parts: Iterable[RowContents]) -> RowContents:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads the contents of rows of `messages`.
+    """Reader of the records, trace entries and op records in rows of `messages`.
 
     Attributes:
         packs: packs with the bodies.
@@ -102,7 +102,10 @@ class RowReader:
     delay_levels: DelayLevels = field(default_factory=DelayLevels)
 
     def read_contents(self, tables: Iterable[pa.Table]) -> Iterator[RowContents]:
-        """Yield the members, entries and op records of each table of rows; tables have `COLUMNS`."""
+        """Yield the records, trace entries and op records of each given table.
+
+        The tables must have the columns `COLUMNS`.
+        """
         for table in tables:
             rows = self.erased.drop_erased_rows(table).combine_chunks()
             chosen = have_roles(rows)
@@ -182,7 +185,7 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
 
 
 def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Convert rows of `messages` to members, whether they have a role or not; the rows have `COLUMNS`."""
+    """Convert rows of `messages`, with or without a role, to members. The rows must have the columns `COLUMNS`."""
     rows = rows.combine_chunks()
     chosen = have_roles(rows)
     special = rows.filter(to_boolean_array(chosen)).combine_chunks()
@@ -191,7 +194,7 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def plain_members_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table:
-    """Convert the selected rows without a role to members.
+    """Convert rows without a role to members, if `make_mask` selects them.
 
     Args:
         plain_rows: the rows, from `RowContents`.
@@ -204,6 +207,6 @@ def plain_members_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table
 
 
 def distinct_positions(rows: pa.Table, broker_column: str, offset_column: str) -> pa.Table:
-    """Return the distinct places in two columns of a table, which have brokers and physical offsets."""
+    """Return the distinct log positions in two columns of a table, one of brokers and one of physical offsets."""
     chosen = rows.select([broker_column, offset_column]).rename_columns(PLACES.names).drop_null()
     return chosen.group_by(PLACES.names).aggregate([]).select(PLACES.names).cast(PLACES)

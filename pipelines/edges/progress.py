@@ -50,7 +50,7 @@ def followed_erasure_number(lake: Lake) -> int:
 
 
 def is_ahead_of_messages(lake: Lake) -> bool:
-    """Return whether `edges` has a later version than the newest of `messages`, as after a restored version."""
+    """Return whether `edges` was built from a later version of `messages` than the newest one, as after a restore."""
     return followed_messages_version(lake) > lake.table("messages").version()
 
 

@@ -38,14 +38,14 @@ class RetryStates:
     rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
 
     def drop_positions(self, positions: pa.Table) -> RetryStates:
-        """Return these states without messages at the given places, a table of `PLACES`."""
+        """Return a copy without the messages at the given log positions, a table of `PLACES`."""
         if not positions.num_rows or not self.rows.num_rows:
             return self
         chosen = pc.invert(refer_to_positions(self.rows, ("broker", "physical_offset"), positions))
         return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
-        """Return whether the open steps of these stores differ from these states."""
+        """Return whether the content of these retry stores differs from the given open steps."""
         known = steps.filter(to_boolean_array(_are_retry_entries_of(steps, self.brokers))).select(_STATE)
         state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
         if known.num_rows != state.num_rows:

@@ -42,7 +42,7 @@ _KEYS = ["broker", "physical_offset", "key", "kind"]
 
 
 def find_positions_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
-    """Return the places of messages with the given unique keys.
+    """Return the log positions of the messages that have one of the given unique keys.
 
     Args:
         keys: unique keys, in any order.
@@ -83,7 +83,7 @@ def _find_keys_in_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -
 
 
 def read_rows_at_positions(lake: Lake, positions: pa.Table) -> pa.Table:
-    """Return the rows of `messages` at the given places, with the columns of `ROWS`.
+    """Return the rows of `messages` at the given log positions, with the columns of `ROWS`.
 
     Args:
         positions: table of `PLACES`; places without a row are ignored.
@@ -122,7 +122,7 @@ def _read_file_rows_at(
 
 
 def find_half_positions(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
-    """Find the places of half messages in `messages`, given their queue offsets.
+    """Find the log positions of half messages in `messages`, given their queue offsets.
 
     Args:
         halves: table with broker, queue_id and queue_offset.
@@ -180,7 +180,7 @@ def _offsets_possibly_in_file(action: Mapping[str, Any], offsets_by_broker: Mapp
 
 
 def _group_may_have_numbers(parquet: pq.ParquetFile, group: int, column_name: str, sorted_numbers: Array) -> bool:
-    """Return whether a row group may have any of the given sorted numbers."""
+    """Return whether a Parquet row group may contain any of the given numbers, by its column statistics."""
     for place in range(parquet.metadata.num_columns):
         column = parquet.metadata.row_group(group).column(place)
         if column.path_in_schema == column_name:
@@ -203,12 +203,12 @@ def _read_rows_at(parquet: pq.ParquetFile, group: int, row_indexes: Array) -> pa
 
 
 def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> pq.ParquetFile:
-    """Open a data file whose pages' checksums are compared; some columns may be read as dictionaries."""
+    """Open a Parquet data file with verification of page checksums. Some columns may be read as dictionaries."""
     return pq.ParquetFile(file, read_dictionary=dictionaries, page_checksum_verification=True)
 
 
 def refer_to_positions(rows: pa.Table, position_columns: tuple[str, str], positions: pa.Table) -> pa.Array:
-    """Return a mask of the rows that refer to any of the given places.
+    """Return a mask of the rows whose columns `position_columns` have one of the given log positions.
 
     Args:
         rows: any table.
@@ -226,7 +226,7 @@ def refer_to_positions(rows: pa.Table, position_columns: tuple[str, str], positi
 
 
 class WantedRows:
-    """Criteria for rows that steps of new rows may need: their unique keys and places.
+    """Unique keys and log positions of the rows that new or open steps may need.
 
     Args:
         new: contents of the rows that are read.

@@ -72,7 +72,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Role(StrEnum):
-    """Role of a record: the action that stored it, as described in the module's docstring."""
+    """Role of a record in the history of its message, such as sent, delayed, retried or dead."""
 
     SENT = "sent"
     WAITING = "waiting"
@@ -180,14 +180,14 @@ def have_roles(rows: pa.Table) -> Array:
 
 
 def plain_members(rows: pa.Table) -> pa.Table:
-    """Convert rows of `messages` that `have_roles` does not select to members."""
+    """Convert ordinary rows of `messages`, which `have_roles` does not select, to members."""
     known = _columns_of_rows(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
     return _to_members(known, rows.num_rows)
 
 
 def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Convert rows of `messages` that `have_roles` selects to members, without those that cannot be ends of steps.
+    """Convert rows of `messages` that `have_roles` selects to members. Rows that cannot be ends of steps are left out.
 
     Args:
         delay_levels: delay of each level, by broker.
@@ -368,7 +368,7 @@ def _null_if_negative(numbers: Array) -> pa.Array:
 
 
 class DelayLevels:
-    """Cache of brokers' delay levels from `store_config`; those of a broker are read when first needed.
+    """Cache of brokers' delay levels from `store_config`. The levels of a broker are read when first needed.
 
     Args:
         lake: The lake. If it has no such table, every broker has RocketMQ's default levels.

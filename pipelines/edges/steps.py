@@ -61,7 +61,9 @@ def make_steps(
     to_rows: Array | None,
     extra_columns: Mapping[str, Column],
 ) -> pa.Table:
-    """Return a table with one step for each pair of records, given by member numbers; one of the two may be absent.
+    """Return a table with one step for each pair of records, given by member numbers.
+
+    One record of a pair may be absent.
 
     Args:
         kind: kind of all steps, or of each.
@@ -89,7 +91,7 @@ def make_steps(
 
 
 def absent_end_columns(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
-    """Return the columns that describe an absent end, for steps that lack it.
+    """Return the columns `absent_end` and `absent_reason` of steps, which have values where the given end is absent.
 
     Args:
         end: `from` or `to`.

@@ -115,7 +115,7 @@ def catch_up_edges(
     files_without_roles: Collection[str] = (),
     lake_view: Lake | None = None,
 ) -> EdgesUpdate:
-    """Add the steps of all rows in `messages`, with retries if other runs commit first.
+    """Add the steps of all rows in `messages` to `edges`. This is retried if another run commits first.
 
     Args:
         runner: runs the tasks that update `message_keys`, if it is not up to date.
@@ -205,7 +205,7 @@ def follow_edges(
 
 
 def _have_retry_states_changed(lake: Lake, states: RetryStates) -> bool:
-    """Return whether `edges` is out of date with the given content of retry stores."""
+    """Return whether the given retry stores have changed since `edges` was last updated."""
     if not states.brokers:
         return False
     wanted = states.drop_positions(_to_positions_table(read_erased_messages(lake)))
@@ -219,7 +219,9 @@ def _consumptions_version(lake: Lake) -> int:
 
 
 def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
-    """Return the new data files of `messages` and `consumptions`; all files of both if some new ones are unreadable.
+    """Return the new data files of `messages` and `consumptions`.
+
+    If some new files are unreadable, return all files of both.
 
     Args:
         progress: followed version of `messages`.
@@ -367,7 +369,7 @@ def _read_open_steps(lake: Lake, files: Sequence[_OpenStepsFile]) -> pa.Table:
 
 
 def _find_packs(lake: Lake) -> PackLocation:
-    """Return the location of the packs: that of the newest archive run, or that of the lake if the run names none."""
+    """Return the location of the packs that the newest archive run names; the lake's own location if it names none."""
     newest = newest_commit(lake, lake.table("messages"))
     bodies = None if newest is None else newest[1].bodies
     return lake.packs if bodies in {None, _IN_LAKE} else pack_location(str(bodies), lake.s3)

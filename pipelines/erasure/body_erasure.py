@@ -34,7 +34,7 @@ _MAX_TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class PackBodies:
-    """Bodies in one pack.
+    """References to bodies that are in one pack.
 
     Attributes:
         pack: name of the pack.
@@ -47,7 +47,7 @@ class PackBodies:
 
 @dataclass(frozen=True, slots=True)
 class PackWork:
-    """Amount of work on packs: done by an erasure, or planned.
+    """Amount of work on packs that an erasure has done, or would do.
 
     Attributes:
         packs: number of packs that were rewritten.
@@ -75,7 +75,7 @@ class PackWork:
 
 
 def bodies_by_pack(rows: pa.Table) -> list[PackBodies]:
-    """Return references to the bodies of rows, by pack.
+    """Return references to the bodies of the given rows, grouped by pack.
 
     Args:
         rows: rows with `body_ref`, of `messages` or of `erasures`.
@@ -107,7 +107,10 @@ class _FileBodies:
 
 
 def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, PackCopies]]:
-    """Group bodies by the files that hold them, in all copies of their packs; also return each pack's copies."""
+    """Group bodies by the file that holds them, including all copies of their packs.
+
+    Also return the copies of each pack.
+    """
     copies = find_pack_copies(store, [one.pack for one in bodies])
     parts: dict[str, list[tuple[str, PackRefs]]] = defaultdict(list)
     for one in bodies:

@@ -116,7 +116,10 @@ def _minute_keys(rows: pa.Table, time_column: str) -> Iterator[Key]:
 def _find_runs_of_keys(
     lake: Lake, table: DeltaTable, keys: set[Key]
 ) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
-    """Return, for each given key of `topic_minutes`, the offset range and count of each run; also the keys by file."""
+    """Return the offset range and message count of each run for each given key of `topic_minutes`.
+
+    Also return the keys in each data file.
+    """
     folder = lake.open_folder("topic_minutes")
     runs: dict[Key, dict[str, dict[str, Any]]] = defaultdict(dict)
     files: dict[str, set[Key]] = {}
@@ -135,7 +138,10 @@ def _find_runs_of_keys(
 
 
 def _count_messages(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
-    """Count the messages of each key and run again, and reduce the run's expected number, `left`, by them."""
+    """Count the messages of each key and run again.
+
+    The messages found are subtracted from the run's expected number, `left`.
+    """
     messages: dict[tuple[Key, int], list[pa.Table]] = defaultdict(list)
     for batch in _read_messages(lake, runs):
         chosen: dict[tuple[Key, int], list[int]] = defaultdict(list)
@@ -199,7 +205,7 @@ def _write_minutes(
 
 
 def correct_profiles(lake: Lake, erasure_number: int) -> TableWork | None:
-    """Change profiles so that they count messages as they are after all erasures up to a number.
+    """Update the table `profiles` so that it counts messages as they are after all erasures up to a number.
 
     Args:
         erasure_number: number of the newest erasure, which is done in `messages`.
@@ -230,7 +236,7 @@ def correct_profiles(lake: Lake, erasure_number: int) -> TableWork | None:
 
 
 def _changes_by_window(lake: Lake, done_number: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
-    """Return the offsets of each window's erased messages, with the changes that their erasure makes to figures."""
+    """Return, for each window, the offsets of its erased messages, and how each erasure changes the figures."""
     rows = newest_erasure_rows(read_erasure_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done_number)).combine_chunks()
     changes = sum_changes_by_row(rows)
@@ -250,7 +256,10 @@ def _changes_by_window(lake: Lake, done_number: int) -> dict[Window, list[tuple[
 def _changes_by_file(
     lake: Lake, table: DeltaTable, changes_by_window: dict[Window, list[tuple[int, dict[str, int]]]]
 ) -> dict[str, dict[int, dict[str, int]]]:
-    """Return, by data file and row of `profiles`, the changes to add to its figures; each message counts once."""
+    """Return the changes to add to the figures of each row in each data file of `profiles`.
+
+    Each message counts once.
+    """
     folder = lake.open_folder("profiles")
     found: dict[str, dict[int, dict[str, int]]] = {}
     for file in read_table_files(table) if changes_by_window else ():

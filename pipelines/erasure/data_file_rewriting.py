@@ -58,7 +58,7 @@ Change = Callable[[ErasedMessages, Iterator[pa.Table]], Iterator[pa.Table]]
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """Amount of work on a table: done by an erasure, or planned.
+    """Amount of work on a table that an erasure has done, or would do.
 
     Attributes:
         table: name of the table.
@@ -76,7 +76,7 @@ class TableWork:
 
 
 def erase_messages(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Erase data in rows of `messages`."""
+    """Erase the data of erased messages in rows of `messages`."""
     for batch in batches:
         yield erase_rows(batch, erased_messages)[0].cast(batch.schema)
 
@@ -99,7 +99,7 @@ def drop_erased_edges(erased_messages: ErasedMessages, batches: Iterator[pa.Tabl
 
 
 def clear_erased_rows(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Remove the data of erased messages from rows of `replay_rows`; a resumed replay skips them."""
+    """Remove the data of erased messages from rows of `replay_rows`, so that a resumed replay skips these rows."""
     for batch in batches:
         is_erased = _erasure_codes(erased_messages, batch) >= 0
         if not is_erased.any():
@@ -151,7 +151,9 @@ def is_erasure_done(lake: Lake, table: str, erasure_number: int) -> bool:
 
 
 def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser_version: str) -> None:
-    """Add rows to `erasures` for erased messages whose tags, sizes and CRCs an older version of CommitLake kept.
+    """Add rows to `erasures` for messages that an older version erased only in part.
+
+    That version kept their tags, sizes and CRCs.
 
     Args:
         parser_version: version of CommitLake.

@@ -87,7 +87,7 @@ class ErasureState:
 
     @property
     def purge_due_at(self) -> datetime.datetime | None:
-        """Time from which it can be purged while other jobs run; None if it is unfinished or purged."""
+        """Time from which the erasure can be purged while other jobs run; None if it is unfinished or purged."""
         return None if self.erased_at is None or self.purged_at else self.erased_at + self.retention + _MARGIN
 
 

@@ -48,7 +48,7 @@ _UNFINISHED = re.compile(r"\.tmp$|#\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """Files that a purge has deleted, or would delete.
+    """Numbers and sizes of files that a purge has deleted, or would delete.
 
     Attributes:
         files: number of data files that no version needs.

@@ -139,7 +139,7 @@ class ErasureResult:
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """The counts of this result as a JSON object, for `erasures`."""
+        """The counts of this result as a JSON object, to be recorded in `erasures`."""
         tables = {work.table: {"rows": work.rows, "files": work.files} for work in self.tables}
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
@@ -206,7 +206,7 @@ def run_erasure(
 
 
 def unfinished_erasures(lake: Lake) -> list[ErasureState]:
-    """Return the incomplete erasures: only begun, done by an older version of CommitLake, or undone by a repair."""
+    """Return the incomplete erasures, including those by an older version, and those that a repair has undone."""
     states = read_erasure_states(lake)
     tables = (*CHANGES, "profiles", "topic_minutes")
     return [

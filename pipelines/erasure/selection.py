@@ -90,7 +90,7 @@ class FoundMessages:
 
 
 def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
-    """Find the wanted messages and their copies.
+    """Find all messages with the given keys and ids, and all their copies.
 
     Raises:
         LakeError: if there is no lake, or a table of it is damaged.
@@ -127,7 +127,9 @@ def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
 
 
 def count_inner_batches(lake: Lake) -> int:
-    """Count the records that hold several messages: no table has the keys and ids of these, so none of them is found.
+    """Count the records that hold several messages.
+
+    The keys and ids inside them are in no table, so they cannot be found.
 
     Raises:
         LakeError: if there is no lake, or `messages` is damaged.
@@ -156,7 +158,7 @@ def _unique_keys(rows: pa.Table) -> set[str]:
 
 
 def _keys_and_ids(rows: pa.Table) -> set[str]:
-    """Return all keys and ids of messages, ids both in upper and in lower case."""
+    """Return all keys and ids of messages. Each id is returned as it is, and in lower case."""
     keys = pc.list_flatten(rows.column("keys")).to_pylist()
     ids = [text for name in ("unique_key", "msg_id") for text in rows.column(name).to_pylist() if text is not None]
     # Users may give an id in either case.
@@ -191,7 +193,7 @@ def _to_erased_places(rows: pa.Table) -> ErasedMessages:
 
 @dataclass(frozen=True, slots=True)
 class FileHits:
-    """A data file, with the positions of its rows that refer to messages to erase.
+    """Data file, with the indexes of its rows that refer to messages to erase.
 
     Attributes:
         file: the file.
@@ -203,7 +205,7 @@ class FileHits:
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
+        """Number of rows that refer to messages to erase."""
         return sum(map(len, self.groups.values()))
 
 
@@ -259,7 +261,7 @@ def rows_refer_to_messages(rows: pa.Table, messages: ErasedMessages, column_pref
 
 
 def drop_erased_hits(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
-    """Leave out those hits in a data file of `messages` whose rows are erased already."""
+    """Leave out the rows of `hits` that are erased already, in a data file of `messages`."""
     groups = {}
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         for group, rows in hits.groups.items():
@@ -271,7 +273,7 @@ def drop_erased_hits(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
 
 
 def read_hit_rows(folder: pafs.FileSystem, hits: FileHits, schema: pa.Schema) -> pa.Table:
-    """Read the rows that `hits` names in a data file of a table's folder; columns that the file lacks are null."""
+    """Read the rows of `hits` from a table's data file. Columns that the file lacks are null."""
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
         parts = [

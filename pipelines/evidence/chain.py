@@ -38,7 +38,7 @@ _TEXT = "coalesce(document, '') AS document"
 
 
 class _Subject(NamedTuple):
-    """Kind of work that documents are about, such as archive runs, and the table that records it.
+    """Kind of work that evidence documents describe, such as archive runs, and the table that records it.
 
     Attributes:
         kind: kind of the documents.
@@ -88,7 +88,9 @@ def highest_written_number(lake: Lake) -> int:
 
 
 def find_undocumented_work(lake: Lake, newest_numbers: Mapping[str, int], newest_document_time: str) -> Iterator[str]:
-    """Yield a sentence for each kind of work (archive run, erasure, purge) whose newest one has no evidence document.
+    """Yield a sentence for each kind of work whose newest item has no evidence document.
+
+    The kinds are archive runs, erasures and purges.
 
     Archive runs, erasures and purges are signed in order, and a run with a key also signs older ones that lack a
     document. So only the newest ones can lack one: because no key was used since, or because the last documents were
@@ -122,7 +124,9 @@ def find_undocumented_work(lake: Lake, newest_numbers: Mapping[str, int], newest
 def find_work_missing_in_lake(
     lake: Lake, newest_numbers: Mapping[str, int], newest_ids: Mapping[str, str | None]
 ) -> Iterator[str]:
-    """Yield a sentence for each kind of work (archive run, erasure, purge) of which the lake lacks the newest.
+    """Yield a sentence for each kind of work whose newest documented item is not in the lake.
+
+    The kinds are archive runs, erasures and purges.
 
     So the documents are those of another lake, or this lake was replaced by an older copy.
 

@@ -40,13 +40,13 @@ _SHOWN = 60
 
 
 class EvidenceError(CommitLakeError):
-    """A key that cannot be used, or an invalid document."""
+    """Error for a key that cannot be used, or for an invalid document."""
 
     exit_code = ExitCode.USAGE
 
 
 class SignatureError(EvidenceError):
-    """A document whose content does not match its signature."""
+    """Error for a document whose content does not match its signature."""
 
 
 class EvidenceColumns(NamedTuple):
@@ -88,14 +88,14 @@ class Document:
 
     @property
     def subject_number(self) -> int | None:
-        """Number of the archive run, erasure or purge that it is about; None for an audit."""
+        """Number of the archive run, erasure or purge that the document is about; None for an audit."""
         facts = self.payload["facts"]
         found = facts.get("sequence", facts.get("number")) if isinstance(facts, dict) else None
         return int_in_range(found, 0, INT64_MAX)
 
     @property
     def subject_id(self) -> str | None:
-        """Random id of that run or erasure, which distinguishes it from those of other lakes; None if it has none."""
+        """Random id of the archive run or erasure that the document is about; None if it has none."""
         # Numbers begin at 1 in each lake; only the id tells two lakes apart.
         facts = self.payload["facts"]
         found = facts.get("run_id", facts.get("erasure_id")) if isinstance(facts, dict) else None

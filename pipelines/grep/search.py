@@ -137,7 +137,7 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
 
 @lru_cache(maxsize=2)
 def _open_messages(lake: Lake, version: int) -> DeltaTable:
-    """Open the table in the version for which the search was planned, once for the tasks of a process."""
+    """Open `messages` at the version for which the search was planned. The tasks of a process share the result."""
     # Reading a table's log takes longer than many a task.
     return lake.table_at("messages", version)
 
@@ -181,7 +181,10 @@ def _replace_view_types(data_type: pa.DataType) -> pa.DataType:
 
 
 def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
-    """Return whether a pack exists, asking the store once per pack; if it is missing, add its rows to `counts`."""
+    """Return whether a pack exists, and ask the store only once.
+
+    If the pack is missing, `rows` are counted as missing in `counts`.
+    """
     if pack in counts.packs:
         return True
     if pack not in counts.missing:
@@ -226,7 +229,7 @@ def _readable_rows(
 
 
 def _frame_starts(rows: pa.RecordBatch) -> list[int]:
-    """Return the indexes of rows at which a new frame of a pack begins; rows are sorted by frame."""
+    """Return the index of the first row of each frame of a pack. The rows must be sorted by frame."""
     offsets = rows.column("body_ref").field("frame_offset").fill_null(-1).to_numpy(zero_copy_only=False)
     return [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist()]
 
@@ -261,7 +264,10 @@ _FRAME = ("frame_offset", "frame_length")
 
 
 def _decompress_bodies(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows with decompressed bodies; each compressed body is decompressed alone, within its limit."""
+    """Yield the given rows with decompressed bodies.
+
+    Each compressed body is decompressed alone, within its size limit.
+    """
     is_plain = _are_uncompressed_codecs(rows.column("body_codec"))
     if is_plain.all():
         yield _count_bodies(rows, counts)

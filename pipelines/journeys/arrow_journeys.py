@@ -50,7 +50,7 @@ _STATES = tuple(JourneyState)
 
 @dataclass(frozen=True)
 class KeyRows:
-    """Records or messages of keys, in the order of keys, and for each key in the order in which they were sent.
+    """Records or messages of keys, sorted by key and, within a key, by the time at which they were sent.
 
     Attributes:
         numbers: their columns, with `_NONE` for null; texts as codes: `key`, `topic`, `broker`, and `node` of records.
@@ -175,7 +175,7 @@ def _group_into_messages(records: KeyRows) -> KeyRows:
 
 
 def _aggregate_groups(aggregation: Sum, values: Array, group_starts: Array) -> Array:
-    """Return the sum, minimum or maximum of the values of each group; groups begin at the given indexes."""
+    """Return the sum, minimum or maximum of each group of consecutive values. Groups begin at `group_starts`."""
     return _REDUCE[aggregation].reduceat(values, group_starts) if len(values) else np.empty(0, np.int64)
 
 
@@ -187,7 +187,9 @@ def _run_starts(codes: Array) -> Array:
 
 
 def _merge_into_steps(messages: KeyRows) -> KeyRows:
-    """Merge messages into one row for each step; messages without their first record join the last step of their topic.
+    """Merge messages into one row for each step of a journey.
+
+    Messages without their first record join the last step of their topic.
 
     Those before any such step are one step.
     """
@@ -224,7 +226,7 @@ def _merge_earliest_times(times: Array, source_rows: Array, target_rows: Array) 
 
 
 def _add_step_columns(steps: KeyRows) -> KeyRows:
-    """Add to steps their state, their number in the journey, the time since the step before, and flags."""
+    """Add columns to steps: state, number in the journey, time since the previous step, and flags."""
     sent, starts = steps["stored_us"], steps.key_starts
     first = np.repeat(starts, np.diff(np.append(starts, len(steps))))
     number = np.arange(len(steps)) - first + 1
@@ -259,7 +261,7 @@ def _out_of_order_mask(steps: KeyRows) -> Array:
 
 
 def _state_codes(steps: KeyRows) -> Array:
-    """Return the state of each step as a code, by the rules of the query `merged`."""
+    """Return the code of each step's state, by the same rules as the SQL query `merged`."""
     died, dead, sent = steps["died_us"], steps["dead_us"], steps["last_send_us"]
     rules = {
         JourneyState.DEAD: (dead != _NONE) & (dead >= sent),
@@ -275,7 +277,10 @@ def _state_codes(steps: KeyRows) -> Array:
 
 
 def _aggregate_by_journey(steps: KeyRows, aggregation: Sum, name: str) -> Array:
-    """Return a column of steps, summed up over each journey; `_NONE` where all its values are."""
+    """Return the sum, minimum or maximum of a column over the steps of each journey.
+
+    It is `_NONE` if all values are.
+    """
     return _aggregate_groups(aggregation, steps[name], steps.key_starts)
 
 
@@ -307,7 +312,7 @@ def _list_array(starts: Array, values: pa.Array) -> pa.ListArray:
 
 
 def _to_declared_table(arrays_by_name: Mapping[str, Values], columns: Columns) -> pa.Table:
-    """Return a table of declared columns."""
+    """Return an Arrow table with the given columns, whose arrays are cast to the types of these columns."""
     schema = arrow_schema(columns)
     return pa.table([arrays_by_name[field.name].cast(field.type) for field in schema], schema=schema)
 
@@ -326,7 +331,7 @@ _HOP_KEYS = HOP_COUNTS.names[:-1]
 
 
 def count_hops(records: KeyRows, question: JourneysQuestion, window_us: int | None) -> pa.Table:
-    """Count the hops between topics by time window and rounded delay.
+    """Count the hops of keys between topics, by time window and delay. Delays are rounded up to two digits.
 
     Args:
         records: the records of keys that have one in the window.
@@ -354,7 +359,7 @@ def count_hops(records: KeyRows, question: JourneysQuestion, window_us: int | No
 
 
 def round_up_to_two_digits(numbers: Array) -> Array:
-    """Return numbers, none of which is negative, rounded up to two digits.
+    """Return the numbers rounded up to two significant digits. They must not be negative.
 
     >>> round_up_to_two_digits(np.array([0, 99, 100, 101, 1234])).tolist()
     [0, 99, 100, 110, 1300]
@@ -366,13 +371,13 @@ def round_up_to_two_digits(numbers: Array) -> Array:
 
 
 def sum_hop_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the sum of results of `count_hops`."""
+    """Return the sum of several tables that `count_hops` returned."""
     added = pa.concat_tables(count_tables).group_by(_HOP_KEYS).aggregate([("hops", "sum")])
     return added.rename_columns([*_HOP_KEYS, "hops"])
 
 
 def hops_table(hop_count_table: pa.Table) -> pa.Table:
-    """Return the hops between topics for each window, from the sum of `count_hops`.
+    """Return the hops between topics in each window, computed from the result of `sum_hop_counts`.
 
     Returns:
         A table with the columns `HOPS`, sorted by the first three.

@@ -68,5 +68,5 @@ class JourneysQuestion:
 
     @property
     def margin_us(self) -> int:
-        """The margin, microseconds."""
+        """Length of the time before and after the window in which records are read, microseconds."""
         return self.margin // datetime.timedelta(microseconds=1)

@@ -68,7 +68,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class KeySlice:
-    """The records of some keys.
+    """Records of some keys, with integer codes in place of topics and brokers.
 
     Attributes:
         rows: rows of `Statements.records_sql`, with codes for `topic` and `broker`.
@@ -80,7 +80,9 @@ class KeySlice:
 
 
 class KeyRecords:
-    """The records of all keys that a question asks for, as slices. It is a context, at whose end files are deleted.
+    """Context manager that provides the records of all keys that a question asks for, in slices.
+
+    At its end, temporary files are deleted.
 
     Args:
         tables: tables that the sources name.
@@ -193,7 +195,7 @@ class KeyRecords:
         return list(pairwise(times))
 
     def _count_rows_in_window(self) -> float:
-        """Return the number of rows in the files that may have records of the window."""
+        """Return the number of rows in the files that may have records of the window; infinity if it is not known."""
         asked, actions = self._question, read_file_actions(self._tables["messages"])
         first, last = column_bounds_per_file(actions, "store_timestamp", pa.timestamp("us", "UTC"))
         rows = actions.column("num_records")
@@ -205,7 +207,7 @@ class KeyRecords:
 
 
 def slices_of_sorted_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[KeySlice]:
-    """Yield slices of the records of whole keys, from batches that are sorted by the column `KEY_HASH`.
+    """Yield slices that each have all records of some keys, from batches that are sorted by `KEY_HASH`.
 
     Only one slice is in memory, or the records of one key that has more.
     """
@@ -232,7 +234,7 @@ def _coded_slice(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> KeySlic
 
 
 def _encode_texts(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> pa.Table:
-    """Return rows in which topics and brokers are replaced by integer codes; each column is one chunk.
+    """Return rows in which topics and brokers are replaced by integer codes. Each column is a single chunk.
 
     Args:
         rows: the rows.

@@ -27,7 +27,9 @@ BETWEEN = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
-    """Conditions for keys that do not fit: a key must meet `missing`, `stuck` or `is_unexpected`, if any is set.
+    """Conditions for keys with an unexpected journey.
+
+    A key must meet `missing`, `stuck` or `is_unexpected`, if any is set.
 
     Attributes:
         known_until: time until which records are known.
@@ -55,17 +57,17 @@ class Misfits:
 
 
 def missing_topic_reason(topic: str) -> str:
-    """Return the text that says why keys without a topic do not fit."""
+    """Return the reason text for keys whose path lacks the given topic."""
     return f"missing {topic}"
 
 
 def stuck_topic_reason(topic: str) -> str:
-    """Return the text that says why keys whose last topic is `topic` do not fit."""
+    """Return the reason text for keys that have stayed in the given topic for too long."""
     return f"stuck after {topic}"
 
 
 def count_keys_by_path(journeys: pa.Table) -> pa.Table:
-    """Return the numbers of keys of each path: `path` (its topics as one text), `keys`, `dead` and `open`."""
+    """Count the keys of each path: all keys, keys with a dead letter, and keys that are still open."""
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
     outcomes = began_here.column("outcome")
     counts = {
@@ -78,7 +80,7 @@ def count_keys_by_path(journeys: pa.Table) -> pa.Table:
 
 
 def sum_path_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the sum of results of `count_keys_by_path`, the most frequent path first."""
+    """Return the sum of several tables that `count_keys_by_path` returned, the most frequent path first."""
     return _sum_by_path(pa.concat_tables(count_tables)).sort_by([("keys", "descending"), ("path", "ascending")])
 
 
@@ -112,7 +114,7 @@ def rare_paths(counts: pa.Table) -> pa.Array:
 
 
 def misfits_of_table(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None = None) -> pa.Table:
-    """Return the journeys of the keys that do not fit, with the column `reasons`, in the order of `journeys`.
+    """Return the journeys of the keys that meet `criteria`, in the same order, with the column `reasons`.
 
     Args:
         journeys: journeys of some keys.

@@ -106,7 +106,9 @@ def hops_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion, w
 
 
 def journeys_and_hop_counts_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion) -> DataFrame:
-    """Return the rows of `journeys_of` without their steps, and numbers of hops over all the time for `sum_hops`.
+    """Return journeys without their steps, and hop counts for `sum_hops`, as rows of one DataFrame.
+
+    Hops are counted over the whole time range.
 
     Args:
         messages: as for `journeys_of`.
@@ -121,7 +123,7 @@ def journeys_and_hop_counts_of(messages: DataFrame, edges: DataFrame, question: 
 
 
 def sum_hops(counts: DataFrame) -> DataFrame:
-    """Return the hops of windows, `HOPS`, from parts of their numbers, `HOP_COUNTS`."""
+    """Return the hops between topics in each window, summed up from partial counts with the columns `HOP_COUNTS`."""
     return to_columns(
         counts.select(*HOP_COUNTS.names)
         .repartition("hour_us", "source", "target")
@@ -133,7 +135,7 @@ def sum_hops(counts: DataFrame) -> DataFrame:
 def _compute_by_key(
     messages: DataFrame, edges: DataFrame, question: JourneysQuestion, end_us: int, compute: _Compute, columns: Columns
 ) -> DataFrame:
-    """Return what Python workers compute of the records of some keys at a time.
+    """Return the rows that `compute` makes from the records of keys. Python workers call it for some keys at a time.
 
     Args:
         messages: rows of `messages`.
@@ -185,7 +187,7 @@ def _hop_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def paths_of(journeys: DataFrame) -> DataFrame:
-    """Count the journeys on each path; columns and order as in `sum_path_counts`, with `path` as a list of topics."""
+    """Count the journeys on each path, like `sum_path_counts`, but with `path` as a list of topics."""
     is_open = F.col("outcome").isin("prepared", "waiting")
     counts = (
         journeys.where("NOT began_before")
@@ -233,14 +235,17 @@ def misfits_of(journeys: DataFrame, criteria: Misfits) -> DataFrame:
 
 
 def batches_of(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    """Run Spark, and yield the rows of a DataFrame in their order; only one partition of them is in this process."""
+    """Run a Spark query, and yield the rows of a DataFrame in order.
+
+    Only one partition at a time is in this process.
+    """
     for row in frame.mapInArrow(_stream_batches, "stream binary").toLocalIterator():
         with pa.ipc.open_stream(row["stream"]) as reader:
             yield from reader
 
 
 def _stream_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each batch as a row with a stream of Arrow's format."""
+    """Yield each Arrow batch as a row whose column `stream` has the batch in Arrow's stream format."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:

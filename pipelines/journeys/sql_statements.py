@@ -81,7 +81,7 @@ STEP_COLUMNS: Mapping[str, str] = {
 
 
 class Sum(StrEnum):
-    """How a column is summed up over the steps of a journey."""
+    """Function that aggregates a column over the steps of a journey."""
 
     SUM = "sum"
     MIN = "min"
@@ -144,19 +144,19 @@ class Statements:
         return f"{_with_clause(queries)}SELECT {columns} FROM linked"
 
     def keys_sql(self, end_us: int, condition: str) -> str:
-        """Return SQL for the keys of the records up to a time, as `key`, where a condition holds."""
+        """Return SQL for the keys of records up to a time that meet `condition`, as the column `key`."""
         stored = self._stored_query(self.question.begin_us, end_us)
         return (
             f"{_with_clause({'stored': stored})}SELECT {self._explode_sql('keys')} AS key FROM stored WHERE {condition}"
         )
 
     def step_times_sql(self, end_us: int, condition: str) -> str:
-        """Return SQL for the times at which steps of `edges` begin, as `from_us`, where a condition holds."""
+        """Return SQL for the start times of the steps in `edges` that meet `condition`, as the column `from_us`."""
         known = self._known_steps_query(self.question.begin_us, end_us)
         return f"{_with_clause({'known': known})}SELECT from_us FROM known WHERE {condition}"
 
     def _queries_up_to_linked(self, first_us: int, end_us: int, *, only_window_keys: bool) -> dict[str, str]:
-        """Return the queries up to `linked`, for the records from one time to before another.
+        """Return the subqueries up to the one named `linked`, for the records of a time range.
 
         Args:
             first_us: the first time.
@@ -328,7 +328,7 @@ SENT_COUNTS: Mapping[str, str] = {
 
 
 def _linked_query(rows_query_name: str) -> str:
-    """Return the query that adds what is known of each record, without marks that only cancel a timer."""
+    """Return the query that adds what `edges` knows of each record. Records that only cancel a timer are left out."""
     # Spark sorts both sides by the columns in this order; offsets differ, where names of brokers are mostly the same.
     facts = ", ".join(f"coalesce(links.{name}, 0) AS {name}" for name in _FACTS)
     return f"""

@@ -36,7 +36,7 @@ class Queue(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """An offset in a queue, from which wanted messages are counted.
+    """Offset in a queue at and after which the wanted messages are counted.
 
     Attributes:
         queue: The queue.
@@ -52,7 +52,7 @@ class Cursor(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Number and size of the messages at or after a cursor, with the times of those next to it.
+    """Number and size of the messages at or after a cursor, with the store times of the two messages next to it.
 
     Attributes:
         messages: Number of messages.
@@ -136,7 +136,10 @@ class _PrecedingMessages:
         self.physical = np.full(len(self.offsets), -1, np.int64)
 
     def add_messages(self, offsets: Array, physical_offsets: Array, times: Array | None) -> None:
-        """Add messages as `_CursorCounts.count_messages` does; of those with one queue offset, the newest counts."""
+        """Add messages, given as for `_CursorCounts.count_messages`.
+
+        If several have the same queue offset, the newest counts.
+        """
         places = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
         found = np.flatnonzero((self.offsets[places] == offsets) & (physical_offsets > self.physical[places]))
         found = found[np.argsort(physical_offsets[found], kind="stable")]  # the last of repeated assignments remains
@@ -212,11 +215,11 @@ class BacklogCounter:
         )
 
     def can_count_index_entries(self, topic: str) -> bool:
-        """Return whether index entries are enough to count a topic, because all of its cursors want every message."""
+        """Return whether a topic can be counted by index entries alone, as all of its cursors want every message."""
         return topic not in self._needs_messages
 
     def add_queue(self, queue: Queue) -> None:
-        """Add a cursor at offset 0 to a queue that has none, if its topic is one of `topics`."""
+        """Add a cursor at offset 0 for a queue that has no cursor yet, if its topic is one of `topics`."""
         if queue in self._places or queue.topic not in self.topics:
             return
         self._places[queue] = {
@@ -225,7 +228,7 @@ class BacklogCounter:
         self.starts[queue] = 0
 
     def reset_counts(self, restart_offsets: Mapping[Queue, int]) -> None:
-        """Reset all counts to zero, and set the first physical offsets that count.
+        """Reset all counts to zero, and set the physical offset before which records of a queue do not count.
 
         Args:
             restart_offsets: Physical offsets by queue; records before them do not count. Other queues have no such
@@ -273,7 +276,7 @@ class BacklogCounter:
                 self._last[queue].add_messages(offsets[kept], physical_offsets[kept], None)
 
     def set_next_message_times(self, find_store_time: Callable[[Queue, int, int], int]) -> None:
-        """Set the store time of each cursor's next message where only an index was read.
+        """Set the store time of each cursor's next message, if only the queue's index was read.
 
         Args:
             find_store_time: Returns the store time, ms since 1970, of a message, given its queue, queue offset and
@@ -289,7 +292,7 @@ class BacklogCounter:
                     places.next_time[place] = known[physical]
 
     def set_preceding_message_times(self, find_store_time: Callable[[Queue, int, int], int | None]) -> None:
-        """Set the store time of the message before each cursor where only an index was read.
+        """Set the store time of the message before each cursor, if only the queue's index was read.
 
         Args:
             find_store_time: As of `set_next_message_times`, but returns None for a message that cannot be read.
@@ -301,7 +304,7 @@ class BacklogCounter:
 
     @property
     def backlog_by_cursor(self) -> dict[Cursor, Backlog]:
-        """Counts of each cursor."""
+        """Backlog of each cursor, from the messages counted so far."""
         found: dict[Cursor, Backlog] = {}
         for queue, choices in self._places.items():
             last = self._last.get(queue)

@@ -104,7 +104,7 @@ class Lag(NamedTuple):
 
 
 def is_selected_owner(selection: Selection, owner: OffsetOwner) -> bool:
-    """Return whether the group and topic of an offset are selected; never for the broker's own groups."""
+    """Return whether the group and topic of an offset are selected. The broker's own groups never are."""
     return (
         not is_system_group(owner.group)
         and (
@@ -197,7 +197,9 @@ class GroupLag:
         return _LagPlan(position, offset, queue, subscribed, is_committed=False, is_new=is_new)
 
     def deleted_message_counter(self, spans: Mapping[Queue, QueueSpan]) -> OffsetRangeCounter | None:
-        """Return a counter of deleted messages, to be fed before `lag_rows`; None if no group with a filter lost any.
+        """Return a counter of deleted messages; None if no group with a filter lost any.
+
+        It must count the messages before `lag_rows` is called.
 
         Args:
             spans: Where the queues of `topics` begin and end.
@@ -252,12 +254,12 @@ def _has_outdated_message_model(
 
 
 def queue_of_owner(moment: Moment, owner: OffsetOwner) -> Queue:
-    """Return the queue of an offset."""
+    """Return the queue in which a group has an offset."""
     return Queue(moment.broker, owner.topic, owner.queue_id)
 
 
 def missing_messages_note(moment: Moment, archived_until: int | None) -> str:
-    """Return a sentence if the archive may lack messages that were stored by the measured time; else an empty string.
+    """Return a note if messages stored by the measured time may not be archived yet; otherwise an empty string.
 
     Args:
         moment: Offsets and log ends at the time.
@@ -279,7 +281,7 @@ def missing_messages_note(moment: Moment, archived_until: int | None) -> str:
 
 
 class _LagPlan(NamedTuple):
-    """Queue, offset and subscription of a group, from which one row of lag is computed.
+    """Group, queue, offset and subscription from which one row of lag is computed.
 
     Attributes:
         position: Group and queue.
@@ -308,7 +310,7 @@ class _LagPlan(NamedTuple):
 
     @property
     def reached_offset(self) -> int:
-        """An offset that the group had in a snapshot: `offset.reached_offset` if it is set, else `offset.low`."""
+        """Offset that the group had in a snapshot: `offset.reached` if it is set, otherwise `offset.low`."""
         return self.offset.low if self.offset.reached is None else self.offset.reached
 
     def deleted_offset_range(self, span: QueueSpan | None) -> tuple[int, int]:

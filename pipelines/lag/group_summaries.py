@@ -44,7 +44,7 @@ class GroupSummary:
 
     @property
     def messages_behind(self) -> FigureBounds:
-        """Messages behind in all queues."""
+        """Number of messages by which the group is behind, summed over all its queues."""
         return sum_bounds(row.messages for row in self.rows)
 
     @property
@@ -54,7 +54,7 @@ class GroupSummary:
 
     @property
     def bytes_behind(self) -> FigureBounds:
-        """Size of the records behind in all queues."""
+        """Size in bytes of the messages by which the group is behind, summed over all its queues."""
         return sum_bounds(row.bytes for row in self.rows)
 
     @property
@@ -73,7 +73,7 @@ class GroupSummary:
 
 
 def sum_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
-    """Return the sum of the figures. It has no upper bound if one of them has none."""
+    """Return the sum of figures that are given by bounds. The sum has no upper bound if one of the figures has none."""
     low, high = 0.0, 0.0
     is_bounded = True
     for figure in figure_bounds:
@@ -84,7 +84,9 @@ def sum_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
 
 
 def group_row_times(rows: Sequence[Lag]) -> list[datetime.datetime]:
-    """Return the distinct times of the rows of groups, oldest first; of all rows if none is of a group.
+    """Return the distinct times of the rows of consumer groups, oldest first.
+
+    If there are no such rows, return those of all rows.
 
     What a broker holds back has other times: the broker writes them elsewhere.
     """
@@ -105,7 +107,7 @@ def summarize_by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
 
 
 def find_stalled_since(lake: Lake, row: Lag) -> datetime.datetime | None:
-    """Return the time since which a group has not moved; None if no message waits for it.
+    """Return the time since which a group has not moved in a queue; None if no message waits for it.
 
     This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message
     if that is later, or if the group has no offset.

@@ -203,7 +203,7 @@ class _GivenUpKeys:
         self._keys: list[pa.Array] = []
 
     def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
-        """Collect the keys of a batch."""
+        """Collect the UNIQ_KEYs of the given-up half messages in a batch."""
         here = _filter_queue_rows(batch, self._queue, 0, self.until_ms)
         self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())
 

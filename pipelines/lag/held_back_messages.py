@@ -212,7 +212,7 @@ class _PendingTimers:
         self._deleted: list[pa.Array] = []
 
     def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
-        """Collect the timers of a batch."""
+        """Collect the pending timers, and the keys of deleted timers, in a batch."""
         is_here = pc.equal(batch.column("topic").cast(pa.string()), self._topic)
         timers = batch.filter(pc.and_(is_here, pa.array(milliseconds_column(batch) <= self._now_ms)))
         if not timers.num_rows:
@@ -268,7 +268,7 @@ def held_back_lag_row(
     *,
     is_complete: bool,
 ) -> Lag:
-    """Return a row for messages that a broker holds back.
+    """Return a row of lag for messages that a broker holds back, such as delayed or half messages.
 
     Args:
         moment: Offsets of the store at the time.

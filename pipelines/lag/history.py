@@ -86,7 +86,7 @@ def lag_history(
     subscription_overrides: Mapping[GroupTopic, SubscriptionFilter] | None = None,
     topics: Collection[str] = (),
 ) -> LagHistory | None:
-    """Return the lag of groups up to a time, or None if there are no snapshots.
+    """Return the lag of groups in time windows up to `until`; None if there are no snapshots.
 
     Args:
         until: End of the history.
@@ -306,7 +306,10 @@ class _StoreHistory:
         offset_ranges: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]],
         restart_offsets: Mapping[Queue, int],
     ) -> dict[str, dict[int, int | None]]:
-        """Count the wanted messages in the groups' offset ranges, by group and window number; None if not known."""
+        """Count the messages that groups want in their offset ranges, by group and window number.
+
+        A count is None if it is not known.
+        """
         places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
         for (group, queue), of_windows in offset_ranges.items():
             for number, span in of_windows.items():
@@ -415,7 +418,7 @@ def _combine_with_or(first_flags: Sequence[bool] | None, second_flags: Sequence[
 
 
 def _window_number_sql(windows: TimeWindows) -> str:
-    """Return SQL for the number of the window of `as_of`; negative before the first window."""
+    """Return SQL for the number of the window that contains `as_of`; negative before the first window."""
     micros = windows.length // datetime.timedelta(microseconds=1)
     start = timestamp_literal(windows.start)
     return (

@@ -22,7 +22,7 @@ from commitlake.pipelines.snapshot.progress import OffsetKind
 
 
 class StoreLag:
-    """The lag of a store's groups at times in a range.
+    """Lag of a store's groups, computed at several times between a first and a last one.
 
     Args:
         lake: The lake; it has snapshots of the store.
@@ -41,7 +41,10 @@ class StoreLag:
         self._messages = LakeMessages(lake.table("messages"), broker, lake.packs, last=last)
 
     def lag_rows_at(self, time: datetime.datetime) -> list[Lag]:
-        """Return the lag of the groups at a time; none before the first snapshot. Each call needs a later time."""
+        """Return the lag of the groups at a time, which must be later than in the previous call.
+
+        It is empty before the first snapshot.
+        """
         moment = moment_at(self._snapshots, OffsetKind.GROUP, time)
         if moment is None:
             return []

@@ -163,7 +163,7 @@ class LakeMessages:
                 yield queue
 
     def _queues_with_messages(self, times: Times, conditions: Sequence[str]) -> Iterator[Queue]:
-        """Yield the queues that have a message that the broker still has, and that meets one of the SQL conditions."""
+        """Yield the queues with a message that meets one of the SQL conditions and is not deleted by the broker."""
         # One query for the latest time that will be asked for; the times of first messages then answer for all earlier
         # ones.
         last = times.until if times.until is None else max(times.until, self._last or times.until)
@@ -282,7 +282,7 @@ class LakeMessages:
         return spans
 
     def _offset_ranges_by_queue(self, where: Sequence[str]) -> dict[Queue, tuple[int, int]]:
-        """Return, by queue, the least and the largest offset of the given messages."""
+        """Return the smallest and the largest queue offset of the messages that meet SQL conditions, by queue."""
         sql = (
             "SELECT topic, queue_id, min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
             f"WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
@@ -299,7 +299,7 @@ class LakeMessages:
     def _spans_from_all_messages(
         self, times: Times, where: Sequence[str], queues: Collection[Queue] | None = None
     ) -> dict[Queue, QueueSpan]:
-        """Return where queues begin and end, from all their messages that meet the given conditions.
+        """Return the first and end offset of queues, from all their messages that meet SQL conditions.
 
         Args:
             where: The conditions.
@@ -407,7 +407,9 @@ def _other_queues_condition(queue_ids: Sequence[int]) -> str:
 
 
 def _start_offset_conditions(start_offsets: Mapping[Queue, int]) -> Iterator[str]:
-    """Yield SQL conditions that together select all messages of each queue from its start on, and perhaps a few more.
+    """Yield SQL conditions that together select the messages of each queue from its start offset on.
+
+    They may select a few other messages.
 
     A topic with many queues is named once, with its smallest offset, if that selects few other messages.
     """

@@ -94,7 +94,7 @@ class LoadedSnapshots:
 
 
 def _needed_snapshots(snapshot_times: Array, first_time: int, last_time: int) -> tuple[int, int]:
-    """Return the range of the snapshots that are needed for offsets at all times from a first to a last one.
+    """Return the range of the snapshots that are needed to know the offsets between two times.
 
     It begins with the snapshot with which the first of the times is compared, see `offsets.Moment.compared_at`, and
     ends after the one that follows the last of them. All times are microseconds since 1970.
@@ -113,7 +113,7 @@ def _needed_snapshots(snapshot_times: Array, first_time: int, last_time: int) ->
 
 
 def _distinct_owners(rows: pa.Table) -> tuple[pa.Table, Array]:
-    """Return the distinct groups, topics and queues in their order, and for each row the number of its own."""
+    """Return the distinct combinations of group, topic and queue, sorted, and the index of each row's combination."""
     codes = np.zeros(len(rows), np.int64)
     for name in _PLACE:
         values = pc.rank(rows[name], sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)

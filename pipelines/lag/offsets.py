@@ -51,7 +51,7 @@ class OffsetAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Offsets of one store and kind at a time.
+    """Offsets of one kind in one store, as known at a time.
 
     Attributes:
         broker: The store's name.
@@ -161,7 +161,7 @@ def moment_at(
 
 @dataclass(frozen=True, slots=True)
 class _SnapshotsAround:
-    """Snapshots of one kind of offset before and after a time.
+    """Last snapshot up to a time, and first snapshot after it, for one kind of offset.
 
     Attributes:
         last: The last one at or before the time.
@@ -177,7 +177,10 @@ class _SnapshotsAround:
     def find_around_time(
         cls, headers: pa.Table, as_of: datetime.datetime | None, watch_duration: datetime.timedelta
     ) -> _SnapshotsAround | None:
-        """Find the snapshots before and after a time in `headers`, oldest first; None if there is none before it."""
+        """Find the snapshots just before and after a time in `headers`, which are sorted by time.
+
+        Return None if none is before it.
+        """
         times = headers["as_of"].cast(pa.int64()).to_numpy()  # a year has half a million
         count = len(times) if as_of is None else int(np.searchsorted(times, epoch_us(as_of), side="right"))
         if not count:
@@ -232,7 +235,9 @@ def _read_offsets_at(
 
 
 def _offset_moves(kind: OffsetKind, changes: pa.Table) -> dict[OffsetOwner, list[int]]:
-    """Return the offsets to which each group moved in each queue: all if it was set back, else only the first.
+    """Return the new offsets of each group and queue that moved.
+
+    Only the first is returned, unless the group was set back.
 
     There can be millions of rows. Only the rows that are returned become Python objects.
 

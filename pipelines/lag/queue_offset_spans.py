@@ -20,7 +20,7 @@ BODY = "body"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Limits in time and in the log for measuring queues.
+    """Times and start of the log that limit which messages of a queue are counted.
 
     Attributes:
         until: Messages that were stored later do not count; None for no limit.
@@ -57,7 +57,7 @@ class QueueSpan:
     floor: int | None = None
 
     def produce_tps(self, seconds: float) -> float | None:
-        """Return the messages per second since the earlier time, which was `seconds_between` ago; None if not known.
+        """Return the messages per second that arrived in the last `seconds`; None if that is not known.
 
         If the end at the earlier time is not known, the queue had no message before `first`.
         """
@@ -84,7 +84,7 @@ class QueueRun:
 def find_topic_restarts(
     runs: Mapping[Queue, QueueRun], is_queue_deleted: Callable[[Queue], bool] = lambda _: False
 ) -> dict[Queue, int]:
-    """Return, for queues whose topic was created again, the physical offset before which records do not count.
+    """Return the physical offset before which records of a queue do not count, because its topic was created again.
 
     A topic is deleted as a whole. If the offsets of one of its queues restart, the messages of another queue also
     belong to the deleted topic if they end before the first message of the new topic. A queue whose messages all lie
@@ -180,7 +180,7 @@ class SpanFinder:
 
 
 class Count(Protocol):
-    """Counts messages of queues.
+    """Interface of an object that counts messages of queues.
 
     Attributes:
         starts: The queues, each with the offset of the first message that is needed. Other messages may come as well.
@@ -206,7 +206,7 @@ class Count(Protocol):
 
 
 class Messages(Protocol):
-    """The messages of one store: `LakeMessages` or `StoreMessages`.
+    """Interface to the messages of one store, implemented by `LakeMessages` and `StoreMessages`.
 
     Attributes:
         has_deleted: True if messages that the broker has deleted can still be read.

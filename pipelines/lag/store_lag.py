@@ -208,7 +208,7 @@ def _limit_to_archived_topics(selection: Selection, progress: StoreProgress) -> 
 
 
 def _apply_store_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
-    """Mark rows by the store's configuration: those of deleted topics, and of topics whose records may be batches."""
+    """Mark rows of topics that are deleted, or whose records may be batches, by the store's configuration."""
     deleted = {name for kind, name in config.removed if kind == TOPIC}
     marked = _mark_batch_topics(rows, config.values_of_kind(TOPIC))
     return [_mark_deleted_topic(row) if row.topic in deleted else row for row in marked]
@@ -259,7 +259,7 @@ def _broadcasting_groups(
 
 
 def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
-    """Leave out offsets in queues that do not exist, if there are more than `MAX_IMPOSSIBLE` of them.
+    """Leave out offsets of groups in queues that do not exist, if there are more than `MAX_IMPOSSIBLE`.
 
     Args:
         moment: Offsets of the groups.
@@ -289,7 +289,7 @@ def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple
 
 
 def _mark_deleted_topic(row: Lag) -> Lag:
-    """Return a row of a deleted topic with the verdict UNKNOWN; rows that are not of groups stay as they are."""
+    """Return a group's row of a deleted topic with the verdict UNKNOWN. Rows that are not of groups stay unchanged."""
     if row.kind != "group":
         return row
     notes = [note for note in row.notes if note != row.judged.reason]

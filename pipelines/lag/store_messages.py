@@ -133,7 +133,7 @@ class StoreMessages:
         return bool(numbers_there) and str(queue.queue_id) not in numbers_there
 
     def _add_batch_to_spans(self, span_finder: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> list[Queue]:
-        """Add the messages of a batch to the spans, and return its queues."""
+        """Add the messages of a batch to `span_finder`, and return the queues in the batch."""
         offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
         is_early = np.ones(batch.num_rows, bool) if until_ms is None else milliseconds_column(batch) <= until_ms
         found = []
@@ -167,14 +167,14 @@ class StoreMessages:
         return time
 
     def _store_time_if_readable(self, queue: Queue, queue_offset: int, physical_offset: int) -> int | None:
-        """Return the time as `_store_time_of` does, or None if the message is not at that place."""
+        """Return the store time of a message, like `_store_time_of`; None if the message is not at that offset."""
         try:
             return self._store_time_of(queue, queue_offset, physical_offset)
         except IndexMismatchError:
             return None
 
     def _add_bodies_if_needed(self, batch: pa.RecordBatch, counter: Count) -> pa.RecordBatch:
-        """Return a batch as a counter needs it. If the counter needs bodies, only messages of its topics are kept."""
+        """Return a batch, with bodies if the counter needs them. Messages of other topics are then left out."""
         if BODY not in counter.columns:
             return batch
         topics = pa.array(sorted({queue.topic for queue in counter.starts}), pa.string())

@@ -124,7 +124,7 @@ def subscriptions_at(table: DeltaTable, broker: str, as_of: datetime.datetime | 
 
 
 class SubscriptionTimeline:
-    """The subscriptions of a store's groups at several times, in ascending order, from one reading of the table.
+    """Subscriptions of a store's groups at several times in ascending order. The table is read only once.
 
     Args:
         table: The table `subscriptions`.
@@ -152,7 +152,7 @@ class SubscriptionTimeline:
         return self._last
 
     def _known_subscriptions(self) -> dict[GroupTopic, SubscribedAt]:
-        """Return the known subscriptions, and of the others the first later one, with a note."""
+        """Return the known subscriptions. For an unknown one, return the first one recorded later, with a note."""
         found = self._known.current_subscriptions()
         seen: set[tuple[str, GroupTopic]] = set()
         for row in (*self._rows[self._place :], *self._next):
@@ -219,7 +219,7 @@ def read_subscriptions_over_time(
 
 
 class _SubscriptionHistory:
-    """Subscriptions by the rows of `subscriptions` that were added so far, in the order of time.
+    """State of a store's subscriptions after the rows that were added so far, in the order of time.
 
     Attributes:
         wanted: Last known choice of each group.
@@ -260,7 +260,7 @@ class _SubscriptionHistory:
         return max(self._taken.get(SnapshotSource.BROKER, ()), default=None)
 
     def _last_seen_time(self, group_topic: GroupTopic) -> datetime.datetime | None:
-        """Return the time of the last snapshot in which a group subscribed; None if it is not known."""
+        """Return the time of the last snapshot in which a group subscribed to a topic; None if it is not known."""
         if group_topic in self._gone:
             return self._gone[group_topic]
         return max(self._taken[self._sources[group_topic]], default=None)
@@ -328,7 +328,7 @@ def find_consumers_by_topic(
 
 
 def find_owner_subscription(group_topic: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
-    """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted.
+    """Return a group's subscription to a topic. In its own retry topic, a group wants all messages.
 
     Args:
         group_topic: The topic, and the group as in the key of its offsets, which also shows whether it broadcasts.

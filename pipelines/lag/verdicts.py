@@ -56,7 +56,7 @@ NOT_MOVING = frozenset({LagVerdict.STALLED, LagVerdict.STOPPED})
 
 
 class FigureBounds(NamedTuple):
-    """Lower and upper bound of a figure.
+    """Lower and upper bound of a number that may not be known exactly.
 
     Attributes:
         low: Smallest possible value.

@@ -133,7 +133,7 @@ def _run_task(task: MinutesTask, minutes: MinuteRange) -> DataFile | None:
 
 
 def _progress_after_hours(progress: MinutesProgress, hours: Iterable[MinuteRange]) -> MinutesProgress:
-    """Return the progress after hours that are in the order of time."""
+    """Return the progress after the given hours are computed. The hours must be in the order of time."""
     stores = dict(progress.stores)
     for hour in hours:
         stores[hour.broker] = replace(stores[hour.broker], until=hour.last)
@@ -176,7 +176,10 @@ def _remove_outdated_rows(
     new_progress: MinutesProgress,
     archive_progress: Mapping[str, StoreProgress],
 ) -> MinutesProgress:
-    """Remove the rows of minutes that are to be computed again, and record what was read; return the new progress."""
+    """Remove the rows of minutes that must be computed again.
+
+    Record the versions that were read, and return the new progress.
+    """
     stores = dict(old_progress.stores)
     firsts: dict[str, int] = {}
     for broker, minutes in minutes_by_broker.items():

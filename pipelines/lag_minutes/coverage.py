@@ -26,7 +26,7 @@ class CoveredMinutes(NamedTuple):
     last: int
 
     def contains_minute(self, minute: int) -> bool:
-        """Return whether a minute is one of them."""
+        """Return whether the covered minutes include the given minute."""
         return self.first <= minute <= self.last
 
 

@@ -87,7 +87,7 @@ class MinutesTask:
     lake: Lake
 
     def write_minutes_file(self, minutes: MinuteRange) -> DataFile | None:
-        """Return the file, which no version refers to yet; None if there are no rows."""
+        """Write the rows of minutes to a data file and return it, uncommitted. If there are no rows, return None."""
         rows = pa.Table.from_pylist(list(compute_minute_rows(self.lake.pin_versions(), minutes)), SCHEMA)
         if not rows.num_rows:
             return None
@@ -142,7 +142,7 @@ def _has_waiting_messages(row: Row) -> bool:
 
 
 def row_at_later_minute(row: Row, time: datetime.datetime) -> Row:
-    """Return the figures of a row at a later minute, if nothing has changed since."""
+    """Return a row as it is at a later minute, if nothing has changed in between."""
     seconds = (time - row["minute"]).total_seconds()
     least, most = row["time_lag_s_min"], row["time_lag_s_max"]
     if row["messages_min"]:
@@ -168,7 +168,7 @@ def _count_consumed_messages(earlier_row: Row | None, row: Row) -> int | None:
 
 
 def _find_changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
-    """Return the minutes of a range in whose preceding minute messages, snapshots or settings were added.
+    """Return the minutes in a range just before which messages, snapshots or settings were added.
 
     Clients that have not been seen for a while are no longer known, so a snapshot of clients has an effect later, too.
     """

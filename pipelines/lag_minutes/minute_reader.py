@@ -30,7 +30,7 @@ _NEEDED_OF_MINUTES = (*KEY, *_NEEDED_OF_HOURS, *_GROWING, "messages_min", "next_
 def lag_at_minutes(
     table: DeltaTable, minutes: Sequence[int], selection: Selection, columns: Sequence[str] = SCHEMA.names
 ) -> Iterator[pa.Table]:
-    """Yield the lag at minutes, with columns of `lag_minutes`, in tables for a minute or for several whole hours.
+    """Yield the lag at the given minutes, with columns of `lag_minutes`. A table has one minute or several full hours.
 
     In rows of minutes in which nothing has changed, `consumed` is 0.
 
@@ -65,7 +65,7 @@ def _minute_literal(minute: int) -> str:
 
 
 def _minutes_condition(minutes: Sequence[int]) -> str:
-    """Return an SQL condition for minutes, and perhaps for some others between them."""
+    """Return an SQL condition that selects the given minutes, and perhaps other minutes between them."""
     first = min(minutes)
     between = f"minute >= {_minute_literal(first)} AND minute <= {_minute_literal(max(minutes))}"
     # Instead of a list, which is long for a year of hours: mostly, minutes are asked for at equal distances.
@@ -91,7 +91,7 @@ def _drop_ended_queues(rows: pa.Table) -> pa.Table:
 
 
 def _rows_at_minutes(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Table]:
-    """Yield, for each minute, the last row of each group and queue, with its figures continued to that minute."""
+    """Yield, for each minute, the row of each group and queue that applies then, with its figures at that minute."""
     rows = rows.combine_chunks()
     codes = _key_codes(rows)
     times = rows["minute"].cast(pa.int64()).to_numpy()

@@ -48,7 +48,7 @@ _TIMES = {"messages": "store_timestamp", OFFSETS: "as_of", SUBSCRIBED: "as_of", 
 
 
 class _Marks:
-    """The whole snapshots of a store's groups, in the order of time.
+    """Times and log ends of the complete snapshots of a store's groups, in the order of time.
 
     Args:
         table: `consumer_offsets`.
@@ -84,7 +84,7 @@ class _Marks:
         return self.minute_after_previous(number) if number else first_minute_at(snapshot_time)
 
     def first_newly_archived_minute(self, old_archived_end: int, new_archived_end: int) -> Iterator[int]:
-        """Yield the first minute whose figures lacked messages that have been archived since, if there is one.
+        """Yield the first minute that lacked messages which are archived now, if there is such a minute.
 
         Args:
             old_archived_end: physical offset up to which the store was archived.
@@ -100,7 +100,7 @@ class _Marks:
 
 @dataclass
 class _NewRows:
-    """New rows of a followed table.
+    """Earliest times of the new rows in a table from which `lag_minutes` is computed.
 
     Attributes:
         first: by broker, the earliest time of them.
@@ -126,7 +126,7 @@ class MinutesToCompute(NamedTuple):
 
 
 def newest_versions(lake: PinnedLake) -> dict[str, int]:
-    """Return the version of each followed table; -1 for one that the lake does not have yet."""
+    """Return the version of each table from which `lag_minutes` is computed; -1 for a table that does not exist yet."""
     found = {table: lake.find(table) for table in FOLLOWED}
     return {table: NOTHING if opened is None else opened.version() for table, opened in found.items()}
 
@@ -216,14 +216,14 @@ def _add_new_rows(lake: PinnedLake, table: str, file: AddedFile, new_rows: _NewR
 def _add_earliest_times(
     rows: pa.Table, keys: Sequence[str], time_column: str, earliest_times: dict[Any, datetime.datetime]
 ) -> None:
-    """Add the earliest time of each key; a key of one column is its value, otherwise a tuple of values."""
+    """Update `earliest_times` with the earliest time of each key in `rows`. A key of several columns is a tuple."""
     for row in rows.group_by(list(keys)).aggregate([(time_column, "min")]).to_pylist():
         key = row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
         earliest_times[key] = min(row[f"{time_column}_min"], earliest_times.get(key, row[f"{time_column}_min"]))
 
 
 def _first_subscribed_minutes(lake: PinnedLake, broker: str, new_rows: _NewRows) -> Iterator[int]:
-    """Yield the first minute to compute again for each topic to which a group subscribes by new rows only."""
+    """Yield, for each topic whose subscription is recorded only in new rows, the first minute to compute again."""
     mine = {key[1:]: first for key, first in new_rows.subscribed.items() if key[0] == broker}
     table = lake.find("lag_minutes")
     if not mine or table is None:

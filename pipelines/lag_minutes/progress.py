@@ -28,7 +28,7 @@ NOTHING = -1
 
 @dataclass(frozen=True, slots=True)
 class StoreMinutes:
-    """Minutes of a store in the table.
+    """Last computed minute of one store in `lag_minutes`, and the state of the archive that it was computed from.
 
     Attributes:
         until: its last minute, as a number of minutes since 1970; `NOTHING` for none.
@@ -43,7 +43,7 @@ class StoreMinutes:
 
 @dataclass(frozen=True, slots=True)
 class MinutesProgress:
-    """Minutes in the table, and the versions of the tables from which they were computed.
+    """Progress of `lag_minutes`: the last minute of each store, and the versions of the tables that were read.
 
     Attributes:
         versions: by followed table, the version that was read; -1 for none.
@@ -54,7 +54,7 @@ class MinutesProgress:
     stores: Mapping[str, StoreMinutes] = field(default_factory=dict)
 
     def is_computed_from(self, versions: Mapping[str, int], archive_progress: Mapping[str, StoreProgress]) -> bool:
-        """Return whether the minutes were computed from these versions of the tables, and this progress of the archive.
+        """Return whether the minutes were computed from the given table versions and archive progress.
 
         Args:
             versions: newest version of each followed table.

@@ -64,7 +64,10 @@ class Offsets:
         return self.groups.get((record_row["broker"], record_row["topic"], record_row["queue_id"]), {})
 
     def groups_by_topic(self) -> dict[tuple[str, str], set[str]]:
-        """Return the groups with an offset in any queue, by broker and topic: they consume all queues of the topic."""
+        """Return the groups with an offset in any queue of a topic, by broker and topic.
+
+        They are taken to consume all its queues.
+        """
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for (broker, topic, _), groups in self.groups.items():
             found[broker, topic].update(groups)
@@ -117,7 +120,7 @@ def _offsets_of_story(
     taken: Mapping[str, datetime.datetime],
     passed: Mapping[Place, Mapping[str, datetime.datetime]],
 ) -> Offsets:
-    """Return the part of the offsets of many stories that belongs to one of them."""
+    """Return the offsets that belong to the records of one story, out of those of many stories."""
     brokers, topics = {row["broker"] for row in rows}, {row["topic"] for row in rows}
     return Offsets(
         {queue: known for queue, known in groups.items() if queue[0] in brokers and queue[1] in topics},
@@ -127,7 +130,7 @@ def _offsets_of_story(
 
 
 def _rows_with_passed_times(rows: Collection[Row]) -> dict[Place, Row]:
-    """Return the records of a story whose times of passing are looked up: none if there are too many."""
+    """Return the records for which to look up when groups passed them; none if there are too many records."""
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
     return {} if len(chosen) > _MAX_PASSED else {(row["broker"], row["physical_offset"]): row for row in chosen}
 

@@ -124,7 +124,7 @@ class _StoryContext:
         return self._lost[same]
 
     def expiry_cautions(self, question: Question) -> list[str]:
-        """Return the cautions of `expiry_cautions`."""
+        """Return the result of the function `expiry_cautions`, which is read only once for many keys."""
         same = _without_key(question)
         if same not in self._expiry:
             self._expiry[same] = expiry_cautions(self._lake, question)
@@ -132,7 +132,7 @@ class _StoryContext:
 
 
 def _without_key(question: Question) -> Question:
-    """Return a question that is the same for all keys."""
+    """Return the question without its key, so that the questions for all keys are equal."""
     return question if question.key is None else replace(question, key="")
 
 
@@ -175,7 +175,7 @@ def _read_lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
 
 
 def _late_edges_caution(tables: LineageTables, newest_run: tuple[int, ArchiveCommit] | None) -> list[str]:
-    """Return a caution if the table `edges` does not have the newest archive run."""
+    """Return a list with a warning if `edges` does not include the newest archive run, otherwise an empty list."""
     if tables.edges is None or newest_run is None:
         return []
     followed = tables.edges.transaction_version(APPLICATION_ID)
@@ -243,7 +243,7 @@ def expiry_cautions(lake: Lake, question: Question) -> list[str]:
 
 @dataclass(frozen=True)
 class NearSteps:
-    """The part of a story that is shown.
+    """Steps of a story that are shown, with the edges between them and their outcomes.
 
     Attributes:
         steps: The steps, in the story's order.

@@ -140,7 +140,7 @@ class OutcomeState(StrEnum):
 
 
 class Proof(StrEnum):
-    """Evidence for an outcome, the strongest first."""
+    """Kind of evidence for an outcome, the strongest first."""
 
     TRACE = "trace"
     """Records of the client on each consumption; for JMQ, the broker's consume records."""

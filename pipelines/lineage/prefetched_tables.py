@@ -52,7 +52,7 @@ _NO_PLACES = pa.Table.from_batches([], PLACES)
 
 
 class PrefetchedTables(LineageTables):
-    """Tables of a lake with the rows for the stories of given keys in memory.
+    """Tables of a lake, with the rows for the stories of the given keys loaded into memory.
 
     Args:
         lake: The lake, pinned to versions.
@@ -106,7 +106,7 @@ class PrefetchedTables(LineageTables):
         self._load_rows({place: at for place, at in wanted.items() if place not in self._rows})
 
     def _read_places(self, keys: Sequence[str], key_kind: str) -> dict[str, pa.Table] | None:
-        """Read the places of keys from `message_keys`; None if it cannot be used."""
+        """Read the log positions of the messages of keys from `message_keys`; None if that table cannot be used."""
         try:
             found = find_indexed_places_by_key(self.lake, keys, key_kind)
         except VersionsError:
@@ -117,7 +117,10 @@ class PrefetchedTables(LineageTables):
         return self._places[key_kind]
 
     def _scan_places(self, keys: Sequence[str], question: Question) -> dict[str, pa.Table]:
-        """Find the places of business keys by one scan of `messages`, without the records of traces."""
+        """Find the log positions of the messages of business keys by one scan of `messages`.
+
+        Trace messages are left out.
+        """
         where = " AND ".join([f"kind <> {text_literal(Kind.TRACE)}", *time_conditions(question)])
         sql = f"SELECT {', '.join(PLACES.names)}, keys FROM messages WHERE {where}"
         schema = PLACES.append(pa.field("keys", pa.list_(pa.string())))
@@ -211,13 +214,13 @@ class PrefetchedTables(LineageTables):
 
 
 def _cast_to_table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the types of a table: the engine returns texts in a form that cannot be filtered."""
+    """Return a batch cast to the types of a table. The engine returns texts in a form that cannot be filtered."""
     names = batch.schema.names
     return batch.cast(pa.schema([schema.field(name) if name in schema.names else batch.field(name) for name in names]))
 
 
 def _divide_by_key(places: pa.Table) -> dict[str, pa.Table]:
-    """Return the places of each key, each once, from a table with the column `key`."""
+    """Return the distinct log positions of the messages of each key, from a table with the column `key`."""
     encoded = places.column("key").combine_chunks().dictionary_encode()
     rows_of: dict[int, dict[tuple[object, object], int]] = defaultdict(dict)
     codes = np.asarray(encoded.indices).tolist()

@@ -129,7 +129,7 @@ def _follow_edges(gathered: GatheredRows, tables: LineageTables) -> None:
 
 
 def _edge_identity(row: Row) -> tuple[object, ...]:
-    """Return a key that is equal for the two rows of an edge, which is stored under both of its messages."""
+    """Return a key that identifies an edge. It is equal in the two rows of an edge, one for each of its messages."""
     names = (
         "kind", "from_broker", "from_physical_offset", "from_queue_offset", "to_broker", "to_physical_offset",
         "evidence_broker", "evidence_physical_offset", "evidence_entry", "request_id", "consumer_group", "attempt",
@@ -139,7 +139,7 @@ def _edge_identity(row: Row) -> tuple[object, ...]:
 
 
 def _unread_end_places(gathered: GatheredRows) -> dict[Place, datetime.datetime | None]:
-    """Return locations and times of records at ends of edges, as far as they are still to be read from the lake."""
+    """Return locations and times of the records at ends of edges that are still to be read from the lake."""
     places: dict[Place, datetime.datetime | None] = {}
     for row in gathered.edges:
         for end in ("from", "to"):

@@ -61,7 +61,7 @@ _PLACE_IN_STORE = "the message's place, in the broker's retry store"
 
 
 def shared_edge_value(edge: Row) -> str | None:
-    """Return the value that the two ends of an edge have in common."""
+    """Return a name for the value that the two ends of an edge have in common; None if it is not known."""
     return _PLACE_IN_STORE if is_in_retry_store(edge) else _JOINED_BY.get(edge["kind"])
 
 
@@ -72,7 +72,7 @@ def is_in_retry_store(edge: Row) -> bool:
 
 
 def outcome_text(outcome: str | None) -> str | None:
-    """Return an outcome that a client reported, in words."""
+    """Return an outcome that a client reported as readable text."""
     return None if outcome is None else _OUTCOMES.get(outcome, outcome.replace("_", " "))
 
 

@@ -176,14 +176,14 @@ class LineageTables:
         return f"SELECT {self._columns} FROM messages WHERE {' AND '.join(conditions_sql)}"
 
     def to_rows(self, batches: Iterable[pa.RecordBatch]) -> list[Row]:
-        """Return the rows of batches with these columns."""
+        """Return the rows of batches as dictionaries, in which `properties` is a dictionary, too."""
         rows: list[dict[str, Any]] = list(to_row_dicts(batches))
         for row in rows:
             row["properties"] = dict(row["properties"] or ())
         return list(rows)
 
     def read_edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
-        """Return the rows of `edges` of the given nodes, at most one more than the limit; a step may appear twice."""
+        """Return the rows of `edges` of the given nodes, at most one more than the limit. A step may appear twice."""
         if self.edges is None or not nodes:
             return []
         wanted = set(nodes)

@@ -55,7 +55,7 @@ def clock_text(moment: datetime.datetime) -> str:
 
 
 def relative_time_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
-    """Return a time as text for people, with its date only if that differs from the date of another time.
+    """Return a time as text for people. The date is shown only if it differs from the date of `now`.
 
     >>> now = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
     >>> [relative_time_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]

@@ -46,7 +46,7 @@ Join = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Files to merge into one."""
+    """Group of small data files that a compaction merges into one."""
 
     files: tuple[TableFile, ...]
 
@@ -62,7 +62,7 @@ class Bin:
 
 
 def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
-    """Choose the files to merge.
+    """Choose the data files to merge, and divide them into groups of which each becomes one file.
 
     After the merge, planning again gives no bins, or one with leftover files.
 
@@ -78,7 +78,7 @@ def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
 
 
 def _merge_group_key(file: TableFile) -> tuple[str, ...]:
-    """Return the group of files that a file may be merged with: those of its partition, or else of its month.
+    """Return a key that is equal for files that may be merged: their partition or, without one, their month.
 
     Files of different months stay apart, so that old rows can be dropped as whole files.
     """
@@ -119,7 +119,7 @@ class Compaction:
 
 
 def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[Bin]:
-    """Return the bins that `compact_table` would merge. Files that the next run replaces are not merged."""
+    """Return the bins that `compact_table` would merge, without files of open steps, which the next run replaces."""
     files = read_table_files(lake.table(table))
     return plan_bins([file for file in files if not is_open_steps_file(file.path)], target_bytes)
 
@@ -133,7 +133,7 @@ def compact_table(
     runner: Runner = HERE,
     join_equal_rows: Join | None = None,
 ) -> Compaction:
-    """Merge files. Tasks merge in parallel; this process commits each merge when it is done.
+    """Merge the files of each bin into one. Tasks merge in parallel; this process commits each merge when it is done.
 
     Args:
         table: name of the table.
@@ -170,7 +170,7 @@ def compact_table(
 
 
 def rewrite_file(lake: Lake, table: str, file: TableFile, change_rows: Join) -> TableFile:
-    """Write a changed copy of a data file's rows as a new file, which no version refers to yet.
+    """Write the changed rows of a data file to a new file, which is not committed yet.
 
     Args:
         table: name of the table.
@@ -205,7 +205,7 @@ def _merge_bin(
 def _merge_files(
     lake: Lake, table: str, files: Sequence[TableFile], sort_columns: Sequence[str], join_equal_rows: Join | None
 ) -> TableFile:
-    """Write one file with the rows of all files; no version refers to it yet."""
+    """Write the rows of several files to one new file, which is not committed yet."""
     partition = files[0].partition
     prefix = OPEN_PREFIX if is_open_steps_file(files[0].path) else ""
     name = f"{prefix}{uuid.uuid4()}.parquet"

@@ -31,7 +31,7 @@ _WAIT_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Number, size and rows of files that are dropped, or would be, because they are too old."""
+    """Number, size and rows of the files that an expiry drops or, in a dry run, would drop."""
 
     count: int = 0
     bytes: int = 0
@@ -60,7 +60,7 @@ def expire_files(lake: Lake, table: str, files: list[TableFile], first_kept_date
 
 
 def record_expiry(lake: Lake, table_or_bodies: str, first_kept_date: datetime.date) -> None:
-    """Record in `messages` the first date that a table or the bodies keep, before older data is dropped.
+    """Record in `messages`, before older data is dropped, the first date for which a table or the bodies are kept.
 
     Args:
         lake: the lake, whose table `messages` holds the record.
@@ -93,7 +93,7 @@ def record_expiry(lake: Lake, table_or_bodies: str, first_kept_date: datetime.da
 
 
 def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
-    """Return the first date that is kept, by table or `bodies`. Names from which nothing has expired are absent."""
+    """Return the first kept date of each table, and of `bodies`. A name is absent if nothing of it has expired."""
     return {
         name.removeprefix(_PROPERTY): datetime.date.fromisoformat(value)
         for name, value in messages.metadata().configuration.items()
@@ -104,7 +104,7 @@ def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
 def find_expired_packs(
     packs: Iterable[PackFile], first_kept_date: datetime.date, brokers: Collection[str]
 ) -> list[PackFile]:
-    """Return the packs of dates before a given one. A pack without a date has the date of its last change.
+    """Return the packs older than a given date. A pack without a date in its name counts by its last change.
 
     Args:
         packs: all packs.

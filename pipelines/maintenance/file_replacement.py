@@ -42,13 +42,13 @@ _WAIT_SECONDS = 0.02
 
 
 class ConcurrentMaintenanceError(CommitLakeError):
-    """Another process has removed files of this table meanwhile; nothing of this step was kept."""
+    """Another process has removed files of the table in the meantime, so nothing was committed."""
 
     exit_code = ExitCode.REFUSED
 
 
 def new_table_file(file: DataFile, modified_ms: int | None = None) -> TableFile:
-    """Return the table entry of a new data file without partition values, added at a given time, by default now."""
+    """Return the table entry of a new data file without partition values; its time is `modified_ms`, by default now."""
     added = time.time_ns() // 1_000_000 if modified_ms is None else modified_ms
     return TableFile(file.path, {}, file.size, file.rows, added, statistics=file.statistics)
 

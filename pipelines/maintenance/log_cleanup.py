@@ -36,7 +36,7 @@ _VERSIONS_A_CHECKPOINT = 10
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Files to delete by VACUUM: the newest version does not refer to them, but readers of older ones may."""
+    """Files that VACUUM may delete, because the newest version of the table does not refer to them."""
 
     count: int = 0
     bytes: int = 0
@@ -59,7 +59,7 @@ def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garba
 
 
 def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_only_user: bool = False) -> None:
-    """Delete data files that left the table or never were in it, and unfinished files of killed writers.
+    """Delete data files that no version within the retention refers to, and unfinished files of killed writers.
 
     Args:
         table: name of the table.

@@ -71,7 +71,7 @@ class PackBin:
 
 @dataclass(frozen=True, slots=True)
 class PackMerges:
-    """Merges of packs that were done, or that are planned.
+    """Counts and size of the pack files that were merged, or that are planned to be merged.
 
     Attributes:
         merged: number of files that were merged.
@@ -92,7 +92,7 @@ def plan_pack_merges(
     referenced_packs: Collection[str],
     progress: Mapping[str, StoreProgress],
 ) -> tuple[list[PackBin], PackMerges]:
-    """Return the packs to merge, and which merged packs could not be read.
+    """Return the packs to merge, and the reasons why some packs are left as they are.
 
     Args:
         packs: all packs of `find_merge_candidates`.
@@ -123,7 +123,7 @@ def plan_pack_merges(
 
 
 def find_merge_candidates(packs: Collection[PackFile], progress: Mapping[str, StoreProgress]) -> list[PackFile]:
-    """Return the packs to examine: all of a date and broker that has several small packs, or leftovers of a merge."""
+    """Return the packs of each folder (date and broker) that has several small packs, or leftovers of a merge."""
     return [
         file
         for files in _group_by_folder(packs).values()
@@ -146,7 +146,7 @@ def _is_small_pack(file: PackFile, progress: Mapping[str, StoreProgress]) -> boo
 
 
 def _packs_covered_by_merged(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
-    """Yield each merged pack with the other packs in its range of the log, which it may contain."""
+    """Yield each merged pack with the other packs whose range of the log lies within its own."""
     parsed = [(file, parse_pack_name(file.name)) for file in files]
     for merged, name in parsed:
         if name.is_merged:
@@ -219,7 +219,7 @@ def _merge_bin(store: PackStore, pack_bin: PackBin) -> str:
 def delete_merged_packs(
     store: PackStore, packs: Collection[PackFile], wipe_bodies: Callable[[set[str]], Mapping[str, PackError]]
 ) -> list[str]:
-    """Delete pack files whose content is in a merged pack, after wiping erased bodies in all copies of it.
+    """Delete packs that a merged pack contains. Before that, wipe the bodies of erased messages in all copies.
 
     Args:
         packs: all files of `find_merge_candidates`, as they are now.
@@ -302,7 +302,7 @@ def _is_pack_referenced(store: PackStore, pack: PackFile, referenced_packs: Coll
 
 
 def is_pack_archived(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
-    """Return whether a pack is of the archived part of a log, so that no running archive is writing it."""
+    """Return whether the range of the log that a pack holds is archived, so that no running archive is writing it."""
     parsed = parse_pack_name(pack.name)
     store = progress.get(parsed.broker)
     return store is not None and parsed.end <= store.end

@@ -46,7 +46,7 @@ class UnsortedFileError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Open files that are merged into one.
+    """Open sorted files, and the order in which their rows are merged.
 
     Attributes:
         schema: columns of the result; a column that a file does not have is null.
@@ -75,7 +75,7 @@ class Merge:
         return [path for path, encoding in _column_encodings(self.sources).items() if encoding is None]
 
     def column_encodings(self) -> dict[str, str]:
-        """Return the encodings of the other columns, by path."""
+        """Return the encodings of the columns that are stored without a dictionary, by column path."""
         return {path: encoding for path, encoding in _column_encodings(self.sources).items() if encoding is not None}
 
     def iterate_batches(self) -> Iterator[pa.Table]:
@@ -139,7 +139,7 @@ def _merge_order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str])
 
 
 def _value_ranks(column: pa.ChunkedArray) -> Array:
-    """Return a number for each value of a column; the numbers sort like the values, nulls first."""
+    """Return a number for each value of a column, which sorts as the value does; nulls sort first."""
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(), np.int64)
     encoded = pc.dictionary_encode(column.combine_chunks())

@@ -87,15 +87,15 @@ class ArchiveMasks:
 
     @property
     def changes_bodies(self) -> bool:
-        """True if the rules change bodies; each rule may change a message in an inner batch."""
+        """True if there are any rules, since each rule can change messages in the body of an inner batch."""
         return bool(self.masks)
 
     def serialize_rules(self) -> str:
-        """Return the text stored in the lake: the rules, and a number that identifies the key."""
+        """Return the text that is stored in the lake: the masking rules, and an identifier of the hash key."""
         return json.dumps({"rules": [str(mask) for mask in self.masks], "key": _hash_key_id(self.key)}, sort_keys=True)
 
     def mask_rows(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """Mask a batch of the source.
+        """Mask a batch of rows before it is archived.
 
         Args:
             rows: rows with the columns of `messages` except `body_ref`, and with `body` if `changes_bodies`.
@@ -165,7 +165,10 @@ class ArchiveMasks:
         return np.asarray(is_wanted.to_numpy(zero_copy_only=False), bool)
 
     def _mask_body(self, kind: str, codec: str, body: bytes, *, holds_messages: bool) -> bytes:
-        """Return a stored body with its fields masked and compressed as before; unchanged bodies stay byte for byte."""
+        """Return a stored body with its fields masked, compressed as before.
+
+        A body without changes is returned as it is.
+        """
         if kind == Kind.TRACE and any(mask.field == KEYS for mask in self.masks):
             raise MaskError("body: a trace message has keys in its body, which cannot be masked")
         masks = [mask for mask in self.masks if mask.field == BODY]
@@ -211,7 +214,7 @@ def _is_inner_batch(rows: pa.RecordBatch) -> Array:
 @lru_cache(maxsize=8)
 # Cached, because scrypt is slow on purpose and every commit needs the number.
 def _hash_key_id(key: bytes) -> str | None:
-    """Return a number that identifies a key; guessing the key from it costs at least as much as from the hashes."""
+    """Return text that identifies a hash key but does not reveal it; None if there is no key."""
     return hashlib.scrypt(key, salt=_SALT, n=1 << 14, r=8, p=1, dklen=16).hex() if key else None
 
 
@@ -317,7 +320,7 @@ def parse_lake_masks(stored_rules: str | None, environment: Mapping[str, str]) -
 
 
 def masks_change_bodies(stored_rules: str | None) -> bool:
-    """Return whether a lake's masking rules change bodies; if so, bodies that cannot be masked are left out.
+    """Return whether a lake's masking rules change bodies. The lake then lacks bodies that could not be masked.
 
     >>> masks_change_bodies('{"rules": ["body.email=hash"], "key": 1}'), masks_change_bodies('{"rules": ["tags=null"]}')
     (True, False)
@@ -403,7 +406,7 @@ def set_entries(maps: pa.MapArray, entry_name: str, entry_texts: pa.Array) -> pa
 
 
 def add_entries(maps: pa.MapArray, entry_name: str, entry_texts: pa.Array) -> pa.MapArray:
-    """Add an entry of a given name to each map for which there is a text; maps with a null text stay unchanged."""
+    """Add an entry with the given name and text to each map; a map whose text is null stays unchanged."""
     pairs = [
         found if value is None else [*(found or []), (entry_name, value)]
         for found, value in zip(maps.to_pylist(), entry_texts.to_pylist(), strict=True)
@@ -412,7 +415,7 @@ def add_entries(maps: pa.MapArray, entry_name: str, entry_texts: pa.Array) -> pa
 
 
 def _map_entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array, Array]:
-    """Return the names and values of the entries of an array or slice of maps, and the start of each map in them."""
+    """Return the names and values of all entries of an array of maps, and the position at which each map starts."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     return maps.keys.slice(first, count), maps.items.slice(first, count), offsets - first
@@ -437,7 +440,7 @@ def _replace_map_items(
 
 
 def _list_index_by_element(offsets: Array) -> Array:
-    """Return, for each element of the lists, the number of its list."""
+    """Return, for each element of an array of lists, the index of the list that it belongs to."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 

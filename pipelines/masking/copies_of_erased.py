@@ -56,7 +56,7 @@ class TextKind(StrEnum):
 
 @dataclass(frozen=True)
 class CopyTexts:
-    """Texts by which copies of erased messages are recognised.
+    """Ids and keys of erased messages, by which copies of these messages are recognised later.
 
     Attributes:
         ids: unique keys and message ids.
@@ -67,7 +67,7 @@ class CopyTexts:
     keys: Collection[str] = ()
 
     def hashable_texts(self) -> Iterator[tuple[TextKind, bytes]]:
-        """Yield the texts with their kinds, each as it is hashed."""
+        """Yield each id and key with its kind, as the bytes that are hashed."""
         yield from ((TextKind.ID, _bytes_to_hash(TextKind.ID, text)) for text in sorted(self.ids))
         yield from ((TextKind.KEY, _bytes_to_hash(TextKind.KEY, text)) for text in sorted(self.keys))
 
@@ -77,7 +77,7 @@ NO_TEXTS = CopyTexts()
 
 @dataclass(frozen=True)
 class LaterCopies:
-    """Hashes by which copies of erased messages are recognised; can be pickled.
+    """Hashes of ids and keys by which copies of erased messages are recognised; can be pickled.
 
     Attributes:
         key: key of the hashes.
@@ -95,7 +95,7 @@ class LaterCopies:
         return any(self.known.values())
 
     def iterate_detail_json(self, texts: CopyTexts, *, are_copies_kept: bool) -> Iterator[str]:
-        """Yield the column `detail` for rows with the event `later`: for each text, its kind and hash as JSON.
+        """Yield, for each id and key of an erasure, the JSON text for the column `detail` of its `later` row.
 
         Args:
             texts: texts of an erasure.
@@ -111,7 +111,7 @@ class LaterCopies:
             yield json.dumps(values, sort_keys=True)
 
     def find_copied_erasures(self, row_count: int, get_column: Callable[[str], pa.Array]) -> Array:
-        """Return, for each row, the number of the erasure whose messages it is a copy of; 0 if it is no copy.
+        """Return, for each row, the number of the erasure whose erased message it copies; 0 if it is no copy.
 
         Args:
             row_count: number of rows.
@@ -148,7 +148,7 @@ NO_COPIES = LaterCopies()
 
 
 def read_later_copies(lake: Lake) -> LaterCopies:
-    """Read the hashes of a lake's erasures.
+    """Read the hashes of ids and keys of erased messages from the table `erasures`.
 
     Raises:
         LogDamagedError: if the table `erasures` is damaged.
@@ -192,7 +192,7 @@ def _read_copies(lake: Lake, table_id: str, version: int) -> LaterCopies:
 
 
 def ensure_hash_key(copies: LaterCopies) -> LaterCopies:
-    """Return the hashes unchanged, with a new secret key for hashing if the lake has none."""
+    """Return `copies` with a new secret hash key if it has none; otherwise return it unchanged."""
     return (
         copies if copies.key else LaterCopies(secrets.token_bytes(_KEY_BYTES), copies.known, copies.buckets, copies.ids)
     )
@@ -211,7 +211,7 @@ def _text_hash_buckets(texts: pa.Array) -> Array:
 
 
 def _decode_dictionary(column: pa.Array) -> pa.Array:
-    """Return a column without dictionaries."""
+    """Return a column, or a list column, with plain values instead of dictionary codes."""
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     if pa.types.is_list(column.type) and pa.types.is_dictionary(column.type.value_type):
@@ -220,7 +220,7 @@ def _decode_dictionary(column: pa.Array) -> pa.Array:
 
 
 def _original_message_ids(maps: pa.MapArray) -> tuple[pa.Array, Array]:
-    """Return the ids of original messages in the properties of rows, and the row of each id."""
+    """Return the ids of original messages that properties name, and for each id the index of its row."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     is_origin = pc.is_in(_decode_dictionary(maps.keys.slice(first, count)), _ORIGINS)

@@ -75,7 +75,7 @@ def erase_rows(rows: pa.Table, erased_messages: ErasedMessages) -> tuple[pa.Tabl
 
 
 def _reencode_dictionaries(rows: pa.Table) -> pa.Table:
-    """Encode dictionary columns again, so that no values of erased rows are left in the dictionaries."""
+    """Rebuild the dictionaries of dictionary columns, so that they contain no values of erased rows."""
     for place, field in enumerate(rows.schema):
         if field.name in CHANGED_COLUMNS and pa.types.is_dictionary(field.type):
             column = rows.column(place).cast(field.type.value_type).dictionary_encode().cast(field.type)
@@ -84,7 +84,7 @@ def _reencode_dictionaries(rows: pa.Table) -> pa.Table:
 
 
 def are_erased(rows: pa.Table, *, by_any_version: bool = False) -> Array:
-    """Return a mask of the rows that an erasure has emptied.
+    """Return a mask of the rows whose data was removed by an erasure.
 
     The property alone proves nothing, because a producer can send a message with it.
 

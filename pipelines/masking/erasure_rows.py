@@ -32,7 +32,7 @@ _PLACE = ("broker", "physical_offset", "topic", "queue_id", "store_timestamp", "
 
 @dataclass(frozen=True, slots=True)
 class ErasureWriter:
-    """The process that writes rows of `erasures`, and the time of writing.
+    """Identity of the process that writes rows of `erasures`, with the time of writing.
 
     Attributes:
         at: µs since 1970, UTC.
@@ -139,5 +139,5 @@ def to_erasures_schema(rows: pa.Table) -> pa.Table:
 
 
 def _decode_body_ref_dictionaries(body_refs: pa.ChunkedArray) -> pa.Array:
-    """Return `body_ref` without dictionaries; the rows are few."""
+    """Return the column `body_ref` with plain values instead of dictionary codes."""
     return pa.array(body_refs.to_pylist(), ERASURES_SCHEMA.field("body_ref").type)

@@ -66,7 +66,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A field and the rule for its replacement.
+    """Masking rule: the field to mask, and how its value is replaced.
 
     Attributes:
         field: `body`, `property`, `keys` or `tags`.
@@ -187,7 +187,7 @@ class _Number(str):
 
 
 class _Object(list[tuple[str, object]]):
-    """Names and values in their order; a repeated name is kept, and both values are replaced."""
+    """JSON object as a list of names and values, so that order and repeated names are kept."""
 
 
 def replace_values(body: bytes, path: Sequence[str], replace_value: Replace) -> bytes:
@@ -241,7 +241,7 @@ def _skip_blanks(text: str, position: int) -> int:
 def _read_value(
     text: str, position: int, path: Sequence[str], replace_value: Replace, edits: list[tuple[int, int, str]]
 ) -> int:
-    """Read a value, add its replacement to the edits, and return where the value ends."""
+    """Read a JSON value, add its replacement to `edits` if it is masked, and return the position after the value."""
     first = text[position : position + 1]
     if first == "[":
         return _read_list(text, position, path, replace_value, edits)

@@ -51,7 +51,7 @@ class KeysCheck:
 
 @dataclass(frozen=True)
 class KeyFiles:
-    """Data files with keys, and a reader for them; picklable.
+    """Data files from which the keys of messages are read; picklable.
 
     Attributes:
         table: the columns.
@@ -67,7 +67,7 @@ class KeyFiles:
 
     @property
     def row_count(self) -> int:
-        """Number of rows of the files, as far as it was recorded."""
+        """Number of rows of the files; a file without a recorded number counts as 0."""
         return sum(file.rows or 0 for file in self.files)
 
     @property

@@ -93,7 +93,7 @@ def key_hashes(texts: pa.Array) -> Array:
 
 
 def _hash_sort_order(hashes: Array) -> Array:
-    """Return the indexes that sort 32-bit hashes; equal hashes keep their order.
+    """Return the row order that sorts 32-bit hashes; rows with equal hashes keep their order.
 
     Hash and index are sorted as one number, in half the time of `argsort`.
     """
@@ -103,7 +103,7 @@ def _hash_sort_order(hashes: Array) -> Array:
 
 
 def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
-    """Flatten keys, deduplicated per message, with the index of their row."""
+    """Return the distinct business keys of each message in one array, and for each key the index of its message."""
     lists = messages.column("keys").combine_chunks()
     keys, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
     if len(keys) > len(lists) - lists.null_count:  # some message has several keys, perhaps equal ones
@@ -128,7 +128,7 @@ class PreparedKeys:
 
 
 class KeyWriter:
-    """Writes the keys of a task's rows to files whose names begin with `name`.
+    """Writer for the keys of a task's messages; the names of its files begin with `name`.
 
     Args:
         lake: where the tables are.

@@ -50,7 +50,7 @@ def find_message_places(lake: Lake, keys: Sequence[str], key_kind: str = BUSINES
 
 
 def find_indexed_message_places(lake: Lake, keys: Sequence[str], key_kind: str = BUSINESS_KEY) -> pa.Table | None:
-    """Find locations as `find_message_places` does; None if `message_keys` has never been filled.
+    """Find the locations of messages with any of the given keys in `message_keys`; None if it was never filled.
 
     A query of `messages` is then faster, because `find_message_places` reads all its keys.
     """
@@ -59,7 +59,7 @@ def find_indexed_message_places(lake: Lake, keys: Sequence[str], key_kind: str =
 
 
 def find_indexed_places_by_key(lake: Lake, keys: Sequence[str], key_kind: str = BUSINESS_KEY) -> pa.Table | None:
-    """Find locations of messages with each of many keys; None if `message_keys` has never been filled.
+    """Find the locations of messages with each of many keys in `message_keys`; None if it was never filled.
 
     Returns:
         A table of `PLACES` and `key`, in no order.
@@ -72,7 +72,7 @@ def find_indexed_places_by_key(lake: Lake, keys: Sequence[str], key_kind: str = 
 
 
 def key_hash(key: str) -> int:
-    """Return the hash by which a key is found."""
+    """Return the hash by which `message_keys` finds a key."""
     return zlib.crc32(key.encode())
 
 
@@ -104,14 +104,14 @@ def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], 
 
 
 class _KeyCriteria:
-    """Criteria for rows of `message_keys`."""
+    """Search criteria for `message_keys`: the wanted keys, their hashes and their kind."""
 
     def __init__(self, keys: Sequence[str], kind: str) -> None:
         self._hashes = sorted({key_hash(key) for key in keys})
         self._keys, self._kinds = to_string_array(list(keys)), to_string_array([kind])
 
     def read_matching_places(self, folder: pafs.FileSystem, name: str) -> Iterator[pa.Table]:
-        """Read the matching places of one file, with a check of page checksums, which the SQL engine does not do.
+        """Read the message locations in a file whose keys match. Unlike the SQL engine, this checks page checksums.
 
         The hashes are a tenth of a row group's bytes, and few row groups have one that matches.
         """
@@ -134,7 +134,7 @@ class _KeyCriteria:
         return rows.filter(is_wanted)
 
     def may_have_hash_between(self, least_hash: int | None, greatest_hash: int | None) -> bool:
-        """Return whether rows between two hashes may match; None for an unknown bound."""
+        """Return whether any wanted key has a hash between two bounds; True if a bound is None (unknown)."""
         if least_hash is None or greatest_hash is None:
             return True
         return any(least_hash <= wanted <= greatest_hash for wanted in self._hashes)

@@ -29,12 +29,12 @@ def followed_version_in(table: DeltaTable | None) -> int:
 
 
 def followed_erasure(lake: Lake) -> int:
-    """Return the number of the newest erasure that is complete in `message_keys`; 0 for none."""
+    """Return the number of the newest erasure whose keys are removed from `message_keys`; 0 if there is none."""
     return new_files.processed_erasure_number(lake, "message_keys")
 
 
 def open_newest_messages(lake: Lake) -> DeltaTable:
-    """Open the table `messages`, which must be as new as the tables that follow it.
+    """Open the newest version of `messages`; raise an error if `message_keys` was filled from a later one.
 
     Raises:
         LogDamagedError: if its log is damaged, or has lost its newest versions.

@@ -62,7 +62,7 @@ class _KeysFilesWriter:
     erased: ErasedMessages
 
     def write_keys_of_part(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
-        """Write the keys of a part, given by its number and its files, to a file, if there are any."""
+        """Write the keys of one part (number and data files) to a file; return None if there are no keys."""
         number, read = part
         files = self.lake.open_folder("messages")
         tables = []
@@ -85,7 +85,7 @@ def catch_up_keys(
     wait: Callable[[float], object] = time.sleep,
     prepared_keys: PreparedKeys | None = None,
 ) -> KeysUpdate:
-    """Add the keys of all rows in `messages`, with retries if other runs commit first.
+    """Add to `message_keys` the keys of all messages; retry if other runs commit first.
 
     Args:
         runner: runs the tasks if there is much to do; otherwise this thread does it.
@@ -109,7 +109,7 @@ def catch_up_keys(
 def follow_keys(
     lake: Lake, runner: Runner = HERE, prepared_keys: PreparedKeys | None = None, lake_to_read: Lake | None = None
 ) -> KeysUpdate:
-    """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
+    """Add to `message_keys` the keys of new messages. If the changes cannot be read any more, rebuild the table.
 
     Args:
         runner: runs the tasks if there is much to do; otherwise this thread does it.
@@ -149,7 +149,7 @@ def follow_keys(
 
 
 def _has_all_keys(prepared_keys: PreparedKeys, new_files: NewFiles, erased: ErasedMessages) -> bool:
-    """Return whether prepared files have the keys of exactly the new rows, with no erasure since."""
+    """Return whether the prepared files have the keys of exactly the new data files, with no erasure since."""
     # If another run has added files, too, the keys of these must be read, and then all new files are.
     is_whole = not new_files.from_scratch and {file.name for file in new_files.files} == prepared_keys.messages
     return is_whole and prepared_keys.erasure == erased.number

@@ -46,7 +46,7 @@ def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> lis
 
 
 def broker_resets_clients(admin: Admin, broker: str) -> bool:
-    """Return whether a broker itself resets connected clients' offsets. Raises the errors of `Admin.broker_config`."""
+    """Return whether a broker is set to reset the offsets of connected clients itself."""
     try:
         return admin.broker_config(broker).get(_SERVER_SIDE, "false") == "true"
     except RefusedError as error:
@@ -95,7 +95,7 @@ def set_offsets(
 
 
 def _set_offset(admin: Admin, group: str, queue: MessageQueue, offset: int, *, can_broker_reset: bool) -> str:
-    """Set one offset and read it back; return the reason if it is a different one, else an empty string.
+    """Set one offset and read it back. Return an error text if the broker then has a different one, else "".
 
     If the broker's answer is lost or makes no sense, the offset may have been set, so it is read back as well.
     """
@@ -121,7 +121,7 @@ def _set_offset(admin: Admin, group: str, queue: MessageQueue, offset: int, *, c
 
 
 def _commit_offset(admin: Admin, group: str, queue: MessageQueue, offset: int) -> None:
-    """Commit an offset as a client does; a broker that has reset it before only accepts another reset."""
+    """Commit an offset as a client does, or reset it if the broker accepts only resets."""
     try:
         is_stored = admin.offsets.commit(queue, group, offset)
     except RefusedError as error:

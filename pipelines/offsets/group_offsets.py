@@ -36,7 +36,7 @@ class GroupOffset:
 
     @property
     def message_queue(self) -> MessageQueue:
-        """The queue in the brokers' notation."""
+        """The queue as the client library identifies it: topic, broker and queue id."""
         return MessageQueue(self.queue.topic, self.queue.broker, self.queue.queue_id)
 
 
@@ -55,7 +55,7 @@ class LiveQueue(NamedTuple):
 
 
 class ResultingLag(NamedTuple):
-    """Messages that a group has still to consume at or after an offset.
+    """Number and size of the messages that a group still has to consume from an offset on.
 
     Attributes:
         messages: Number of messages that the group wants; without upper bound if some are neither archived nor queried.

@@ -19,7 +19,7 @@ from commitlake.schemas.times import epoch_ms, epoch_ms_rounded_up
 
 
 class OffsetClient(NamedTuple):
-    """Clients of the brokers for queries and for setting offsets."""
+    """Broker clients that query and set offsets."""
 
     admin: Admin
     puller: Puller
@@ -80,7 +80,7 @@ class LiveQueues:
     def offsets_in_other_queues(
         self, topic: str, known_queues: Collection[MessageQueue]
     ) -> dict[MessageQueue, int | None]:
-        """Return the group's offsets in the other queues of a topic, on all brokers; None if it has none."""
+        """Return the group's offset in each queue of a topic that is not in `known_queues`; None where it has none."""
         queues = [
             MessageQueue(topic, broker, queue_id)
             for broker, count in sorted(self._queue_counts_by_broker(topic).items())
@@ -91,7 +91,7 @@ class LiveQueues:
         }
 
     def compare_next_messages(self, planned_offsets: Sequence[PlannedOffset]) -> list[PlannedOffset]:
-        """Return the offsets, with a problem set where the broker and the source have different messages."""
+        """Return the planned offsets; those where broker and source have different next messages get a problem text."""
         return [
             replace(one, asked=replace(one.asked, problem=self._planned_difference_text(one)))
             for one in planned_offsets
@@ -130,7 +130,7 @@ class LiveQueues:
         return self._counts[topic]
 
     def _missing_queue_text(self, queue: Queue) -> str:
-        """Return a sentence if a broker has no such queue; else an empty string."""
+        """Return a sentence if the broker does not have the given queue; else an empty string."""
         counts = self._queue_counts_by_broker(queue.topic)
         if not counts:
             return f"no broker has the topic {queue.topic}: it was deleted"
@@ -147,7 +147,7 @@ class LiveQueues:
     def _limit_offset_to_queue(
         self, offset: GroupOffset, live_queue: LiveQueue, since: datetime.datetime | None
     ) -> GroupOffset:
-        """Limit an offset to those that the broker's queue has."""
+        """Limit an offset to the range that the broker's queue has now."""
         if offset.low > live_queue.end:
             problem = (
                 f"offset {offset.low} is beyond the queue's end, {live_queue.end}: the topic was deleted and created "

@@ -68,7 +68,7 @@ class FirstMessage(NamedTuple):
 
 
 class LakeQueues:
-    """Reads queues from the table `messages`.
+    """Reader of one store's queues and messages from the table `messages`.
 
     Args:
         table: The table.
@@ -142,7 +142,7 @@ class QueueSpans(Protocol):
 
 
 class QueueMessages(QueueSpans, Protocol):
-    """Queues of one store, and their messages: `LakeQueues` or `StoreQueues`."""
+    """Interface to the queues of one store and their messages; see `LakeQueues` and `StoreQueues`."""
 
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
@@ -188,7 +188,7 @@ class OffsetSource:
         return {topic for topic in known if not topic.startswith(RETRY_PREFIX)}
 
     def subscription_filter(self, group: str, topic: str) -> SubscriptionFilter:
-        """Return the filter of a group's subscription to a topic; one for all messages if it is not known."""
+        """Return the filter of a group's subscription to a topic; if unknown, a filter that accepts all messages."""
         return (
             ALL
             if topic.startswith(RETRY_PREFIX)
@@ -219,7 +219,7 @@ def open_lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetS
 
 
 def open_store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
-    """Return stores in folders of this machine, with the offsets and filters from their own files."""
+    """Return the local stores, with the group offsets and subscription filters from their own files."""
     found = []
     now = datetime.datetime.now(datetime.UTC)
     for store in stores:
@@ -290,7 +290,7 @@ class StoreQueues:
     def _measure_queues(
         self, times: Times, topics: Collection[str], make_counters: Callable[[], Sequence[Count]]
     ) -> dict[Queue, QueueSpan]:
-        """Measure by the entries of queues; if an entry does not match the log, by the log itself."""
+        """Measure queues by their ConsumeQueue entries, or by reading the log if an entry does not match it."""
         try:
             return StoreMessages(self._store).measure_queues(times, topics, make_counters())
         except IndexMismatchError:

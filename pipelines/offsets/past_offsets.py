@@ -29,7 +29,7 @@ _NO_OFFSET = "the group had no committed offset in this queue at that time, alth
 
 @dataclass(frozen=True, slots=True)
 class PastOffsets:
-    """Offsets of a group at a time.
+    """Offsets that a consumer group had at a given time.
 
     Attributes:
         offsets: Offsets by queue.

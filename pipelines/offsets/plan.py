@@ -99,7 +99,7 @@ def _plan_offsets(
 def compute_resulting_lags(
     source: OffsetSource, group: str, offsets: Sequence[GroupOffset], live_queue_states: Mapping[Queue, LiveQueue]
 ) -> dict[Queue, ResultingLag]:
-    """Return, by queue, the messages that the group has still to consume from the lower bound of each offset.
+    """Return, by queue, how many messages a group still has to consume if it starts at the given offsets.
 
     Messages that only the broker has are counted by offsets, because their tags and properties are not known here.
 
@@ -161,7 +161,7 @@ def find_offsets_since(
 
 
 def _offset_of_first_message(queue: Queue, first_message: FirstMessage, span: QueueSpan) -> GroupOffset:
-    """Return the offset of the first message since a time, with a lower bound if messages before it are missing."""
+    """Return the offset of a queue's first message since a time; a range if messages just before it are missing."""
     low, notes = first_message.offset, []
     if first_message.before is None:
         low = 0 if span.floor is None else first_message.offset

@@ -23,7 +23,7 @@ _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.row_b
 
 
 def message_hashes(table: pa.Table) -> Array:
-    """Hash the numbers of each message for the profile's `checksum`, as `compiled_profiling` does; nulls change none.
+    """Return a hash of each message's numeric columns, as summed in the profile's `checksum`; nulls are skipped.
 
     Args:
         table: has `CHECKSUM_COLUMNS`, each in one chunk.
@@ -41,7 +41,7 @@ def message_hashes(table: pa.Table) -> Array:
 
 
 def part_numbers(hashes: Array, part_count: int) -> Array:
-    """Return the number of the part to which each row belongs, by its hash; it is the same in every process."""
+    """Return the number of the part to which each row belongs, which depends only on the row's hash."""
     numbers: Array = (hashes.view(np.uint64) % np.uint64(part_count)).astype(np.int64)
     return numbers
 
@@ -75,7 +75,7 @@ def _single_chunk(table: pa.Table, name: str) -> pa.Array:
 
 
 def _hash_column(column: pa.Array) -> list[Array]:
-    """Return the hashes of a column: one for each row; two for a map."""
+    """Return the hashes of a column's values as one array; for a map column two arrays, of keys and of values."""
     if pa.types.is_map(column.type):
         return [_hash_lists(column, column.keys), _hash_lists(column, column.items)]
     if pa.types.is_list(column.type):
@@ -110,7 +110,7 @@ def _to_store_dates(times: pa.Array) -> Array:
 
 
 def _hash_lists(lists: pa.Array, elements: pa.Array) -> Array:
-    """Return the combined hash of each list's elements. If `lists` is a slice, `elements` are of the whole array."""
+    """Return one hash for each list, combined from its elements. `elements` has those of the whole unsliced array."""
     hashes = np.empty(len(lists), np.int64)
     if pa.types.is_dictionary(elements.type):
         texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()

@@ -96,7 +96,7 @@ def _row_hash(physical_offset: Any, queue_offset: Any, size: Any, crc: Any, stor
 def find_part_starts(
     brokers: Ints, topics: Ints, queues: Longs, stores_us: Longs, nulls: Bytes, window_us: int, starts: Longs
 ) -> int:
-    """Find the rows at which another broker, topic, queue or window starts. Returns their number.
+    """Find the rows at which the broker, topic, queue or time window changes, and return their number.
 
     Args:
         queues: queue ids; `NO_QUEUE` for null.
@@ -138,7 +138,7 @@ def profile_parts(
     runs: Longs,
     run_counts: Longs,
 ) -> int:
-    """Compute the profile of each part. Returns the number of runs of queue offsets.
+    """Compute the profile of each part, and return the number of runs of consecutive queue offsets.
 
     Args:
         starts: first row of each part.
@@ -227,7 +227,7 @@ def profile_parts(
 
 @compiled
 def join_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
-    """Join consecutive or repeated runs of each group in place. Returns the number of remaining runs.
+    """Join consecutive or repeated runs of queue offsets within each group, and return the number that remains.
 
     Args:
         group_of_run: index of the group of each run; runs of a group are consecutive, in the order of their first
@@ -258,7 +258,7 @@ def join_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
 def sum_run_figures(
     run_counts: Longs, runs: Longs, offset_counts: Longs, missing_counts: Longs, restart_counts: Longs
 ) -> None:
-    """Sum up the runs of each group: queue offsets in them, gaps between them, and steps back.
+    """Sum, for each group of runs, the queue offsets, the missing offsets, and the number of steps back.
 
     Args:
         run_counts: number of runs of each group.

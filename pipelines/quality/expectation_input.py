@@ -45,13 +45,13 @@ class BrokerFacts:
 
     @property
     def is_damaged(self) -> bool:
-        """True if damage or a gap explains missing messages."""
+        """True if the log has damaged or missing ranges, which can explain missing messages."""
         return bool(self.bad_ranges or self.missing_ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Data on a run for quality checks that need more than its profile.
+    """Data on an archive run that quality checks need besides the profile.
 
     Attributes:
         brokers: facts by broker name, including brokers without messages.
@@ -70,7 +70,7 @@ class ProfileJudge(Protocol):
     """Interface that judges one profile, part by part."""
 
     def add_profile_part(self, profile_part: pa.Table) -> None:
-        """Check windows of a profile; the table has all windows of each of its topics."""
+        """Check one part of a profile, which has all time windows of each of its topics."""
         ...
 
     def make_report(self) -> QualityReport:
@@ -83,7 +83,7 @@ BeginJudging = Callable[[RunFacts], ProfileJudge]
 
 
 def split_by_topics(profile: pa.Table, max_rows: int = MAX_PART_ROWS) -> Iterator[pa.Table]:
-    """Divide a profile between topics into parts of limited size; yield at least one part, which may be empty.
+    """Divide a profile into parts of limited size without splitting a topic; an empty profile gives one empty part.
 
     Args:
         profile: a table of `PROFILE`; if it is not in order, it is sorted.
@@ -104,7 +104,7 @@ def split_by_topics(profile: pa.Table, max_rows: int = MAX_PART_ROWS) -> Iterato
 
 
 def join_judgements(judgements: Sequence[Judgement]) -> Judgement:
-    """Combine the results of one expectation for all parts, in order."""
+    """Combine the results that one expectation has for the parts of a profile."""
     first = judgements[0]
     if len(judgements) == 1:
         return first

@@ -101,7 +101,7 @@ def load_great_expectations() -> Any:
 
 @contextmanager
 def _set_main_file_temporarily() -> Iterator[None]:
-    """Set `__main__.__file__` temporarily, because pyspark.sql.connect takes `python -c` for doctests and exits."""
+    """Set `__main__.__file__` for a while. Without it, pyspark.sql.connect takes `python -c` for doctests and exits."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):
         yield

@@ -34,7 +34,7 @@ class ChartSpan:
 
 
 class PageFigures:
-    """Sums of a run's profile for its page, computed part by part.
+    """Figures for the web page that shows a run, summed up from its profile part by part.
 
     Args:
         most: number of topics that are shown separately, the largest first.
@@ -80,7 +80,7 @@ class PageFigures:
             self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
     def _keep_largest_topics(self, topic_sums: pa.Table, windows: pa.Table) -> None:
-        """Update the largest topics with those of a part, and add the sums of all others to `others`."""
+        """Update the list of largest topics with the topics of a part, and add the rest to the sums in `others`."""
         topics = topic_sums if self._shown is None else pa.concat_tables([self._shown, topic_sums])
         ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
         # A copy, because a slice would keep all of the part's topics in memory.

@@ -65,7 +65,7 @@ def build_window_frame(profile: pa.Table, run_facts: RunFacts) -> pd.DataFrame:
 
 
 def _map_to_values(names: pa.ChunkedArray, get_value: Callable[[str], object]) -> Array:
-    """Return a value for each name as an array of objects; False or None for a null."""
+    """Return the result of `get_value` for each name, as an array of objects; None for a null name."""
     encoded = join_chunks(names).dictionary_encode()
     values = [get_value(name) for name in encoded.dictionary.to_pylist()]
     of_code = np.empty(len(values) + 1, object)
@@ -92,13 +92,13 @@ def _add_time_columns(windows: pd.DataFrame, queues: Array, now: datetime.dateti
 
 
 def _epoch_seconds(times: pd.Series[Any]) -> pd.Series[Any]:
-    """Return seconds since 1970, also for times that pandas' nanoseconds cannot represent."""
+    """Return times as seconds since 1970, including times outside the range of pandas' nanoseconds."""
     micros = times.to_numpy("datetime64[us]")
     return pd.Series((micros - np.datetime64(0, "us")) / np.timedelta64(1, "s"), times.index)
 
 
 def _gaps_between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]:
-    """Return how many queue offsets each window has skipped, and how often its offsets step back.
+    """Return, for each window, how many queue offsets are missing and how often the offsets step back.
 
     Offsets that are missing between two windows count for the later one. A window without known runs counts only by
     itself.
@@ -150,7 +150,7 @@ def sum_topics_by_broker(topics: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_broker_frame(topics: pd.DataFrame, run_facts: RunFacts) -> pd.DataFrame:
-    """Return a row for each broker: sums and data on the run; messages missing in the profile count for the first.
+    """Return a row for each broker with its sums. Messages that the profile lacks are counted at the first broker.
 
     Args:
         topics: a row for each topic; or several concatenated tables of `sum_topics_by_broker`.

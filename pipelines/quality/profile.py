@@ -59,7 +59,7 @@ _KINDS = frozenset(str(kind) for kind in Kind)
 
 
 def profile_rows(table: pa.Table) -> pa.Table:
-    """Profile rows of `messages`.
+    """Compute the profile of rows of `messages`.
 
     Args:
         table: columns of `messages` without the partition; times in microseconds, strings plain or as dictionaries. Any
@@ -131,7 +131,7 @@ def _nullable_indices(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> pa.A
 
 
 class RowArrays:
-    """Columns of one task's rows, ordered by broker.
+    """Columns of the rows of one task as arrays, ordered by broker.
 
     Args:
         table: columns of `messages`, as a task has them.
@@ -184,11 +184,11 @@ class RowArrays:
         return self._reorder_values(_fill_nulls(column, 0))
 
     def queue_numbers(self) -> Array:
-        """Return queue numbers; rows without a queue have a number of their own."""
+        """Return the queue id of each row; `NO_QUEUE` for rows without a queue."""
         return self._reorder_values(_fill_nulls(self._single_chunk("queue_id").cast(pa.int64()), NO_QUEUE))
 
     def string_codes(self, name: str) -> tuple[Array, pa.Array]:
-        """Return a column's strings as codes, -1 for null, and the distinct strings."""
+        """Return a column's strings as dictionary codes (-1 for null), and the dictionary."""
         codes, values = self._encode_column(name)
         return self._reorder_values(codes), values
 
@@ -199,7 +199,7 @@ class RowArrays:
         return indices.cast(pa.int32()).to_numpy(), encoded.dictionary
 
     def null_bits(self) -> Array:
-        """Return bits for the nulls of each row, see `compiled_profiling`; 0 for missing columns."""
+        """Return, for each row, bits that tell which columns are null; a missing column has no bits set."""
         bits = np.zeros(self.count, np.uint8)
         for name, bit in _NULL_BITS.items():
             if name in self._table.column_names and (column := self._single_chunk(name)).null_count:
@@ -256,7 +256,7 @@ class RowArrays:
         return found
 
     def masks_by_count_column(self) -> dict[str, Array]:
-        """Return, by column of the profile, a mask of the rows that it counts; columns that count none are left out."""
+        """Return, by column of the profile, a mask of the rows to count; columns that count no row are left out."""
         found: dict[str, Array | None] = {
             f"null_{name}": self._rows_with_null([name])
             for name in ("msg_id", "unique_key", "keys", "tags", "properties")
@@ -269,7 +269,7 @@ class RowArrays:
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def row_hashes_by_column(self) -> dict[str, Array]:
-        """Return hashes of the rows, by the profile's column that sums them."""
+        """Return, for each checksum column of the profile, the hashes of the rows that it sums."""
         return {
             checksum.name: self._reorder_values(column_hashes(self._table, checksum.columns))
             for checksum in COLUMN_CHECKSUMS
@@ -280,7 +280,7 @@ class RowArrays:
         return self._reorder_values(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
 
     def _rows_without_host(self) -> Array | None:
-        """Return a mask of the rows that lack a host, except erased rows without the producer's; None if none."""
+        """Return a mask of the rows that lack a host; None if no row does. Erased rows may lack the producer's host."""
         born, store, crc = (_is_null(self._single_chunk(name)) for name in ("born_host", "store_host", "body_crc"))
         lost = store | (born & ~crc)
         return self._reorder_values(lost) if lost.any() else None

@@ -38,12 +38,12 @@ class QualityError(CommitLakeError):
 
 
 class ProfileError(QualityError):
-    """A table does not have the columns of a profile."""
+    """A table lacks columns that a profile must have."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowParts:
-    """Profiles of windows as arrays, one element for each part; a window may have several parts.
+    """Profile columns as arrays, with one element for each part of a window.
 
     Attributes:
         keys: columns of the key, one array each.
@@ -112,7 +112,7 @@ def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def serialize_profile(profile: pa.Table) -> bytes:
-    """Serialize a profile for a column of a task's manifest, in about a hundred bytes per window."""
+    """Serialize a profile to bytes, which the manifest of a task stores; about a hundred bytes per window."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(profile)

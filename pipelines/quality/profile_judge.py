@@ -49,7 +49,7 @@ def judge_profile(
 
 
 class ProfileJudging:
-    """Judges a profile part by part, with one part in memory at a time.
+    """Checker of a profile part by part, so that only one part is in memory at a time.
 
     For each part it keeps the results, sums for each broker, and sums of topics until there are as many as rows in a
     part.

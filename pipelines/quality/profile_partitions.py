@@ -79,7 +79,7 @@ class PartitionIndex:
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """Partitions from `first` to before `end`, or a share (`share` of `shares`) of the topics of one partition."""
+    """Partitions from `first` to before `end`; or, of a single large partition, one of `shares` sets of topics."""
 
     first: int = 0
     end: int = PARTITIONS
@@ -143,7 +143,7 @@ def _topic_hashes(profile: pa.Table) -> Array:
 
 
 def _string_codes(column: pa.ChunkedArray) -> tuple[Array, list[str | None]]:
-    """Return a column's strings as codes, and the distinct strings; the last code is null."""
+    """Return a column's strings as dictionary codes, and the dictionary, whose last item is null."""
     encoded = column.combine_chunks().dictionary_encode()
     names = [*encoded.dictionary.to_pylist(), None]
     return encoded.indices.cast(pa.int64()).fill_null(len(names) - 1).to_numpy(), names
@@ -180,7 +180,7 @@ def _find_schema_end(data: pa.Buffer) -> int:
 
 
 def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) -> pa.Table:
-    """Return the rows of a group.
+    """Parse the rows of a partition group from the bytes of its part of the file.
 
     Args:
         data: bytes of the file at the position of `index.stretch`.

@@ -59,7 +59,7 @@ class Judgement:
 
     @property
     def is_damage(self) -> bool:
-        """True if not meeting the expectation means damage to single queues."""
+        """True if a failure of this expectation means that single queues are damaged."""
         return self.expectation.severity is Severity.DAMAGE
 
     @property
@@ -109,7 +109,7 @@ class QualityReport:
 
 
 def join_reports(reports: Sequence[QualityReport]) -> QualityReport:
-    """Join the results of a run's commits: an expectation is met if every commit meets it."""
+    """Join the quality reports of a run's commits; an expectation is met if it is met in every commit."""
     found: dict[tuple[str, str], Judgement] = {}
     for report in reports:
         for one in report.judgements:
@@ -142,7 +142,7 @@ def _join_examples(first: Judgement, second: Judgement) -> list[Mapping[str, obj
 
 
 def expectation_sentences(report: QualityReport) -> list[str]:
-    """Return a sentence for each unmet expectation, critical ones first, then damage."""
+    """Return a sentence for each unmet expectation: first the critical ones, then those that mean damage."""
     return [
         f"{found.expectation.severity}: {found.expectation.why} ({_observed_text(found)}). {found.expectation.action} "
         f"(expectation {found.suite}.{found.expectation.name})"
@@ -185,7 +185,7 @@ def _profile_row_text(example: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """The verdict on a run.
+    """Summary of a run's quality: a sentence, its severity, and whether damage must be reported.
 
     Attributes:
         text: the verdict as a sentence.

@@ -42,7 +42,7 @@ class TableQuery:
     unique_key_places: Callable[[str], str | None] | None = None
 
     def statements(self, table_name: str, engine: Engine) -> Iterator[str]:
-        """Yield SQL statements on a table of the given name, to be run in turn until one of them finds rows."""
+        """Yield SQL statements for a query on one table; run them one after another until one of them finds rows."""
         if len(self.selection.ids) != 1 or self.count:
             yield self._select_sql(table_name, self.where_conditions(engine), engine)
             return
@@ -51,7 +51,10 @@ class TableQuery:
             yield self._select_sql(table_name, [*fixed, condition], engine)
 
     def where_conditions(self, engine: Engine) -> list[str]:
-        """Return the conditions for a query in one statement, where each message id may be of either kind."""
+        """Return the SQL conditions of the query.
+
+        Each message id is searched both as a broker's and as a client's id.
+        """
         if not self.selection.ids:
             return self._common_conditions(engine)
         wanted = [f"({part})" for each in self.selection.ids for part in self._id_conditions(each, engine)]
@@ -83,14 +86,14 @@ def _sort_key(key: str, engine: Engine) -> str:
 
 
 def query_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordBatch]:
-    """Return the answer of deltalake's engine, batch by batch."""
+    """Run the query with deltalake's own SQL engine, and return the resulting rows batch by batch."""
     sorts_all = not query.limit and not query.count
     statements = query.statements(query.table, Engine.DELTALAKE)
     return _first_nonempty_answer(run_sql(table, query.table, sql, sorts_large_result=sorts_all) for sql in statements)
 
 
 def query_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
-    """Return the answer of Spark, batch by batch."""
+    """Run the query with Spark, and return the resulting rows batch by batch."""
     from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
     from commitlake.connectors.spark.session import get_session
 
@@ -116,7 +119,7 @@ def run_select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.
 
 
 def query_hbase(query: TableQuery, address: str, table_name: str | None) -> Iterator[pa.RecordBatch]:
-    """Yield the answer of HBase, batch by batch."""
+    """Query HBase, and yield the resulting rows batch by batch."""
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.lookups import find_messages
     from commitlake.connectors.hbase.options import HBaseOptions
@@ -131,7 +134,7 @@ def query_hbase(query: TableQuery, address: str, table_name: str | None) -> Iter
 
 
 def _first_nonempty_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of the first answer that is not empty."""
+    """Yield the batches of the answers up to the first one that has rows; later queries are not run."""
     for answer in answers:
         found = False
         for batch in answer:
@@ -142,7 +145,7 @@ def _first_nonempty_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Itera
 
 
 def hbase_lag_sentence(lake: Lake, table: DeltaTable, address: str, table_name: str | None) -> str:
-    """Return a sentence on versions of `messages` that HBase does not have yet; empty if it has all archived messages.
+    """Return a sentence if HBase lacks versions of `messages`; empty if HBase has all archived messages.
 
     Args:
         table: the open table `messages`.

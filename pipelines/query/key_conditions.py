@@ -25,12 +25,12 @@ MAX_PLACES = 2000
 
 
 def business_keys_condition(lake: Lake, keys: Sequence[str]) -> str | None:
-    """Return an SQL condition on the locations of messages with the given business keys; None to search everywhere."""
+    """Return an SQL condition for the locations of messages with given business keys; None to search all rows."""
     return _message_places_condition(lake, keys, BUSINESS_KEY)
 
 
 def unique_key_condition(lake: Lake, unique_key: str) -> str | None:
-    """Return an SQL condition on the locations of messages with a client's message id; None to search everywhere."""
+    """Return an SQL condition for the locations of messages with a client's message id; None to search all rows."""
     return _message_places_condition(lake, [unique_key], UNIQUE_KEY)
 
 

@@ -39,7 +39,7 @@ _TIMES_AS_MANY = 8
 
 
 def build_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> bytes:
-    """Return the checkpoint's bytes.
+    """Return the content of the file `checkpoint` for the rebuilt store.
 
     Args:
         plan: the run, whose output folder has the queues.
@@ -63,7 +63,7 @@ def build_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> byte
 
 
 def update_checkpoint_entry_count(output_folder: Path, settings: Settings) -> None:
-    """Update the checkpoint's count of entries to that of all queues in the folder."""
+    """Set the entry count in the file `checkpoint` to the number of entries of all queues in the folder."""
     path = output_folder / CHECKPOINT
     updated = settings.format.small_files.replace_entry_count(
         read_file(path), _count_queue_entries(output_folder, settings)
@@ -82,7 +82,7 @@ def _count_queue_entries(output_folder: Path, settings: Settings) -> int:
 
 
 def find_unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
-    """Return queues whose id is at least 1,024, and at least eight times the number of their topic's queues.
+    """Return queues with an improbable id: at least 1,024, and at least 8 times their topic's number of queues.
 
     Args:
         queues: all queues that have an entry.

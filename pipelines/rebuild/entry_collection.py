@@ -30,7 +30,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 
 @dataclass(frozen=True, slots=True)
 class CollectTask:
-    """A range of the log to read.
+    """Task to read one range of the log, and to write its queue entries and keys to a part file.
 
     Attributes:
         split: the range.
@@ -45,7 +45,7 @@ class CollectTask:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Summary of the part that was collected from one range of the log.
+    """Summary of the part file that was written for one range of the log.
 
     Attributes:
         totals: totals of its range.
@@ -92,7 +92,10 @@ class _QueueChunks:
 
 
 class _RangeCollector:
-    """Collector for the chunks of a range. It writes keys to the part at once, and queue entries at the end."""
+    """Collector of a log range's queue entries and keys.
+
+    It writes keys chunk by chunk, and queue entries at the end.
+    """
 
     def __init__(self, writer: PartWriter, settings: Settings) -> None:
         self._writer = writer
@@ -161,7 +164,7 @@ class _RangeCollector:
         return is_valid_folder_name(topic) and self._settings.queue_layout.has_queues(topic)
 
     def _add_keys(self, index_data: IndexData) -> Keys | None:
-        """Write the keys of a chunk in the order in which brokers enter them, without rows that have no key."""
+        """Write the keys of a chunk's records, in the order in which brokers add them to the index."""
         hashes, ends = index_data.key_hashes, index_data.key_ends
         if self._settings.index_tags:
             tags = index_data.tags_hash

@@ -12,15 +12,15 @@ from commitlake.schemas.errors import UsageError
 
 
 class BusyStoreError(UsageError):
-    """A store that a broker has open: its files must not be replaced."""
+    """The store is open in a broker, so its files must not be replaced."""
 
 
 class UnknownDelaysError(UsageError):
-    """A broker's messageDelayLevel is not RocketMQ's default, and some of its delays are unknown."""
+    """Error because some delays of a broker are unknown, and its messageDelayLevel is not the default."""
 
 
 class DisagreementError(UsageError):
-    """New files that do not agree with the log, or a damaged log; nothing of the store was replaced.
+    """The log is damaged, or the new files do not match it; no file of the store was replaced.
 
     Attributes:
         is_of_log: True if the log is damaged.

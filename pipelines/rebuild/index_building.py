@@ -44,7 +44,7 @@ _LAST_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """An IndexFile to write.
+    """Task to write one IndexFile.
 
     Attributes:
         number: number of the file, from 0.
@@ -67,7 +67,7 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexBuilt:
-    """An IndexFile that is written, but does not have its final name.
+    """Result of writing one IndexFile, which does not have its final name yet.
 
     Attributes:
         path: its path.
@@ -150,7 +150,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
 
 
 def _initial_file_state(task: IndexTask) -> Array:
-    """Return the state of an empty IndexFile; its header begins with the last offset and time of the one before."""
+    """Return the initial state of an IndexFile. Its header begins with the previous file's last offset and time."""
     state = np.zeros(index_entries.STATE_SIZE, np.int64)
     state[index_entries.NUMBER] = 1
     for keys, first, _ in _read_keys(task, task.first - 1, task.first) if task.first else ():
@@ -161,7 +161,7 @@ def _initial_file_state(task: IndexTask) -> Array:
 
 
 def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
-    """Yield the blocks with a range of the log's keys: the block, and first and end of the range in it."""
+    """Yield blocks of keys that overlap a range of key numbers, each with the first and end of the overlap."""
     ends = task.part_ends
     for path, begin, stop in zip(task.parts, ends, ends[1:], strict=False):
         if begin < end and stop > first and begin < stop:

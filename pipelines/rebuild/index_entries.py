@@ -23,7 +23,7 @@ assert (_SIZE, ENTRY.offset_of("physical_offset"), _TIME_POSITION) == (20, 4, 12
 
 @compiled
 def append_tags_hashes(hashes: Array, key_ends: Array, tags_hashes: Array, all_hashes: Array, all_ends: Array) -> None:
-    """Append the hash of each record's tags to the hashes of its keys.
+    """Copy the key hashes of each record, and append the hash of its tags if it has tags.
 
     Args:
         hashes: int32, see `Facts.key_hashes`.
@@ -50,7 +50,7 @@ def write_key_entries(
     state: Array,
     entries: Array,
 ) -> None:  # fmt: skip
-    """Write the entries of keys, and update the slots.
+    """Write index entries for keys, and update the hash slots that point to them.
 
     Args:
         offsets: int64, see `part_files.Keys`.

@@ -32,7 +32,7 @@ _MAX_TABLE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:
-    """Key of a queue.
+    """Identity of a queue: topic, queue id, and whether it is a BatchConsumeQueue.
 
     Attributes:
         topic: the topic, or the light queue's name.
@@ -47,7 +47,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class QueueBlock:
-    """A block with the entries of a queue.
+    """Position and size of the block of a part file that has the entries of one queue.
 
     Attributes:
         position: position in the part, bytes.
@@ -66,7 +66,7 @@ class QueueBlock:
 
 @dataclass(frozen=True, slots=True)
 class KeyBlock:
-    """A block of keys of records.
+    """Position and size of a block of a part file that has keys of records.
 
     Attributes:
         position: position in the part, bytes.
@@ -85,7 +85,7 @@ class KeyBlock:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys of records.
+    """Hashes of the keys of records, with the records' physical offsets and store times.
 
     Attributes:
         offsets: int64, physical offsets of records that have keys.
@@ -102,7 +102,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Numbers of records and keys, and the last offsets, of one range of the log or of several.
+    """Counts of records and keys, and the positions of the last ones, for one or more ranges of the log.
 
     Attributes:
         records: number of records.
@@ -131,7 +131,7 @@ class Totals:
     last_end: int = -1
 
     def join_with_later(self, later: Totals) -> Totals:
-        """Return the totals of this range and a later one."""
+        """Return the joined totals of this range of the log and a later one."""
         last = later if later.last_offset >= 0 else self
         queued = later if later.queued_offset >= 0 else self
         return Totals(
@@ -151,7 +151,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class PartTable:
-    """Table of contents of a part.
+    """Table of contents of a part file.
 
     Attributes:
         totals: totals of its range.
@@ -172,7 +172,7 @@ class PartTable:
 
 
 class PartWriter:
-    """Writer of one part; `finish` gives the file its final name."""
+    """Writer of one part file; `finish` gives the file its final name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -214,7 +214,7 @@ class PartWriter:
         return KeyBlock(position, size, len(keys.offsets), len(keys.hashes), crc)
 
     def finish(self, table: PartTable) -> None:
-        """Write the table, and rename the part to its final name."""
+        """Write the table of contents, and rename the part file to its final name."""
         data = json.dumps(
             {
                 "totals": asdict(table.totals),
@@ -230,7 +230,7 @@ class PartWriter:
 
 
 def read_part_table(path: Path) -> PartTable | None:
-    """Return the table of a part, or None if the part does not exist or is not complete."""
+    """Return the table of contents of a part file; None if the file does not exist or is not complete."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
             file.seek(-_FOOT.size, os.SEEK_END)
@@ -258,10 +258,10 @@ def _parse_table(document: dict[str, Any]) -> PartTable:
 
 
 class PartReader:
-    """Reader of the blocks of one part."""
+    """Reader of the blocks of one part file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the part's table.
+        """Read the part file's table of contents.
 
         Raises:
             UsageError: if the part is not complete.
@@ -279,7 +279,7 @@ class PartReader:
         return block
 
     def read_queue_entries(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
-        """Return the entries of a queue, a row of bytes each, and their queue offsets, or None if consecutive."""
+        """Return the entries of a queue as rows of bytes, and their queue offsets; None if these are consecutive."""
         block = self.table.queues[queue]
         data = self._read_block(block.position, block.size, block.crc)
         end = block.count * entry_size
@@ -287,7 +287,7 @@ class PartReader:
         return entries, None if block.first >= 0 else np.frombuffer(data, np.int64, block.count, end)
 
     def read_keys(self, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
-        """Yield the blocks with the part's keys from `first` to before `end`: the block, and its range of keys."""
+        """Yield the key blocks that overlap the keys from `first` to before `end`, with the bounds of the overlap."""
         position = 0
         for block in self.table.keys:
             begin, stop = max(0, first - position), min(block.keys, end - position)

@@ -134,7 +134,7 @@ def begin_or_resume_plan(
 
 
 def _settings_as_in_first_run(settings: Settings, first_document: dict[str, Any]) -> Settings:
-    """Return the settings with `may_have_light_queues` as the first run found it, before it wrote any queue."""
+    """Return the settings with `may_have_light_queues` taken from the first run, if an earlier run recorded it."""
     found = first_document.get("settings")
     has_light = found.get("may_have_light_queues") if isinstance(found, dict) else None
     return replace(settings, may_have_light_queues=has_light) if isinstance(has_light, bool) else settings

@@ -42,7 +42,7 @@ class QueueFolder:
     """
 
     def __init__(self, path: Path, file_size: int) -> None:
-        """Create an empty folder, and remove what an earlier run has left there."""
+        """Create an empty folder; a folder with the same path from an earlier run is deleted."""
         # An earlier run's folder may be incomplete, since only renamed folders are known to be whole.
         remove_tree(path)
         make_folders(path)
@@ -52,7 +52,7 @@ class QueueFolder:
         self._file_size = file_size
 
     def clear(self) -> None:
-        """Delete the files."""
+        """Delete the queue's files."""
         for path in self.path.iterdir():
             path.unlink()
         self.files = 0
@@ -68,7 +68,10 @@ class QueueFolder:
         return b"".join(self._read_from_file(*piece) for piece in self._split_by_file(position, size))
 
     def _split_by_file(self, position: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Divide a byte range at file borders; yield each piece's start of file, position in the file, and size."""
+        """Divide a byte range at file borders.
+
+        Yield for each piece its file's start, its position there, and its size.
+        """
         while size:
             at = (position - self.start) % self._file_size
             piece = min(size, self._file_size - at)
@@ -132,7 +135,7 @@ class QueueTask:
 
 @dataclass(frozen=True, slots=True)
 class QueuesBuilt:
-    """Numbers of the queue files and entries that a task wrote.
+    """Numbers of files and entries that a task wrote, and of skipped, shifted and filler entries.
 
     Attributes:
         files: number of files that were written.
@@ -193,7 +196,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
 
 
 def _save_queue_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
-    """Save and return the numbers of skipped, shifted and lost entries by queue, with those of an interrupted run.
+    """Save and return the counts of skipped, shifted and lost entries by queue, including an interrupted run's.
 
     They are saved before the first folder is renamed, because a resumed run does not write that queue again, but has to
     report them.
@@ -223,7 +226,7 @@ def _queue_file_size(settings: Settings, queue: Queue) -> int:
 
 
 def group_queues(entry_counts: dict[Queue, int], max_groups: int) -> list[tuple[Queue, ...]]:
-    """Divide queues into groups with similar numbers of entries.
+    """Divide queues into at most `max_groups` groups, each with about the same number of entries.
 
     Args:
         entry_counts: number of entries by queue.
@@ -239,7 +242,7 @@ def group_queues(entry_counts: dict[Queue, int], max_groups: int) -> list[tuple[
 
 
 def prefix_sums(counts: Sequence[int]) -> list[int]:
-    """Return the sum before each count, and at the end the total."""
+    """Return the running totals of the counts: 0 first, the total of all last."""
     sums = [0]
     for count in counts:
         sums.append(sums[-1] + count)

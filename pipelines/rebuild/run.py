@@ -148,7 +148,7 @@ def _part_paths(plan: RebuildPlan, splits: Sequence[Split]) -> list[str]:
 def _run_first_pass(
     plan: RebuildPlan, splits: Sequence[Split], runner: Runner, advance: Advance | None
 ) -> tuple[list[Collected], dict[Queue, int]]:
-    """Run the first pass, and return a summary of each part, and the number of entries by queue."""
+    """Read the log and write a part file for each range; return their summaries, and the number of entries by queue."""
     paths = _part_paths(plan, splits)
     tasks = [CollectTask(split, plan.settings, path) for split, path in zip(splits, paths, strict=True)]
     done: dict[int, Collected] = {}
@@ -166,7 +166,7 @@ def _run_first_pass(
 def _find_batch_topics(
     root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
 ) -> set[str]:
-    """Return the topics that need BatchConsumeQueues, as shown by their records or by entries of an earlier run.
+    """Return the topics that need BatchConsumeQueues, according to their records or to an interrupted run's parts.
 
     The latter are from an earlier run, which was interrupted while it read the log for the second time.
     """
@@ -193,7 +193,7 @@ def _run_second_pass(
     parts: list[str],
     runner: Runner,
 ) -> Rebuilt:
-    """Run the second pass, and write index names, checkpoint and topics.json."""
+    """Write the queues and IndexFiles, rename the IndexFiles, and write checkpoint and topics.json."""
     settings, out, work = plan.settings, str(plan.out), str(plan.work_folder)
     entries, unlikely = sum(counts.values()), find_unlikely_queues(counts)
     groups = group_queues(counts, min(_MAX_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))

@@ -45,7 +45,7 @@ _LOOKED_AT = 512
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """Settings as the user gives them; None stands for the store's own.
+    """Settings that the user requests for a rebuild; None means to use those of the store.
 
     Attributes:
         topics: rebuild only the queues of these topics; None for all, and index, checkpoint and topics.json.
@@ -72,7 +72,7 @@ class RequestedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of the broker; 0 or empty if the format does not have them.
+    """Settings of a store and its broker that determine the rebuilt files; 0 or empty if the format lacks them.
 
     Attributes:
         format: the store's format.
@@ -119,7 +119,7 @@ class Settings:
 
     @property
     def queue_layout(self) -> QueueLayout:
-        """The kind of the store's queues."""
+        """The layout of the store's queue files."""
         return self.format.queues.layout
 
     def queues_of_kind(self, *, is_batch: bool) -> QueueLayout:
@@ -263,7 +263,7 @@ def _hashes_by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[
 
 
 def _read_newest_entries(files: StoreFiles, path: str, geometry: Geometry) -> list[IndexFileEntry]:
-    """Return the newest entries of a file, in order; none if the file is not readable."""
+    """Return the newest entries of an IndexFile in file order; an empty list if the file cannot be read."""
     try:
         with closing(files.open(path)) as file:
             count = min(parse_header(read_range(file, 0, HEADER.size).tobytes()).index_count, geometry.entries)

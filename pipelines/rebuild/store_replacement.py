@@ -71,7 +71,7 @@ _SKIPPED_DAMAGE = frozenset(
 
 
 class Replacement:
-    """Rebuilt files of a store, in a folder inside it, until they replace the old files."""
+    """Replacement of a store's old files by rebuilt ones, which are kept in a folder inside the store until then."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class Replacement:
         )
 
     def replace_files(self, suffix: str) -> list[Path]:
-        """Rename the old files, put the new ones in their places, and return the paths of the old ones.
+        """Rename the old files, move the new ones to their paths, and return the new paths of the old files.
 
         Args:
             suffix: suffix of the old files' names; a number is added if files with that name exist.
@@ -287,14 +287,14 @@ class Replacement:
         return next(name for name in _numbered_suffixes(suffix) if not any(self._root.glob(f"*.old-{name}")))
 
     def _backup_path(self, path: Path, suffix: str) -> Path:
-        """Return the new path of an old file; one with a number where an interrupted run has kept a file already."""
+        """Return the path to which an old file is renamed, with a number if that path exists already."""
         places = (
             self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered_suffixes(suffix)
         )
         return next(place for place in places if not os.path.lexists(place))
 
     def _new_paths(self) -> list[Path]:
-        """Return the new paths to put in place: whole folders if all was rebuilt, otherwise folders of topics."""
+        """Return the relative paths to replace: whole folders if everything was rebuilt, otherwise topic folders."""
         if os.path.lexists(self.out / CHECKPOINT):
             return [Path(name) for name in self._format.folders.rebuilt if os.path.lexists(self.out / name)]
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
@@ -307,7 +307,7 @@ def _numbered_suffixes(suffix: str) -> Iterator[str]:
 def _check_findings(
     findings: Findings, allowed_codes: frozenset[str], shifted_queues: frozenset[str], topics: frozenset[str] | None
 ) -> None:
-    """Raise an error for the first finding about the new files."""
+    """Raise an error if verification found an unexpected problem with the new files."""
     for code in sorted(findings.codes - allowed_codes):
         if CLASSES[code].severity is Severity.INFO:
             continue

@@ -15,7 +15,7 @@ from commitlake.connectors.numpy_arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Sorted, disjoint ranges of one store's log that hold certain records.
+    """Sorted, disjoint byte ranges of one store's log, and the number of records in them.
 
     Attributes:
         starts: first bytes.

@@ -76,7 +76,7 @@ def read_lost_runs(lake: Lake) -> list[LostRuns]:
 
 
 def find_unfinished_repair(lake: Lake) -> dict[str, Any] | None:
-    """Return the note of a repair that replaced entries but was killed before its commit; None if there is none."""
+    """Return the note of a repair that replaced log entries but was killed before its commit; None if there is none."""
     for entry in read_messages_history(lake):
         note = _repair_note_of_entry(entry)
         if note is not None:
@@ -150,7 +150,7 @@ def newest_finished_sequence(lake: Lake) -> int:
 
 
 def _progress_from_rows(lake: Lake, table: DeltaTable, last_commit: ArchiveCommit) -> dict[str, StoreProgress]:
-    """Return the progress of each store from the rows in the table; the commits that had it are lost."""
+    """Return each store's archived end, computed from the table's rows because the latest commits are lost."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     ends = {broker: progress.end for broker, progress in last_commit.stores.items()}
@@ -181,7 +181,7 @@ def _read_last_records(lake: Lake, table: DeltaTable, parquet_module: Any) -> It
 
 
 def make_repair_note(lost_rows: int) -> dict[str, str]:
-    """Return the note of a commit that takes damaged files out of a table.
+    """Return the note for a commit that removes damaged files from a table; it has the number of lost rows.
 
     Args:
         lost_rows: number of rows in these files.

@@ -43,7 +43,7 @@ _MAX_ATTEMPTS = 10  # if other processes replace files meanwhile
 
 @dataclass(frozen=True, slots=True)
 class TableContents:
-    """Sum of a table's rows, compared with the sum of those that CommitLake has written.
+    """Checksum of a table's rows, compared with the checksum of the rows that CommitLake has written.
 
     Attributes:
         table: name of the table.
@@ -67,11 +67,11 @@ class TableContents:
 
     @property
     def has_difference(self) -> bool:
-        """True if the rows are not those that CommitLake has written, or if the record of those was removed."""
+        """True if the rows are not those that CommitLake has written, or if the record of their checksum is missing."""
         return self.is_unsealed or self.expected not in (None, self.found)
 
     def difference_sentences(self, max_named: int) -> list[str]:
-        """Return sentences about a difference.
+        """Return sentences that describe how the rows differ from those that CommitLake has written.
 
         Args:
             max_named: number of files, and of commits, to name.
@@ -93,7 +93,7 @@ class TableContents:
 def sum_table_contents(
     lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE
 ) -> list[TableContents]:
-    """Read all rows of tables, each at its newest version.
+    """Compute the checksums of tables from all rows of each table's newest version.
 
     Args:
         tables: names of intact tables; those that do not exist are left out.
@@ -114,7 +114,7 @@ def sum_table_contents(
 
 
 def seal_table_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
-    """Record the present sum of each table's rows as CommitLake's own, where none or another is recorded.
+    """Record the current checksum of each table's rows as correct, if none or a different one is recorded.
 
     Returns:
         The names of these tables.
@@ -132,7 +132,7 @@ def seal_table_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, run
 
 
 def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
-    """Undo the changes of other programs to a table, if its log and folder still have the files from before.
+    """Undo the changes that other programs made to a table, if the files from before still exist.
 
     Returns:
         True if the table has the rows again that this project has written.
@@ -201,14 +201,14 @@ def _find_removed_file(folder: pafs.FileSystem, path: str) -> TableFile | None:
 
 
 def list_unsealed_tables(lake: Lake, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
-    """Return the tables without a recorded sum of the rows that CommitLake has written; no rows are read."""
+    """Return the tables that have no recorded checksum of their rows; does not read any rows."""
     states = (_read_table_state(lake, table) for table in tables)
     return [state.table for state in states if state is not None and state.expected is None]
 
 
 @dataclass(frozen=True, slots=True)
 class _FileSums:
-    """Sum and number of a data file's rows, and the sum in its footer."""
+    """Row count of a data file, the checksum of its rows, and the checksum that its footer records."""
 
     found: int
     rows: int
@@ -218,7 +218,7 @@ class _FileSums:
 
 @dataclass(frozen=True, slots=True)
 class _TableState:
-    """A version of a table: its files, its log, and the sum of rows that it should have."""
+    """One version of a table: its files, its log, and the checksum that its rows should have."""
 
     table: str
     log: LogFolder
@@ -229,7 +229,7 @@ class _TableState:
     has_seal: bool
 
     def compare_contents(self, file_sums: Sequence[_FileSums | None]) -> TableContents:
-        """Compare the sums of the files, in the order of `files`; None stands for a file that has vanished."""
+        """Compare the checksums of the table's files with the expected one; None stands for a file that was deleted."""
         read = [(file, one) for file, one in zip(self.files, file_sums, strict=True) if one is not None]
         found = wrap_int64(sum(one.found for _, one in read))
         rows = sum(one.rows for _, one in read)
@@ -291,7 +291,7 @@ def _read_table_state(lake: Lake, table: str) -> _TableState | None:
 
 
 def _sum_rows_of_tables(lake: Lake, states: Sequence[_TableState], runner: Runner) -> list[list[_FileSums | None]]:
-    """Return the sums of the rows of each table's files; None for a file that does not exist any more."""
+    """Return, by table, the checksum of the rows of each file; None for a file that no longer exists."""
     sums: list[list[_FileSums | None]] = [[None] * len(state.files) for state in states]
     tasks: list[list[tuple[str, str]]] = []
     places: list[list[tuple[int, int]]] = []

@@ -67,7 +67,7 @@ _ID = re.compile(rb'"id\\?":\\?"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})')
 
 @dataclass(frozen=True, slots=True)
 class LogRepair:
-    """Plan for the repair of one table's log.
+    """Plan to repair the Delta log of one table.
 
     Attributes:
         table: name of the table in the lake.
@@ -101,13 +101,13 @@ class LogRepair:
 
     @property
     def loses_versions(self) -> bool:
-        """True if the table loses versions."""
+        """True if the repair loses the newest versions of the table."""
         return self.first is not None and not self.only_first
 
 
 @dataclass
 class AsideFolder:
-    """Folder for files that are replaced: `_damaged/<time>` in the lake.
+    """Folder `_damaged/<time>` in the lake, to which a repair moves the files that it replaces.
 
     Attributes:
         lake: the lake.
@@ -159,7 +159,7 @@ class AsideFolder:
             self.files.delete_file(path)
 
     def move_table(self, table: str) -> None:
-        """Move all files of a table, and forget its newest version.
+        """Move all files of a table to the folder, and delete the record of the table's newest version.
 
         Raises:
             UnsafeFileError: if its folder is a link or contains one; then nothing is moved.
@@ -308,7 +308,7 @@ def _placeholder_entry(note: dict[str, Any], files: Sequence[DataFile]) -> bytes
 
 
 def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) -> list[str]:
-    """Return the data files of lost versions that no earlier version has.
+    """Return the data files that only lost versions of the table refer to.
 
     An unreadable entry does not name its files. Files written since the last intact version are taken to be its files.
     """
@@ -331,7 +331,7 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
 
 
 def read_lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[bytes]:
-    """Yield the entries of versions that still exist, but none that is too large to be one of this project's."""
+    """Yield those log entries of lost versions that still exist, except entries larger than CommitLake writes."""
     entries = folder.list_entry_files().entries
     for version in versions:
         file = entries.get(version)

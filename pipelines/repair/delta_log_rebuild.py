@@ -47,7 +47,7 @@ _DATE = re.compile(rf"{STORE_DATE.name}=([^/]+)/[^/]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class AdoptedFile:
-    """A data file that the rebuilt table takes over.
+    """Data file that the rebuilt table `messages` includes.
 
     Attributes:
         path: relative to the table's folder.
@@ -70,7 +70,7 @@ class AdoptedFile:
 
 @dataclass
 class FileAdoption:
-    """Data files from which `messages` is rebuilt, and those that are left out.
+    """Data files from which `messages` is rebuilt, and files that are left out, with the reasons.
 
     Attributes:
         files: files that are taken.
@@ -126,7 +126,7 @@ class FileAdoption:
             )
 
     def add_file(self, file: AdoptedFile) -> None:
-        """Add a data file, unless it has records that an added file has already."""
+        """Add a data file, or leave it out if it has records that an added file also has."""
         shared = sum(
             self.extents[broker].overlap_bytes(extents)
             for broker, extents in file.extents.items()
@@ -255,7 +255,7 @@ def _read_adopted_file(lake: Lake, path: str, info: pafs.FileInfo) -> AdoptedFil
 
 
 def _adoption_commit(lake: Lake, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
-    """Return a commit with the archive's progress, using intact entries of the old log where they match."""
+    """Return a commit with each store's progress, taken from intact old log entries where they match the files."""
     known = _newest_readable_commit(lake)
     stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
     for broker, progress in known.stores.items() if known else ():

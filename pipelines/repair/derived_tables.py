@@ -90,7 +90,7 @@ def _write_rows(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> Tabl
 
 
 def add_missing_table_files(lake: Lake, parser_version: str) -> dict[str, int]:
-    """Add the files that commits of `messages` name to the tables that follow it.
+    """Add files that commits of `messages` name but that the tables derived from `messages` lack.
 
     Returns the number of files that no longer exist, by table.
     """

@@ -179,7 +179,7 @@ def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Seque
 
 
 def _first_broker_and_time(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
-    """Return the only broker and the first time in a data file of snapshots, by its statistics; None if not known."""
+    """Return the broker and the first time of a data file of snapshots, from its statistics; None for unknown."""
     least, greatest = damage.bounds
     broker = least.get("broker")
     # Statistics of a long text may be cut.
@@ -188,7 +188,7 @@ def _first_broker_and_time(damage: DataDamage) -> tuple[str | None, datetime.dat
 
 
 class _Files(NamedTuple):
-    """Rows of a table's intact data files, names of all data files, and sentences on damaged ones."""
+    """Rows of a table's intact data files, the names of all files, and sentences on files that cannot be read."""
 
     rows: pa.Table
     names: Sequence[str]
@@ -196,7 +196,7 @@ class _Files(NamedTuple):
 
 
 def _read_files(lake: Lake, table: str, columns: pa.Schema, file_names: Collection[str] | None = None) -> _Files:
-    """Read the data files in a table's folder, with those of older versions and killed writers; by default all."""
+    """Read data files in a table's folder, by default all, including files that no current version refers to."""
     parts, names, problems = [columns.empty_table()], [], []
     try:
         files = lake.open_folder(table)
@@ -283,7 +283,7 @@ class RestoredErasures:
 
 
 def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
-    """Return the rows of `erasures` that can be restored, for erasures that lack some.
+    """Restore rows of `erasures` that the table has lost, from the rows of `messages` that are marked as erased.
 
     Args:
         rows: the rows that `erasures` still has.

@@ -333,7 +333,7 @@ def _newest_lost_run(lake: Lake) -> int:
 
 
 def _count_missing_runs(lake: Lake, damaged_tables: Collection[str]) -> dict[str, int]:
-    """Count the finished runs that are missing in each table that follows `messages`."""
+    """Count, for each table derived from `messages`, the finished archive runs whose rows the table lacks."""
     commits = commits_after(lake, 0)
     found = {
         table: len(runs)
@@ -350,7 +350,7 @@ def _count_missing_runs(lake: Lake, damaged_tables: Collection[str]) -> dict[str
 
 
 def _count_lost_runs(lake: Lake) -> int:
-    """Count the lost runs that `archive_runs` still has."""
+    """Count the runs that `messages` has lost but `archive_runs` still lists."""
     lost = read_lost_runs(lake)
     named = {run_id for one in lost for run_id in one.run_ids}
     return len(lost_run_ids(lake, lost) - named) if lost else 0
@@ -374,7 +374,7 @@ def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, is_deep: bool) -> str:
 
 
 def reason_not_updatable(lake: Lake, reached_version: int) -> str:
-    """Return the reason why a table cannot follow `messages` from a version on; empty if it can."""
+    """Return why a table cannot be updated with the changes of `messages` since a version; empty if it can."""
     try:
         new_files(lake, reached_version)
     except VersionGoneError:  # it starts from scratch
@@ -385,7 +385,7 @@ def reason_not_updatable(lake: Lake, reached_version: int) -> str:
 
 
 def reason_to_recount_minutes(lake: Lake) -> str:
-    """Return a sentence if `topic_minutes` counts other messages than `messages` has, as after a killed repair.
+    """Return a sentence if `topic_minutes` counts a different number of messages than `messages` has; else "".
 
     Expired messages, and those that a repair has recorded as lost, are in `topic_minutes` only. Then nothing is
     compared.

@@ -131,7 +131,7 @@ class SuspectRange:
 
 @dataclass(frozen=True)
 class RefillStores:
-    """Stores from which lost messages are read again, and the place for their bodies.
+    """Stores from which lost messages are read again, with the masking rules for them.
 
     Attributes:
         stores: the stores.
@@ -240,7 +240,7 @@ def restore_messages(
 def _find_holes(
     lake: Lake, suspect_ranges: Sequence[SuspectRange], files: Sequence[TableFile], last_commit: ArchiveCommit
 ) -> list[LogRange]:
-    """Return the ranges of the logs that have no record in the data files and touch a suspect range."""
+    """Return ranges of the logs for which no data file has records, if they overlap a range with suspected losses."""
     folder = lake.open_folder("messages")
     extents: dict[str, Extents] = {}
     for file in files:
@@ -271,7 +271,7 @@ class Archived(NamedTuple):
 
 
 def read_archived_counts(lake: Lake) -> dict[str, Archived]:
-    """Return how many messages of each broker were archived, and the first offset; none if that is not known."""
+    """Return, by broker, the number of archived messages and the first physical offset; empty if not known."""
     if "messages" in read_expiries(lake.table("messages")):
         return {}
     sql = (
@@ -333,7 +333,7 @@ def _reread_holes(
 
 
 def _record_later_copies(lake: Lake, manifest: Sequence[ManifestRow], erased_messages: ErasedMessages) -> None:
-    """Add to `erasures` the later copies of erased messages, which were erased as well when the log was read again."""
+    """Add to `erasures` the copies of erased messages that were found, and erased, when the log was read again."""
     for row in manifest:
         if row.path and row.table == "erasures":
             with lake.open_folder("erasures").open_input_file(row.path) as source:
@@ -343,7 +343,7 @@ def _record_later_copies(lake: Lake, manifest: Sequence[ManifestRow], erased_mes
 
 
 def _unreadable_ranges(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]:
-    """Return the ranges that could not be read now, but could when they were archived."""
+    """Return the ranges of logs that cannot be read now, but could be read when they were archived."""
     found, known = set(), set()
     for table in ("quarantine", "gaps"):
         for row in manifest:
@@ -362,7 +362,7 @@ def _to_log_ranges(rows: pa.Table) -> set[LogRange]:
 
 
 def _delete_unneeded_files(lake: Lake, manifest: Sequence[ManifestRow], kept_files: Sequence[DataFile]) -> None:
-    """Delete files of tasks that no table gets: counts of messages that the lake has counted already."""
+    """Delete files that the tasks wrote but that are not needed, because only new files of `messages` are kept."""
     paths = {file.path for file in kept_files}
     for row in manifest:
         if row.path and not (row.table == "messages" and row.path in paths):
@@ -400,7 +400,7 @@ def _gap_rows(
 
 
 class RefilledFiles(NamedTuple):
-    """Data files that repairs have added to `messages`, and the version of the last of these commits."""
+    """Data files that repairs have added to `messages`, and the version of the last commit that added some."""
 
     version: int
     paths: tuple[str, ...]

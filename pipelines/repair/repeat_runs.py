@@ -61,14 +61,14 @@ _BYTES = ("first_bytes", "found")
 
 
 class _LackingRun(NamedTuple):
-    """A run, and the number of its rows that each table lacks."""
+    """An archive run, and how many of its rows are missing in each table."""
 
     commit: ArchiveCommit
     rows: Mapping[str, int]
 
 
 def count_missing_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
-    """Count the rows of finished runs that tables lack, by the commits of `messages`.
+    """Count the rows that tables lack, compared with the row counts of finished runs in the commits of `messages`.
 
     Args:
         lake: the lake; `messages` is intact.
@@ -87,7 +87,7 @@ def count_missing_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
 
 
 def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
-    """Record in the given tables how many rows they lack after a repair, so that audits do not report them again.
+    """Record in each table how many rows are lost for good after a repair, so that audits do not report them again.
 
     Returns:
         The number of rows that were not recorded yet, for tables that lack some.
@@ -208,7 +208,7 @@ def _runs_with_lost_rows(lake: Lake, lost_rows_by_table: Mapping[str, int | None
 
 
 def _combine_older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last_commit: ArchiveCommit) -> ArchiveCommit:
-    """Return one commit for all runs before the known ones."""
+    """Return one commit that stands for all archive runs older than the known ones."""
     ends = {broker: progress.end for broker, progress in last_commit.stores.items()}
     # From the newest to the oldest, so that the earliest start of each store remains.
     for commit in reversed(commits):
@@ -232,7 +232,7 @@ def _rows_by_run(lake: Lake, table: str) -> dict[str, int]:
 
 
 def _limit_to_readable_ranges(run: ArchiveCommit, stores_by_broker: Mapping[str, Store]) -> ArchiveCommit:
-    """Return a run with only those ranges that the stores have in full; ranges of combined older runs may be cut."""
+    """Return a run with only the ranges that the stores have in full; ranges of combined older runs are shortened."""
     ranges = {}
     for broker, part in run.ranges.items():
         store, progress = stores_by_broker.get(broker), run.stores[broker]
@@ -256,7 +256,7 @@ def _repeat_archive_run(
     *,
     is_judged: bool,
 ) -> None:
-    """Archive a run's ranges again, into another lake."""
+    """Archive the log ranges of a run again, into a temporary lake."""
     read = [stores_by_broker[broker] for broker in run.ranges]
     ranges = {broker: StoreRange(part.start, part.end, TailKind.CLOSED) for broker, part in run.ranges.items()}
     parts = [split for store in read for split in plan_splits(store, ranges[store.broker], PACK_BYTES)]

@@ -136,7 +136,7 @@ def _repair_table(
 
 
 def _mark_unended_replays(lake: Lake, damaged_table: str) -> None:
-    """Add the event `rows_lost` to each unended replay, because another table has lost rows."""
+    """Add an event `rows_lost` to `replays` for each replay that has not ended, because another table lost rows."""
     table = lake.find("replays")
     if table is None:
         return
@@ -146,14 +146,14 @@ def _mark_unended_replays(lake: Lake, damaged_table: str) -> None:
 
 
 def _write_rows_lost_events(lake: Lake, table: DeltaTable) -> list[DataFile]:
-    """Write the rows of `_rows_lost_events` to a new data file of `replays`, which is not committed yet."""
+    """Write `rows_lost` events for replays that have not ended to a new data file of `replays`, without a commit."""
     rows = _rows_lost_events(lake, table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
     return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
 def _rows_lost_events(lake: Lake, table: DeltaTable, damaged_table: str) -> pa.Table:
-    """Return a row of `replays` with the event `rows_lost` for each unended replay in its readable files."""
+    """Return a `rows_lost` event, as a row of `replays`, for each replay that has not ended."""
     known: set[str] = set()
     ended: set[str] = set()
     for rows in _readable_rows(lake, EVENTS, table, ["replay_id", "event"]):

@@ -183,7 +183,7 @@ def _repair_log_of_messages(aside_folder: AsideFolder, plan: RepairPlan) -> None
 def _restore_messages(
     aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, parser_version: str
 ) -> Iterator[str]:
-    """Restore lost messages from the stores, and delete from other tables the rows of runs that have lost all messages.
+    """Restore lost messages from the stores, and delete the rows of wholly lost runs from other tables.
 
     Yields:
         Sentences on what is lost.
@@ -347,7 +347,7 @@ def _repair_edges(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, *
 
 
 def _move_outdated_lag_minutes(aside_folder: AsideFolder, plan: RepairPlan, *, has_wrong_rows: bool) -> Iterator[str]:
-    """Move `lag_minutes` aside if it is damaged, or if a table from which it is computed may have other rows now.
+    """Move `lag_minutes` aside if it, or a table from which it is computed, is damaged or may have changed.
 
     Yields:
         A sentence about it.
@@ -363,7 +363,7 @@ def _move_outdated_lag_minutes(aside_folder: AsideFolder, plan: RepairPlan, *, h
 
 
 def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
-    """Return the note for replaced log entries of `messages`: lost runs that the old entries still name."""
+    """Return the note for a commit that replaces log entries of `messages`; it names the runs in these entries."""
     folder = lake.open_log("messages")
     run_ids, sequence = set(), 0
     for data in read_lost_entries(folder, repair.versions if repair.loses_versions else ()):

@@ -92,7 +92,7 @@ def copy_topic_messages(
     *,
     has_bodies: bool = True,
 ) -> int:
-    """Copy messages of live topics, up to the current ends of their queues, as `copy_log_messages` does.
+    """Copy messages of topics from running brokers to a new lake, up to the current end of each queue.
 
     Args:
         name_servers: `host:port` of each, separated by semicolons.
@@ -158,7 +158,7 @@ def _copy_batches(batches: Iterable[pa.RecordBatch], selection: Selection, colum
 
 
 def _write_messages(batches: Iterable[pa.RecordBatch], columns: Columns, lake: Lake) -> None:
-    """Write batches of messages as the table `messages` of a new lake; `columns` are those of the batches."""
+    """Write batches of messages with the given columns to the table `messages` of a new lake."""
     files: list[DataFile] = []
     waiting: list[pa.RecordBatch] = []
     size = 0
@@ -183,7 +183,7 @@ def _write_messages(batches: Iterable[pa.RecordBatch], columns: Columns, lake: L
 
 
 def copy_chosen_messages(source: DeltaTable, places: Mapping[str, Array], lake: Lake) -> None:
-    """Copy the messages at given places of logs into the table `messages` of a new lake, without their bodies.
+    """Copy the messages at given log positions to the table `messages` of a new lake, without their bodies.
 
     Args:
         source: table `messages` of a lake.

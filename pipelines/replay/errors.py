@@ -16,7 +16,7 @@ class UnknownGroupError(ReplayError):
 
 
 class StoppedError(ReplayError):
-    """The replay was stopped while it waited for its target."""
+    """The replay was stopped while it waited for the target brokers."""
 
 
 class OtherProcessError(ReplayError):

@@ -113,7 +113,7 @@ def add_replay_event(
     detail: str | None = None,
     sender_count: int = 0,
 ) -> None:
-    """Add a row to `replays`.
+    """Add a row for an event of a replay to the table `replays`.
 
     Args:
         sender_count: number of tasks that share the work of this process; 0 if it sends itself.
@@ -284,7 +284,7 @@ def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
 
 
 class SenderClaim(NamedTuple):
-    """Permission to claim a sender's share of a replay, given by the process that took over the replay.
+    """Permission for one sender to claim its share of a replay; issued by the process that took over the replay.
 
     Attributes:
         number: number of the sender, from 0.
@@ -298,7 +298,7 @@ class SenderClaim(NamedTuple):
 
 
 class Ledger:
-    """Outcomes of one replay, for a process that sends it, or a part of it; thread-safe.
+    """Outcomes of one replay's messages, for a process that sends some or all of them; thread-safe.
 
     Args:
         lake: The lake.
@@ -338,7 +338,7 @@ class Ledger:
         raise _busy_error("replay_messages")
 
     def claim_sender(self, claim: SenderClaim) -> bool:
-        """Take over the share of a sender: from now on only this process can add rows of it.
+        """Take over a sender's share of the replay: from now on only this process can add rows of that share.
 
         Returns:
             True if no process has had this claim before.
@@ -381,7 +381,7 @@ class Ledger:
                 raise self._taken_over_error()
 
     def add_outcomes(self, rows: pa.Table) -> None:
-        """Add the outcomes of messages.
+        """Add the outcomes of messages to the table `replay_messages`.
 
         Args:
             rows: rows of `replay_messages`.
@@ -415,7 +415,7 @@ class Ledger:
     def _try_commit(
         self, files: list[Any], version: int | None, other_transactions: Mapping[str, tuple[int, int]] | None = None
     ) -> bool:
-        """Add files and raise the transaction number by one, unless another process raised it; return success.
+        """Commit files and the next transaction number. Return False if another process committed that number first.
 
         It is also False if too many commits of others were first.
         """
@@ -477,19 +477,19 @@ class Ledger:
         return Counts(row["sent"], row["known"] - row["sent"])
 
     def count_by_outcome(self) -> list[dict[str, Any]]:
-        """Return, for each queue of the target and outcome, the number of messages, and their first and last offset."""
+        """Return, by target queue and outcome, the number of messages and their first and last offset."""
         names = "target_topic, target_broker, target_queue_id, outcome"
         figures = "count(*) AS messages, min(target_offset) AS first_offset, max(target_offset) AS last_offset"
         rows = self._query_rows(f"{names}, {figures}", sql_suffix=f"GROUP BY {names} ORDER BY {names}")
         return [] if rows is None else rows.to_pylist()
 
     def count_by_part(self) -> dict[int, int]:
-        """Return the number of messages that have an outcome, by part."""
+        """Return, by part of the plan, the number of messages whose outcome is recorded."""
         rows = self._query_rows("part, count(*) AS known", sql_suffix="GROUP BY part")
         return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
 
     def last_part_by_queue(self) -> dict[MessageQueue, int]:
-        """Return the last part of which a message has an outcome, for each queue of the target that has one."""
+        """Return, for each target queue with recorded outcomes, the last part of the plan that has one."""
         rows = self._query_rows(
             "target_topic, target_broker, target_queue_id, max(part) AS part", sql_suffix="GROUP BY 1, 2, 3"
         )
@@ -498,12 +498,12 @@ class Ledger:
         return {MessageQueue(*list(row.values())[:3]): row["part"] for row in rows.to_pylist()}
 
     def origins_of_part(self, part_number: int) -> set[Origin]:
-        """Return the origins of the messages of a part that have an outcome."""
+        """Return the origins of those messages of a part whose outcome is recorded."""
         rows = self._query_rows("broker, physical_offset", f"part = {part_number}")
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
 
     def sent_offsets_of_part(self, part_number: int) -> pa.Table:
-        """Return the locations in the target of those messages of a part that were stored there.
+        """Return the target queues and offsets of the messages of a part that were stored in the target.
 
         Returns:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
@@ -513,7 +513,7 @@ class Ledger:
         return schema.empty_table() if rows is None else rows.cast(schema)
 
     def end_offsets(self) -> Mapping[MessageQueue, int]:
-        """Return the offset after the last message with a known outcome, for each queue of the target."""
+        """Return, for each target queue, the offset after the last message that is recorded as stored there."""
         columns = "target_topic, target_broker, target_queue_id, max(target_offset) + 1 AS place"
         rows = self._query_rows(columns, "target_offset IS NOT NULL", "GROUP BY 1, 2, 3")
         if rows is None:
@@ -530,7 +530,7 @@ class Ledger:
 
 
 def check_has_copies(state: ReplayState) -> None:
-    """Raise an error if `maintain` has dropped the copies of a replay's messages from `replay_rows`.
+    """Raise an error if `maintain` has dropped the rows of `replay_rows` that a replay would send.
 
     Raises:
         ReplayError: if they were.
@@ -582,7 +582,7 @@ class _Owner(NamedTuple):
 
 
 def _parse_owner(replay_id: str, text: str) -> _Owner:
-    """Return the process that a row names."""
+    """Parse the text in `replays` that identifies the process which owns a replay."""
     try:
         fields = json.loads(text)
         owner = _Owner(fields["host"], fields["pid"], fields["started"], fields.get("senders", 0))
@@ -604,7 +604,7 @@ def _application_id(replay_id: str) -> str:
 
 
 def _iterate_commit_attempts() -> Iterator[None]:
-    """Yield for each time that a commit is tried; random waits keep many senders from meeting again and again."""
+    """Yield once for each attempt to commit, with random waits between attempts, until a time limit."""
     end = time.monotonic() + _TRY_SECONDS
     yield
     while time.monotonic() < end:

@@ -53,7 +53,7 @@ class MessageChanges:
 
 
 def decode_messages(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[str | None]]:
-    """Return messages in the form that functions and masks get, with an error for each that cannot be decoded.
+    """Return messages in the decoded form that user functions and masks work on, with an error for each failure.
 
     Args:
         rows: rows of `messages`, see `plan_part_rows.COLUMNS`, and `size`.
@@ -78,7 +78,7 @@ def decode_messages(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, lis
 
 
 def _drop_column_properties(properties: pa.MapArray) -> pa.MapArray:
-    """Return properties without those that have columns of their own."""
+    """Return properties without those that are also stored in columns of their own, such as keys and tags."""
     lengths, names, values = split_properties(properties)
     is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=OWN_COLUMNS)))
     owners = np.repeat(np.arange(len(lengths)), lengths)[is_kept]

@@ -107,7 +107,7 @@ class NamedReplay:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """Messages of a replay, and what was sent of them.
+    """Result of a named replay: its state, the numbers of messages sent and failed, and a verification if requested.
 
     Attributes:
         name: name of the replay; `commitlake replay show NAME` shows its events.
@@ -186,7 +186,7 @@ def send_named_replay(
 
 
 def _number_of_places(places: Mapping[str, Array], *, includes_replayed: bool) -> int:
-    """Return a number for a choice of messages, which another choice does not have; at least 1, less than 2^62."""
+    """Return a number, computed by a hash, that identifies a choice of messages; at least 1 and less than 2^62."""
     # With or without messages that were replayed before is a different choice of the same places.
     found = hashlib.sha256(b"all" if includes_replayed else b"new")
     for broker in sorted(places):
@@ -263,7 +263,7 @@ def _plan_and_send(
 
 
 def _check_kinds(queues: list[QueueCount]) -> None:
-    """Raise an error if messages are chosen that cannot be sent again."""
+    """Raise an error if messages of system topics are chosen, which cannot be sent again."""
     wrong: dict[str, int] = {}
     for queue in queues:
         if kind_of(queue.topic) not in SENDABLE:
@@ -348,7 +348,7 @@ def _send(
 
 
 def _ignore_message(_: str) -> None:
-    """Do nothing with a sentence about the pace; the result has the state."""
+    """Ignore a notification about the pace of sending, because the result has the replay's state."""
 
 
 def _verify(lake: Lake, messages: PlannedMessages, client: TargetClient, result: ReplayResult) -> ReplayResult:

@@ -120,7 +120,7 @@ def record_plan(
 
 
 def _may_share_messages(plan: ReplayPlan, other_plan: ReplayPlan) -> bool:
-    """Return whether two plans have a target broker and topic, and a range of a log, in common."""
+    """Return whether two plans have target brokers and topics in common, and also ranges of a log."""
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
     if not any((queue.topic, queue.broker) in queues for queue in other_plan.target.queues):
         return False
@@ -134,7 +134,7 @@ def _target_addresses(plan: ReplayPlan) -> set[str]:
 
 
 def _shared_ranges(plan: ReplayPlan, other_plan: ReplayPlan) -> Iterator[LogRange]:
-    """Yield the range that two plans share in each log, each taken from its first to its last message."""
+    """Yield, for each log, the overlap of two plans' ranges; a plan's range is from its first to its last message."""
     mine, theirs = _log_extents(plan), _log_extents(other_plan)
     for broker in mine.keys() & theirs.keys():
         start = max(mine[broker].start, theirs[broker].start)
@@ -153,7 +153,7 @@ def _log_extents(plan: ReplayPlan) -> dict[str, LogRange]:
 
 
 def _count_shared_messages(lake: Lake, plan: ReplayPlan, messages_table: DeltaTable, other_state: ReplayState) -> int:
-    """Count the messages that two plans share; if the other's copies were dropped, those that it has sent."""
+    """Count the messages that two plans share. If copies of the other replay were dropped, only those it sent count."""
     other = other_state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
     shared = log_ranges_condition(sorted(_shared_ranges(plan, other)))
@@ -175,7 +175,7 @@ def _count_shared_messages(lake: Lake, plan: ReplayPlan, messages_table: DeltaTa
 
 
 def _table_and_condition(plan: ReplayPlan, *, has_copies: bool = True) -> str:
-    """Return the table with the messages of a plan, and a condition for its rows.
+    """Return the SQL text `table WHERE condition` that selects the messages of a plan.
 
     Args:
         has_copies: False if its rows of `replay_rows` were dropped: those that were sent are in `replay_messages`.

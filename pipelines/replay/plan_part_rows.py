@@ -35,7 +35,7 @@ _NO_BODY = "the lake has no body of this message"
 
 @dataclass(frozen=True, slots=True)
 class StoredBodies:
-    """Bodies of rows, as the broker stored them.
+    """Bodies of messages as the broker stored them, and the reasons why some could not be read.
 
     Attributes:
         values: large_binary, one body for each row; empty if there is an error.
@@ -99,7 +99,7 @@ def sending_order(rows: pa.Table) -> Array:
 
 
 def bodies_from_column(rows: pa.Table) -> StoredBodies:
-    """Return the bodies of rows that have them in a column."""
+    """Return the bodies of rows that have a column `body`."""
     return StoredBodies(pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b""), {})
 
 

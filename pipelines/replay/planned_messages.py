@@ -117,12 +117,12 @@ def open_planned_messages(lake: Lake, plan: ReplayPlan, packs: PackStore) -> Pla
 
 
 def changed_rows_condition(replay_id: str) -> str:
-    """Return SQL for the rows of `replay_rows` that a replay sends."""
+    """Return the SQL condition for the rows of `replay_rows` that a replay sends."""
     return f"replay_id = {text_literal(replay_id)} AND is_changed"
 
 
 def read_changed_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRange]) -> pa.Table:
-    """Return the rows of a part as they are sent.
+    """Read the rows of `replay_rows` in ranges of the logs, in the order of sending.
 
     Args:
         table: `replay_rows`.
@@ -162,7 +162,7 @@ def _row_formats(rows: pa.Table) -> pa.Array:
 
 
 def bodies_of_changed_rows(rows: pa.Table) -> StoredBodies:
-    """Return the bodies of rows that were returned by `read_changed_rows`."""
+    """Return the bodies in rows that `read_changed_rows` has returned."""
     errors = rows.column("error").to_pylist()
     values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
     return StoredBodies(
@@ -171,7 +171,7 @@ def bodies_of_changed_rows(rows: pa.Table) -> StoredBodies:
 
 
 def count_further_messages(table: DeltaTable, condition: str, group_expressions: str) -> dict[tuple[Any, ...], int]:
-    """Count the messages in inner batches, except the first of each batch, by the values of SQL expressions.
+    """Count the messages in inner batches beyond the first of each batch, grouped by SQL expressions.
 
     Args:
         condition: SQL condition on its rows.
@@ -198,7 +198,7 @@ def _inner_batch_size(properties: Mapping[str, str | None]) -> int:
 
 
 def split_inner_batches(rows: pa.Table, read_bodies: Callable[[pa.Table], StoredBodies]) -> pa.Table:
-    """Return rows in which each message of an inner batch has a row of its own.
+    """Return the rows with each inner batch replaced by one row for each of its messages.
 
     Args:
         rows: `plan_part_rows.COLUMNS` of `messages`.
@@ -261,7 +261,7 @@ def _add_body_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the row of each message of a record."""
+    """Yield a row for each message of an inner batch."""
     base, count = base_offset_and_count(dict(record["properties"]), record["queue_offset"])
     # Each message is sent on its own, no longer as a part of a batch.
     flags = record["sys_flag"] & ~(INNER_BATCH | NEED_UNWRAP)
@@ -283,7 +283,7 @@ def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -
 
 
 def _parse_batch_items(body: bytes, sys_flag: int) -> tuple[list[BatchItem], int]:
-    """Return the messages of a body, which may be compressed as a whole, and the flags of each."""
+    """Parse the messages in the body of an inner batch, and return them with the sysFlag that applies to each."""
     try:
         # First as it is: the codec bits may be those of the messages within.
         return parse_batch(body), sys_flag

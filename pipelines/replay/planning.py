@@ -43,7 +43,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """Chosen messages of one queue of the lake, for a dry run.
+    """Number, size and range of the chosen messages of one queue.
 
     Attributes:
         broker: name of the store.
@@ -124,7 +124,7 @@ class _Stretch(NamedTuple):
 
 
 def _sort_ranges_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
-    """Return the ranges, sorted by the largest time so far in each store."""
+    """Sort log ranges by store time, keeping the ranges of each store in log order even if its clock was wrong."""
     newest: dict[str, datetime.datetime] = {}
     found = []
     for row in rows:
@@ -324,7 +324,7 @@ def make_plan(
 
 
 def plan_changed_messages(plan: ReplayPlan, changed_rows_table: DeltaTable) -> ReplayPlan:
-    """Return the plan of a replay whose messages have been written to `replay_rows`.
+    """Return a plan changed to send the messages in `replay_rows`, to which they have been written.
 
     Args:
         plan: the plan by which they were written; its limit has been applied.

@@ -83,7 +83,7 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
 
 
 def _queues_of_same_number(rows: pa.Table, queue_indexes: Mapping[MessageQueue, int]) -> Array:
-    """Return, for each message, the target's queue with the same number, on the broker of the same name if possible."""
+    """Return the index of each message's target queue: the same number, if possible on the broker of the same name."""
     by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queue_indexes.items()}
     brokers = sorted({queue.broker_name for queue in queue_indexes})
     coded = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()
@@ -109,7 +109,7 @@ def _queues_of_same_number(rows: pa.Table, queue_indexes: Mapping[MessageQueue, 
 
 
 def _order_hashes(rows: pa.Table, mapping: QueueMapping) -> Array:
-    """Return a hash for each message, equal if their order must be kept, as Java's selector by hash computes it."""
+    """Return the hash that chooses each message's queue; messages that must stay in order have equal hashes."""
     if mapping is QueueMapping.SHARDING_KEY:
         entries = rows.column("properties").combine_chunks()
         key = pc.map_lookup(entries, pa.scalar(SHARDING_KEY, entries.type.key_type), "last").cast(pa.string())

@@ -56,7 +56,7 @@ _ID_TIME = re.compile(r"([0-9]{8}-[0-9]{6})-[0-9a-f]{6}")
 def write_changed_rows(
     lake: Lake, messages: PlannedMessages, changes: MessageChanges, spark: SparkSession | None = None
 ) -> None:
-    """Change the messages of a plan and write them to `replay_rows`.
+    """Apply changes to the messages of a plan, and write the results to `replay_rows`.
 
     Args:
         messages: messages of a plan on the table `messages`.
@@ -157,7 +157,7 @@ def _write_unchanged_messages(lake: Lake, messages: PlannedMessages) -> Iterator
 
 
 def _write_failed_files(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
-    """Write the rows of messages whose body cannot be read."""
+    """Write a data file with the rows of messages whose body could not be read, including the errors."""
     failed = rows.filter(pa.array([error is not None for error in errors], pa.bool_()))
     if failed.num_rows:
         yield _write_file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
@@ -203,7 +203,7 @@ def _check_identity_unchanged(lake: Lake, replay_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OldCopies:
-    """Rows of `replay_rows` that can be dropped, and old ones that are kept.
+    """Rows of `replay_rows` that can be dropped, and replays whose old rows are kept.
 
     Attributes:
         replays: whose rows are dropped, sorted.
@@ -277,7 +277,7 @@ def find_old_copies(
 
 
 def drop_copies(lake: Lake, old_copies: OldCopies) -> None:
-    """Record that the copies are dropped, and drop them in one commit.
+    """Drop old rows of `replay_rows` in one commit, after recording for each replay that its copies are dropped.
 
     Args:
         old_copies: what `find_old_copies` has found.
@@ -316,7 +316,7 @@ def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> boo
 
 
 def _is_abandoned(lake: Lake, state: ReplayState, cutoff: datetime.datetime) -> bool:
-    """Return True if no process sends a replay, and none has sent it since a time."""
+    """Return whether no process is sending a replay, and none has recorded an outcome since a given time."""
     last_written = Ledger(lake, state.plan.replay_id).last_outcome_time()
     if last_written is not None and last_written >= cutoff:
         return False
@@ -346,7 +346,7 @@ def _count_rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
 
 
 def _drop_rows_of(replay_ids: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Leave out the rows of the given replays."""
+    """Return rows without those of the given replays."""
     names = pa.array(sorted(replay_ids), pa.string())
     for batch in batches:
         kept = batch.filter(pc.invert(pc.is_in(batch.column("replay_id").cast(pa.string()), value_set=names)))

@@ -28,7 +28,7 @@ def selection_condition(
     includes_replayed: bool = False,
     origin_topic_sql: str | None = None,
 ) -> str:
-    """Return the SQL condition on rows of `messages` to send again.
+    """Return the SQL condition that chooses the messages to send again from the table `messages`.
 
     Its text identifies what was chosen: a notebook recognises an earlier replay of the same messages by it. So the same
     selection must always give the same text, also in later versions.

@@ -89,7 +89,7 @@ def origin_of(message: Message, replay_id: str) -> Origin | None:
 
 
 class OffsetRun(NamedTuple):
-    """Consecutive offsets of a queue, from `start` to before `end`, all of them of the replay."""
+    """Consecutive offsets of a queue, from `start` to before `end`, all of which are messages of the replay."""
 
     start: int
     end: int
@@ -99,7 +99,7 @@ RunsByQueue = dict[MessageQueue, list[OffsetRun]]
 
 
 def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
-    """Return the runs of consecutive offsets at which a replay's messages were stored, by `replay_messages`."""
+    """Return the consecutive offsets at which a replay's messages were stored, according to `replay_messages`."""
     try:
         table = lake.table("replay_messages")
     except NoTableError:
@@ -124,7 +124,7 @@ def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
 def add_unrecorded_runs(
     recorded_runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: ReplayPlan, puller: Puller
 ) -> RunsByQueue:
-    """Add messages that a replay sent but did not record before its process ended; reads the target.
+    """Add the offsets of messages that a replay sent but did not record, by reading the target queues.
 
     Args:
         recorded_runs: From `read_sent_runs`.

@@ -17,7 +17,7 @@ from commitlake.schemas.tables.spark_schemas import spark_schema
 
 
 def transformed_rows(spark: SparkSession, lake: Lake, replay_id: str, transform: Transform) -> Iterator[pa.RecordBatch]:
-    """Apply a function to all messages of a replay, as `replay_rows` has them, and return its rows.
+    """Apply a user's function to all messages of a replay in `replay_rows`, and return the resulting rows.
 
     Raises:
         ReplayError: if it fails, or does not return messages.
@@ -47,7 +47,7 @@ def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
 
 
 def _check_transformed_schema(schema: StructType) -> None:
-    """Raise an error if the schema that a user's function returns cannot be sent.
+    """Raise an error if the columns that a user's function returns are not those of a message to send.
 
     Raises:
         ReplayError: if columns are missing, unknown or of another type.

@@ -90,7 +90,7 @@ class Difference(NamedTuple):
 
 @dataclass
 class Verification:
-    """Counts and examples of the differences that a verification has found.
+    """Result of a verification: the number of compared messages, and counts and examples of differences.
 
     Attributes:
         compared: number of messages in the target that were compared.
@@ -122,7 +122,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class _ExpectedMessages:
-    """Messages of a part sent to one queue, in the order of the target's offsets.
+    """Messages that a part of the plan has sent to one queue, in the order of their offsets there.
 
     Attributes:
         offsets: int64, offsets in the target.
@@ -140,7 +140,7 @@ class _ExpectedMessages:
 
 
 class _QueueVerifier:
-    """Reads one queue of the target once, in order, and compares it with the messages that were sent."""
+    """Reader of one target queue, which compares its messages in order with those that were sent."""
 
     def __init__(self, puller: Puller, queue: MessageQueue, begin: int, replay_id: str, found: Verification) -> None:
         self.queue = queue
@@ -360,7 +360,7 @@ def _property_entries(names: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _prefix_row_numbers(rows: Array, entries: pa.Array) -> pa.Array:
-    """Prefix each entry with the number of its row."""
+    """Prefix each entry with the number of its row and a slash."""
     return pc.binary_join_element_wise(pa.array(rows).cast(pa.string()), entries, "/")
 
 

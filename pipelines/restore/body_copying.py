@@ -28,7 +28,7 @@ _BATCH_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class BodySource:
-    """Packs from which bodies are read, and the treatment of missing bodies.
+    """Packs from which bodies are read, and whether records with missing bodies are skipped.
 
     Attributes:
         store: where the packs are.

@@ -104,7 +104,7 @@ class KnownConfig:
 
 
 def read_known_config(lake: Lake, broker: str, as_of: datetime.datetime | None) -> KnownConfig:
-    """Read a store's configuration.
+    """Read the configuration of a store from the lake.
 
     Args:
         broker: Name of the store.
@@ -198,7 +198,7 @@ def limit_to_queue_ranges(offsets_table: Table, queue_ends: Mapping[tuple[str, i
 
 
 def read_light_queue_ends(store_folder: Path, offsets_table: Table) -> dict[tuple[str, int], int]:
-    """Return the end offsets of light queues (LMQ) of a restored store, read from its queue files.
+    """Return the end offset of each light queue (LMQ) of a restored store, read from its ConsumeQueue files.
 
     Args:
         store_folder: the folder of the store, with its queue files.
@@ -217,7 +217,7 @@ def read_light_queue_ends(store_folder: Path, offsets_table: Table) -> dict[tupl
 
 
 def make_timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
-    """Return config/timercheck for a store without a timer log: a broker reads the timer topic from this file's offset.
+    """Return config/timercheck for a store without timer log; a broker reads the timer topic from the offset in it.
 
     Args:
         queue_offset: offset of the first message of the timer topic that may still be waiting.
@@ -261,7 +261,7 @@ def serialize_config_files(
 
 
 def serialize_light_offsets(offsets: GroupOffsets, timestamp: int) -> bytes:
-    """Return lmqConsumerOffset.json, in which a light group has one offset, without a queue number.
+    """Return the content of lmqConsumerOffset.json, in which a light group has one offset, not one per queue.
 
     Args:
         timestamp: store time of the newest record, ms; it becomes the version of the file.

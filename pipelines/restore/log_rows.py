@@ -60,7 +60,7 @@ class RestoreSelection:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """The physical offsets of the chosen part of a log.
+    """Range of physical offsets of the part of a log to restore, with the number and size of its records.
 
     Attributes:
         start: physical offset of the first record.
@@ -185,7 +185,7 @@ def first_undelivered_offsets(
 
 
 def first_waiting_timer_offset(table: DeltaTable, broker: str, log_range: LogRange, until_ms: int) -> int | None:
-    """Return the offset of the first message of the timer topic that was not due at a time.
+    """Return the queue offset of the timer topic's first message that was not due at a given time.
 
     Returns:
         The offset after the last one if all were due; None if the range has no such message.
@@ -222,7 +222,7 @@ def _milliseconds(time: datetime.datetime | None) -> int:
 
 
 def find_segment_size(table: DeltaTable, broker: str, log_range: LogRange) -> int:
-    """Return the segment size of a log: the default of brokers, unless the records contradict it.
+    """Return the segment size of a log: the brokers' default, unless the positions of records contradict it.
 
     Raises:
         UsageError: if it cannot be detected.
@@ -263,13 +263,13 @@ def derive_segment_size(starts: Array, ends: Array) -> int:
 
 
 def _segment_borders(starts: Array, size: int) -> Array:
-    """Return the multiples of a size after the first record, up to the last one."""
+    """Return the segment borders (multiples of `size`) between the first and the last record."""
     if not size:
         return np.zeros(0, np.int64)
     return np.arange(starts[0] - starts[0] % size + size, starts[-1] + 1, size)
 
 
 def _have_room_for_blank(starts: Array, ends: Array, borders: Array) -> bool:
-    """Return whether each border has room for a BLANK before it."""
+    """Return whether a BLANK fits between each border of a segment and the record before it."""
     before = np.searchsorted(starts, borders) - 1
     return bool((ends[before] + END_RESERVE <= borders).all())

@@ -48,7 +48,7 @@ _REFUSAL_TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Data on the records of rows as arrays, with one value for each row.
+    """Positions, sizes and other values of the records to restore, as arrays with one value for each record.
 
     Attributes:
         starts: physical offsets.

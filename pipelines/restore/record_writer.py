@@ -71,7 +71,7 @@ _CRC_OF_RECORD = "__CRC32#"
 
 @compiled
 def copy_spans(source: Array, starts: Array, lengths: Array, segment_bytes: Array, target_positions: Array) -> None:
-    """Copy one value of each row from a buffer into a segment.
+    """Copy one value per row from a buffer to positions in a segment.
 
     Args:
         source: uint8, read-only, the values.
@@ -90,7 +90,9 @@ def write_properties(
     name_starts: Array, values: Array,
     value_starts: Array,
 ) -> None:  # fmt: skip
-    """Write the properties of each record after their length. The last separator is left out if the length has no room.
+    """Write the length and the properties of each record.
+
+    The last separator is omitted if the length is one byte short.
 
     Args:
         segment_bytes: uint8, the segment.
@@ -157,7 +159,7 @@ def serialize_topics(names: Sequence[str | None]) -> Topics:
 
 
 class Hosts(NamedTuple):
-    """Serialized hosts.
+    """Serialized IP addresses and ports of hosts.
 
     Attributes:
         data: `V6_SIZE` bytes for each host; shorter hosts are followed by zeros.
@@ -168,7 +170,7 @@ class Hosts(NamedTuple):
     sizes: Array
 
     def truncated_host_bytes(self, size: int) -> Array:
-        """Return the bytes of all hosts, each cut to `size` bytes."""
+        """Return the serialized bytes of each host, cut to `size` bytes."""
         return np.ascontiguousarray(self.data[:, :size]).view(f"V{size}")[:, 0]
 
 
@@ -191,7 +193,7 @@ def _serialize_host_text(text: str | None) -> bytes:
 
 
 class RecordColumns:
-    """Columns of a batch of `messages`, as arrays from which records are serialized."""
+    """Columns of a batch of `messages` as arrays, from which `RecordWriter` serializes records."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -224,7 +226,7 @@ class RecordColumns:
         self._replaced = self._rows_with_replacement_chars(entries, firsts)
 
     def to_records(self, packs: Array) -> Records:
-        """Return data on the rows' records, after composing the properties whose original bytes are not in the lake.
+        """Return the records of the rows, after building properties whose original bytes are not in the lake.
 
         Args:
             packs: the number of the pack of each row.
@@ -285,7 +287,7 @@ class RecordColumns:
         return replaced
 
     def _serialize_properties(self, row: int) -> tuple[bytes | None, bool]:
-        """Serialize the properties to the number of bytes that they have in the record.
+        """Serialize the properties of a row to exactly the size that they had in the original record.
 
         Returns:
             The bytes, None if the properties do not fit; and whether the broker would have written as many.

@@ -220,7 +220,7 @@ def _find_only_broker(table: DeltaTable) -> str:
 def _restore_log(
     plan: RestorePlan, lake_version: LakeVersion, begin_progress: Begin | None, runner: Runner
 ) -> list[SegmentRestored]:
-    """Write the segments that do not exist yet, and return the results of all."""
+    """Restore the segments that do not exist yet, and return the results of all segments."""
     advance = begin_progress(plan.log.bytes) if begin_progress is not None else None
     known = {base: restored for base in plan.base_offsets if (restored := plan.read_segment_result(base)) is not None}
     if advance is not None:
@@ -255,7 +255,7 @@ def _rewrite_empty_segments(
     results: Mapping[int, SegmentRestored],
     new_base_offsets: AbstractSet[int],
 ) -> list[SegmentRestored]:
-    """Write new segments without a record again, with the time of the previous record in their fillers."""
+    """Write those new segments again that have no record, so that their fillers have the previous record's time."""
     done: list[SegmentRestored] = []
     time = 0
     for base in plan.base_offsets:
@@ -306,7 +306,7 @@ def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, kno
 
 
 def _write_difference_notes(plan: RestorePlan, results: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
-    """Write a line for each difference from the broker's store, and return the ranges without a record."""
+    """Write a file with a line for each difference from the original log, and return the ranges without a record."""
     lacking = [
         (max(start, plan.log.start), end) for each in results for start, end in each.filled if end > plan.log.start
     ]  # fmt: skip
@@ -331,7 +331,7 @@ def _write_difference_notes(plan: RestorePlan, results: Sequence[SegmentRestored
 
 
 def _find_short_ends(plan: RestorePlan, results: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of segment ends that are large enough for the next segment's first record."""
+    """Yield the ranges (start, end) at segment ends in which the next segment's first record would have had room."""
     for (before, after), base in zip(pairwise(results), plan.base_offsets[1:], strict=True):
         if before.blank is None or after.first is None or after.first[0] != base:
             continue

@@ -36,7 +36,7 @@ _NO_ROOM = "no room for a filler next to it"
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """A segment to restore.
+    """Task to restore one segment of the log.
 
     Attributes:
         broker: name of the store.
@@ -69,7 +69,7 @@ class SegmentTask:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A row of the lake that was not restored as a record.
+    """Record that was not restored, or whose body was not restored, and the reason.
 
     Attributes:
         start: physical offset.
@@ -151,7 +151,7 @@ def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task:
 def _add_bodies_and_fillers(
     segment_bytes: Array, records: Records, packs: list[str], bodies: BodySource, task: SegmentTask
 ) -> SegmentRestored:
-    """Add bodies and fillers to a segment."""
+    """Copy bodies into a segment, remove records without a body, and fill the gaps with filler records."""
     lost = [
         Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)
         for row in np.flatnonzero(records.refusals).tolist()
@@ -204,7 +204,7 @@ def _add_bodies_and_fillers(
 def _erase_lost_record(
     segment_bytes: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body_lost: bool
 ) -> Lost:
-    """Overwrite a record in the segment with zeros, and return it as lost."""
+    """Overwrite a record in a segment with zeros, and return a description of the loss."""
     start, size = int(records.starts[row]), int(records.sizes[row])
     # Otherwise a broker would take the rest of the record for one.
     segment_bytes[start - task.base : start - task.base + size] = 0
@@ -278,14 +278,14 @@ def write_blank(segment_bytes: Array, position: int) -> None:
 
 
 def empty_segment_bytes(base_offset: int, size: int, filler_time: int) -> bytes:
-    """Return the first bytes of a segment without a record: a filler, because brokers expect a record, and a BLANK."""
+    """Return the first bytes of a segment without records: one filler, as brokers expect a record, and a BLANK."""
     first = next(make_fillers(base_offset, MIN_FILLER_BYTES, filler_time))
     return first + serialize_blank(size - len(first))
 
 
 @dataclass(frozen=True, slots=True)
 class LakeVersion:
-    """One version of a lake.
+    """Version of a lake from which segments are restored, and options for reading bodies.
 
     Attributes:
         lake: where the tables are.
@@ -310,5 +310,5 @@ def run_segment_task(lake_version: LakeVersion, task: SegmentTask) -> SegmentRes
 
 @lru_cache(1)
 def _open_lake_version(lake_version: LakeVersion) -> DeltaTable:
-    """Open `messages` once for all segments of a run in a process; the run has checked its log."""
+    """Open `messages` once per process for all segments of a run, without checking its log again."""
     return lake_version.lake.table_at("messages", lake_version.version)

@@ -108,7 +108,7 @@ _NO_DISK = Disk(0, 0, 0)
 
 
 class SegmentVerdict(StrEnum):
-    """Guard's verdict on a segment."""
+    """Verdict on whether a segment is archived, or may be deleted before it is."""
 
     ARCHIVED = "archived"
     WAITS = "waits"
@@ -121,7 +121,7 @@ class SegmentVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatchedSegment:
-    """A segment with its forecast and verdict."""
+    """Segment of a watched store, with its deletion forecast and verdict."""
 
     fate: Forecast
     verdict: SegmentVerdict

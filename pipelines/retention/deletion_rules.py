@@ -42,7 +42,7 @@ _DEFAULT = BrokerConf()
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Usage of a file system at a moment.
+    """Usage of a file system at the time when it was read, and its growth.
 
     Attributes:
         device: number that distinguishes file systems.
@@ -58,13 +58,16 @@ class Disk:
 
     @property
     def used_percent(self) -> float:
-        """Usage in percent. The broker rounds up, which makes no difference in its comparisons with whole percents."""
+        """Usage in percent.
+
+        It is not rounded up as by the broker, which gives the same results for whole-percent limits.
+        """
         return 100 * self.used / self.entire if self.entire else 0.0
 
     def time_when_usage_exceeds(
         self, limit_percent: int, now: datetime.datetime, freed_bytes: int = 0
     ) -> datetime.datetime | None:
-        """Return the first moment at which usage exceeds a limit, or None if it never does.
+        """Return the first time at which the usage exceeds a limit; None if that is not foreseeable.
 
         Args:
             limit_percent: the limit.
@@ -134,7 +137,7 @@ class Rules:
 
     @property
     def max_deletions_per_pass(self) -> int:
-        """Largest number of segments that one pass deletes."""
+        """Largest number of segments that the broker deletes in one pass of its cleaning service."""
         return self.conf.delete_batch if self.version >= 5 else _DEFAULT.delete_batch
 
     @property
@@ -165,7 +168,7 @@ class Rules:
     def possible_deletions(
         self, expiry_time: datetime.datetime, disk: Disk, now: datetime.datetime, freed_bytes: int
     ) -> Iterator[tuple[datetime.datetime, Cause]]:
-        """Yield each possible cause of a deletion, with its earliest time.
+        """Yield each possible cause for deleting a segment, with the earliest time at which that cause can apply.
 
         Args:
             expiry_time: time at which it and all segments before it are expired.
@@ -193,5 +196,5 @@ class Rules:
 
 
 def _to_percent(ratio: float | None, default: int) -> int:
-    """Return the limit in whole percent. The broker rounds disk usage up to whole percents before it compares."""
+    """Return a limit in whole percent, by default `default`; brokers compare it with disk usage in whole percent."""
     return default if ratio is None else int(ratio * 100 + 1e-9)

@@ -28,7 +28,7 @@ _SHORTEST_GROWTH = datetime.timedelta(minutes=1)
 
 
 class ArchivedShare(StrEnum):
-    """State of a segment's archiving: how much of its present content is in the lake."""
+    """Answer to whether a segment's present content is in the lake: all of it, a part, or nothing."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -131,7 +131,7 @@ def _read_segment_head(log_format: Format, segment: Segment, position: int) -> b
 
 
 def _find_written_size(segment: Segment) -> int:
-    """Estimate by bisection how far a segment is written; zeros follow the newest record.
+    """Estimate how much of a segment is written, by bisection for the zeros after the newest record.
 
     A body of zeros may make the result too small. Only the estimated time at which the file is full depends on it.
     """

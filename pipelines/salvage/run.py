@@ -217,7 +217,7 @@ def _read_manifest(store: Store) -> Manifest | None:
 
 
 def _log_fingerprint(store: Store, manifest: Manifest | None) -> dict[str, Any]:
-    """Return a fingerprint of a log: path, and offset, size and modification time of its segments.
+    """Return data that identify a log's content: its path, and offset, size and modification time of its segments.
 
     For a copy in an object store or HDFS, it has the number and the CRC-32 of each segment's shipped bytes instead of a
     time, because the newest segment has its full size from the beginning.
@@ -232,7 +232,7 @@ def _log_fingerprint(store: Store, manifest: Manifest | None) -> dict[str, Any]:
 
 
 def _shipped_state(manifest: Manifest | None, segment: Segment) -> list[int]:
-    """Return a segment's base offset, its size, the number of its shipped bytes, and their CRC-32."""
+    """Return a segment's base offset and size, and the number and CRC-32 of its bytes in a shipped copy."""
     name = "/".join(segment.path.rsplit("/", 2)[-2:])
     entry = manifest.files.get(name) if manifest is not None else None
     if entry is None:
@@ -298,7 +298,7 @@ def _divide_by_segment(split: Split, size: int) -> Iterator[Split]:
 
 
 def _rewrite_empty_segments(tasks: list[SegmentTask], results: dict[int, SegmentSalvaged]) -> None:
-    """Write segments without a record again, with the time of the previous record for their fillers."""
+    """Write segments without records again, so that their fillers have the store time of the previous record."""
     time = next((results[number].first_time for number in range(len(tasks)) if results[number].records), 0)
     for number, task in enumerate(tasks):
         if results[number].records:
@@ -308,7 +308,7 @@ def _rewrite_empty_segments(tasks: list[SegmentTask], results: dict[int, Segment
 
 
 def _read_config(root: Path) -> dict[str, bytes]:
-    """Read the files of `config` before anything is written. A broker creates missing ones."""
+    """Read the JSON files in the store's folder `config`, so that read errors occur before anything is written."""
     folder = root / CONFIG
     names = files_in(folder, lambda name: name.endswith(".json"), trusted_root=root)
     files: dict[str, bytes] = {}
@@ -326,7 +326,7 @@ def _write_json_lines(path: Path, rows: Iterable[object]) -> None:
 
 
 def count_records_after_log_end(files: StoreFiles, log_end: int) -> int:
-    """Return the number of records after the log's end that queues point to, at most `MAX_COUNTED`.
+    """Return the number of records after the log's end to which queue entries point, at most `MAX_COUNTED`.
 
     Each queue is read from its newest file back to its first entry before the end.
 
@@ -347,7 +347,7 @@ def count_records_after_log_end(files: StoreFiles, log_end: int) -> int:
 
 
 def _add_offsets_after_log_end(files: StoreFiles, path: str, log_end: int, offsets: set[int]) -> bool:
-    """Add the offsets after the log's end in a file of a queue. Return whether the file has one before the end.
+    """Add to `offsets` the entries' physical offsets after the log's end. Return whether an entry is before the end.
 
     Entries are at the beginning of a file. Where they end is searched for, because a file may be large and empty.
     """

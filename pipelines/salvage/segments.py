@@ -150,7 +150,7 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
 
 @dataclass(slots=True)
 class _Stretch:
-    """Range of a segment that has either consecutive records or no intact record.
+    """Range of a segment that has only consecutive records, or no intact record at all.
 
     Attributes:
         start: physical offset.
@@ -171,7 +171,7 @@ class _Stretch:
     last_time: int = 0
 
     def join_with_next(self, next_range: _Stretch) -> _Stretch:
-        """Return this range joined with the next one of the same kind."""
+        """Return this range joined with the next one, which is of the same kind (records or no records)."""
         records = self.records + next_range.records
         return replace(self, end=next_range.end, records=records, last_time=next_range.last_time)
 
@@ -207,7 +207,7 @@ class _Writer:
         return self._to_result(records)
 
     def _set_filler_times(self, log_ranges: Iterator[_Stretch]) -> Iterator[_Stretch]:
-        """Yield the stretches unchanged, after setting the time for fillers that come before the first record."""
+        """Yield the ranges unchanged; before that, set the store time for fillers before the first record."""
         first = next(log_ranges, None)
         second = next(log_ranges, None) if first is not None and first.fault is not None else None
         if second is not None:
@@ -307,7 +307,7 @@ class _Writer:
 
 
 def _intact_and_bad_ranges(step: WalkStep) -> Iterator[_Stretch]:
-    """Yield the consecutive records of a step, and its bad ranges, in order."""
+    """Yield the ranges of consecutive records and the damaged ranges of one scanning step, in log order."""
     starts = step.origin + step.parts[h.START]
     ends = step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]
     first = 0

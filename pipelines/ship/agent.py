@@ -245,7 +245,7 @@ class ShipAgent:
         return log_end
 
     def _keep_shipped_bytes(self, entry: ShippedFile, size: int, *, is_closed: bool) -> bool:
-        """Keep a segment's shipped bytes if the broker's file has become shorter than they are."""
+        """Keep the shipped bytes of a segment whose file at the broker has become shorter than them."""
         _LOG.warning(
             "%s: found %d bytes, fewer than the %d that were shipped: these are kept",
             entry.name,
@@ -269,7 +269,7 @@ class ShipAgent:
         self._save_log_manifest()
 
     def _seal_segments_deleted_early(self, present_names: set[str]) -> None:
-        """Seal the segments that the broker deleted before they were complete, with the bytes shipped so far."""
+        """Seal, at their shipped size, segments that the broker deleted before they were completely shipped."""
         for entry in list(self._log.files.values()):
             if not entry.is_sealed and entry.name not in present_names:
                 self._warn_of_shorter_segment(entry)
@@ -310,7 +310,7 @@ class ShipAgent:
             yield from (end for end in reversed(ends) if end is not None)
 
     def _is_queue_created_again(self, oldest_file: GrowingFile) -> bool:
-        """Return whether a queue was created again: its oldest file is complete in the target, but its head differs.
+        """Return whether a queue was deleted and created again, because its oldest file differs from the shipped one.
 
         The broker deletes the files of a queue with its topic. If the topic is created again, they have the same names.
         """
@@ -472,7 +472,7 @@ class ShipAgent:
                 )
 
     def _take_over_manifests(self) -> None:
-        """Write both manifests, which shuts out any other agent, and delete files that a killed agent left."""
+        """Write both manifests, so that any other agent stops, and delete part files that no manifest names."""
         for name, manifest in ((LOG_MANIFEST, self._log), (FILES_MANIFEST, self._other)):
             self._saved.pop(name, None)
             saved = self._save_manifest(name, manifest)

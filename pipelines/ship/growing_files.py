@@ -26,7 +26,7 @@ _SMALLEST_TIER_BYTES = 4096
 
 
 class ChangedFileError(CommitLakeError):
-    """Bytes that are shipped have changed in the store."""
+    """Bytes in the store differ from those that were shipped."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class ShippedCounts:
 
 @dataclass(slots=True)
 class GrowingFiles:
-    """Updates files in the target; each method handles one file and returns its new manifest entry.
+    """Updater of growing files in the target; each method changes one file and returns its new manifest entry.
 
     Attributes:
         target: the target.
@@ -98,7 +98,7 @@ class GrowingFiles:
         return set_head_checksum(replace(entry, parts=(*kept, part)), data)
 
     def seal_file(self, entry: ShippedFile, source: SourceFile | None) -> ShippedFile:
-        """Complete a file. All of its bytes are shipped.
+        """Mark a completely shipped file in the target as complete, after merging its small parts.
 
         Raises:
             ChangedFileError: if bytes that are shipped have changed.
@@ -115,7 +115,7 @@ class GrowingFiles:
         return replace(entry, parts=(), is_sealed=True, crc=crc_of_parts(entry.parts))
 
     def is_changed(self, entry: ShippedFile, source: SourceFile, *, checks_every_part: bool = False) -> bool:
-        """Return whether the broker has changed shipped bytes: the last ones, or on the first call, whole parts.
+        """Return whether shipped bytes have changed in the store; the first call for a file compares more of them.
 
         Args:
             source: the open file of the store.
@@ -139,7 +139,7 @@ class GrowingFiles:
         return False
 
     def drop_changed_parts(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
-        """Remove the first part that the broker has changed, and all parts after it."""
+        """Drop the first part whose bytes in the store have changed, and all later parts."""
         kept: list[Part] = []
         for part in entry.parts:
             if source.compute_crc(part.offset, part.size) != part.crc:
@@ -169,7 +169,7 @@ class GrowingFiles:
         return entry if len(kept) == len(entry.parts) else self._drop_parts(entry, kept)
 
     def delete_dropped_parts(self, *manifests: Manifest) -> None:
-        """Delete the replaced parts that no manifest refers to any more; the others stay until a later call."""
+        """Delete dropped parts from the target, except those that a given manifest still names."""
         kept = []
         for entry, part in self.dropped:
             named = (manifest.files[entry.name].parts for manifest in manifests if entry.name in manifest.files)
@@ -202,7 +202,7 @@ class GrowingFiles:
 
 
 def select_parts_to_keep(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple[Part, ...]:
-    """Return the parts of a file that stay when the next part is shipped, which replaces all others.
+    """Return the parts of a file to keep when the next part is shipped; that part replaces all the others.
 
     Args:
         parts: the present parts of a file.
@@ -225,7 +225,7 @@ def select_parts_to_keep(parts: Sequence[Part], end: int, settings: ShipSettings
 
 
 def set_head_checksum(entry: ShippedFile, data: bytes) -> ShippedFile:
-    """Return an entry with the checksum of its first bytes, if `data` begins with them."""
+    """Return the entry with the checksum of the file's first bytes, if `data` is its only part so far."""
     size = min(HEAD_BYTES, entry.shipped_bytes)
     if size <= entry.head_size or entry.parts[0].size != len(data) or len(entry.parts) > 1:
         return entry
@@ -240,7 +240,7 @@ def _select_full_parts(parts: Sequence[Part], settings: ShipSettings) -> Sequenc
 
 
 def _size_tier(size: int) -> int:
-    """Return the order of magnitude of a size, in powers of eight."""
+    """Return the size class of a part: classes grow by a factor of eight."""
     return max(0, (max(size, 1) // _SMALLEST_TIER_BYTES).bit_length() + 2) // 3
 
 

@@ -30,7 +30,7 @@ _SEARCHED_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """End of the complete records.
+    """Position where the complete records of a segment end, and what follows there.
 
     Attributes:
         offset: physical offset after the last complete record.
@@ -54,7 +54,7 @@ class _LastRecord:
 
 
 class LogEndSearch:
-    """Search for the end of complete records in the newest segment; it remembers the last record that it found.
+    """Search for the end of the complete records in the newest segment; repeated searches use the last result.
 
     Args:
         log_format: format of the log.
@@ -75,7 +75,7 @@ class LogEndSearch:
         read_checkpoint: Callable[[], tuple[bytes, bool]],
         max_bytes: int,
     ) -> LogEnd:
-        """Return the end of the complete records, or an earlier end of a record.
+        """Return the offset after the last complete record, or after an earlier record if `max_bytes` are reached.
 
         Args:
             file: the open segment.
@@ -129,7 +129,7 @@ class LogEndSearch:
 
 
 class _Windows:
-    """Windows of a segment, by physical offsets."""
+    """Reader of a segment by physical offsets, with a window of bytes in memory."""
 
     def __init__(
         self, examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding], file: SourceFile, base: int, size: int
@@ -144,11 +144,11 @@ class _Windows:
         return self._file.read_range(offset - self._base, size)
 
     def has_bytes(self, offset: int) -> bool:
-        """Return whether the first bytes at an offset are not all zeros."""
+        """Return whether any of the first 64 bytes at an offset is not zero."""
         return any(self.read_range(offset, min(64, max(0, self._limits.file_end - offset))))
 
     def examine_offset(self, offset: int) -> ScanFinding:
-        """Return what begins at an offset, such as a record; MORE only if the file was truncated."""
+        """Return what begins at an offset, such as a record; `MORE` means that the file was truncated."""
         size = _WINDOW_BYTES
         while True:
             position = offset - self._origin

@@ -14,7 +14,7 @@ MERGED_COUNT = 8
 
 @dataclass(frozen=True, slots=True)
 class ShipSettings:
-    """Settings of an agent.
+    """Settings of a shipping agent.
 
     Attributes:
         broker: name of the store.

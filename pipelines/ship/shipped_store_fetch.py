@@ -52,7 +52,7 @@ class _ChangedError(ShipUnavailableError):
 
 
 class Fetcher:
-    """Copies the files of a shipped copy that a folder lacks.
+    """Copier of the files that a local folder lacks from a shipped copy in an object store.
 
     Args:
         source: the object store.
@@ -131,7 +131,7 @@ class Fetcher:
         return mine
 
     def _fetch_missing_bytes(self, local_file: ShippedFile | None, source_file: ShippedFile) -> Iterator[ShippedFile]:
-        """Fetch the bytes of a file that the folder lacks; yield entries for the folder's manifest."""
+        """Fetch the missing bytes of a file to the folder, and repeatedly yield its updated manifest entry."""
         if local_file is not None and local_file.is_sealed:
             if source_file.is_sealed and (local_file.size, local_file.crc) != (source_file.size, source_file.crc):
                 raise ShipError(
@@ -171,7 +171,7 @@ class Fetcher:
         yield source_file if source_file.is_sealed else entry
 
     def _is_prefix_of_source_file(self, local_file: ShippedFile, source_file: ShippedFile) -> bool:
-        """Return whether the folder's parts match the copy's first bytes, by the CRCs where parts of both end."""
+        """Return whether the folder's bytes of a file are the first bytes of the copy's file, as far as CRCs show."""
         if source_file.is_sealed or not local_file.parts:
             return True
         ends = {part.end: number for number, part in enumerate(local_file.parts, 1)}
@@ -198,7 +198,7 @@ class Fetcher:
         return data
 
     def _read_small_file(self, file: ShippedFile) -> bytes:
-        """Return a small file; its object may be newer than its manifest."""
+        """Return the content of a small file, which may be newer than the manifest describes."""
         data = self._source.read_range(file.name, 0, MAX_SMALL_FILE_BYTES) if file.size else b""
         if data is None:
             raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest names is missing")

@@ -65,7 +65,7 @@ class SourceFile:
             return False
 
     def find_data_end(self, start: int) -> int:
-        """Return the position after the last byte that is not zero; the search ends at a long run of zeros.
+        """Return the position after the last nonzero byte; the search from `start` stops at the first block of zeros.
 
         Args:
             start: position up to which the file is known to have data.
@@ -115,7 +115,7 @@ class GrowingFile:
 
 @dataclass(frozen=True, slots=True)
 class SmallFile:
-    """A small file, as it was at one time.
+    """Content of a small file, read at one time.
 
     Attributes:
         name: path in the store.
@@ -173,7 +173,7 @@ class SourceStore:
         return files
 
     def newer_data_sentences(self, broker: str) -> list[str]:
-        """Return sentences on messages of the store that are not in its log's folder; see `reading.newer_data`.
+        """Return sentences about messages of the store that are not in the folder of the log that is read.
 
         Args:
             broker: the store's name.
@@ -243,7 +243,7 @@ class SourceStore:
             yield GrowingFile(f"{folder}/{name}", place >= last, is_of_queue)
 
     def _index_of_newest_used_file(self, folder: str, file_names: Sequence[str]) -> int:
-        """Return the index of the newest file that the broker has written to; it creates files in advance."""
+        """Return the index of the newest file that has data, because the broker creates empty files in advance."""
         for place in range(len(file_names) - 1, 0, -1):
             with suppress(OSError):  # noted when the file itself is shipped
                 if self.is_written_to(f"{folder}/{file_names[place]}"):

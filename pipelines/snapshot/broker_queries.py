@@ -125,7 +125,7 @@ def _impossible_answer_error(broker_name: str, value_name: str, expected: str, f
 
 
 def _fetch_runtime_info(admin: Admin, broker_name: str) -> Mapping[str, str]:
-    """Return the broker's runtime information; empty if a broker 4.9 that has just started fails to answer."""
+    """Return the broker's runtime information; empty if a broker reports an error, as 4.9 does just after its start."""
     try:
         return admin.runtime_info(broker_name)
     except RefusedError as error:

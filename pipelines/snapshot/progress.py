@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class OffsetKind(StrEnum):
-    """Kind of an offset."""
+    """Kind of offset in a snapshot, such as a consumer group's offset or a delay level's offset."""
 
     GROUP = "group"
     DELAY = "delay"
@@ -65,7 +65,7 @@ class Subscription:
 
 
 class GroupTopic(NamedTuple):
-    """A group and a topic that it subscribes to."""
+    """Consumer group and topic of a subscription."""
 
     group: str
     topic: str

@@ -41,7 +41,7 @@ _DELAYS, _TIMERS, _FILTERS = "config/delayOffset.json", "config/timercheck", "co
 
 
 class _Unreadable:
-    """Collects the files that could not be read, and those whose `.bak` was read instead."""
+    """Collector of problems with files: those that could not be read, and those read from their `.bak` backup."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -121,7 +121,7 @@ def _read_write_times(root: Path, now: datetime.datetime) -> dict[str, datetime.
 
 
 def _drop_mapped_file(write_times: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
-    """Leave out the memory-mapped file, which changes every second, eight bytes at a time."""
+    """Return the write times without the memory-mapped file, which the broker changes every second."""
     return {name: time for name, time in write_times.items() if name != _TIMERS}
 
 

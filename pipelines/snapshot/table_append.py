@@ -106,7 +106,7 @@ def append_store_snapshots(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> li
 def _added_counts(
     snapshot: StoreSnapshot, offset_row_count: int | None, subscription_row_count: int | None
 ) -> AppendedCounts:
-    """Return the counts of rows that were added for a snapshot.
+    """Return the number of offsets that a snapshot has, and of rows that were added for it.
 
     Args:
         offset_row_count: number of rows for changed offsets; None if the lake has a newer snapshot.
@@ -130,7 +130,7 @@ def _append_rows(
     snapshots: Sequence[StoreSnapshot],
     make_rows: Callable[[StoreSnapshot, list[Row]], list[Row] | None],
 ) -> dict[str, int | None]:
-    """Return the number of rows for changes by store; None if the table already has a newer snapshot."""
+    """Append rows for what has changed since the last snapshot, and return their number by store."""
     brokers = [progress.broker for progress in snapshots]
     # Read again at each attempt: which offsets have moved depends on the newest committed snapshot.
     for _ in range(_MAX_TRIES):
@@ -164,7 +164,7 @@ def _read_recorded_rows(table: DeltaTable | None, name: str, brokers: Sequence[s
 
 
 def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row] | None:
-    """Return the rows to add for changed offsets; None if the table already has the snapshot or a newer one."""
+    """Return rows for the offsets that a snapshot has changed; None if the table has this snapshot or a newer one."""
     last = {row["kind"]: row for row in recorded_rows if row["topic"] is None}
     before = {
         OffsetOwner(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
@@ -203,7 +203,7 @@ def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row]
 def _time_to_record(
     snapshot: StoreSnapshot, written_at: datetime.datetime, last_snapshot_row: Row | None, *, is_unchanged: bool
 ) -> datetime.datetime | None:
-    """Return the time to record for a snapshot's offsets of one kind; None if the table has them, or newer ones.
+    """Return the time to record for one kind of offsets in a snapshot; None if the table has it or a later one.
 
     Args:
         written_at: time at which they were written.
@@ -269,7 +269,7 @@ def _subscription_to_row(subscription: Subscription) -> Row:
 
 
 def _select_changing_columns(row: Row) -> Row:
-    """Return a row of `subscriptions` with only the columns that may change from snapshot to snapshot."""
+    """Return those columns of a `subscriptions` row that are compared to detect a change."""
     return {name: row[name] for name in _SUBSCRIPTION_FIELDS}
 
 

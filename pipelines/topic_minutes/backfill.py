@@ -59,7 +59,7 @@ class Backfilled:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Counts messages of data files; can be pickled."""
+    """Task function of a backfill, which counts the messages of data files; can be pickled."""
 
     lake: Lake
     run_id: str
@@ -138,7 +138,7 @@ def _followed_sequence(lake: Lake) -> int | None:
 
 
 def _read_counted_ranges(lake: Lake) -> Ranges:
-    """Return the log ranges that `topic_minutes` counts, or will count by commits that it has not followed yet."""
+    """Return the log ranges that `topic_minutes` counts already, or will count when it follows all commits."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # The commits are read first: any that follow in the meantime are in the table and count as well.
     for commit in commits_after(lake, last_finished_sequence(lake, "topic_minutes")):
@@ -176,7 +176,7 @@ def _join_ranges(ranges: Iterable[tuple[int, int]]) -> Array:
 
 
 def _uncounted_rows(rows: pa.Table, counted_ranges: Ranges) -> pa.Table:
-    """Return the rows of messages that are not counted."""
+    """Return the messages outside of the ranges that are counted already."""
     if not counted_ranges:
         return rows
     brokers = rows.column("broker").combine_chunks()

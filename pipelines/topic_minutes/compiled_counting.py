@@ -63,7 +63,7 @@ def assign_groups(
     groups: Longs,
     first_rows: Longs,
 ) -> int:
-    """Assign each row the number of its group of broker, topic, queue, kind, minute and tag.
+    """Give each row the number of its group: rows of the same broker, topic, queue, kind, minute and tag.
 
     A stretch is a run of rows of one broker, topic, queue, kind and minute; each tag in it is a group. A minute that
     occurs again later begins another stretch, so two groups may have the same key.
@@ -137,7 +137,7 @@ def sum_groups(
     wait_values: Doubles,
     wait_starts: Longs,
 ) -> None:
-    """Count the messages of each group, and list the values for its sketches.
+    """Compute the counts of each group, and collect the values for its sketches.
 
     Args:
         starts: where the rows of each group begin in `order`, and the end of the last.
@@ -211,7 +211,7 @@ def sum_groups(
 
 @compiled
 def write_small_sketches(values: Words, starts: Longs, k: int, positions: Longs, sketch_words: Words) -> None:
-    """Serialize the KLL sketches of groups with at most `k` values, in the format of the library.
+    """Serialize KLL sketches of groups with at most `k` values, in the binary format of the datasketches library.
 
     Such a sketch contains its values unchanged, in reverse order. The size of each part is a multiple of 8 bytes.
 

@@ -119,7 +119,7 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
 
 
 def _null_bits(rows: RowArrays) -> Array:
-    """Return the kernel's bits that mark rows without a store time or a born time."""
+    """Return flags for `compiled_counting` that mark rows without a store time or a born time."""
     bits = rows.null_bits()
     stored, born = bits & NULL_STORE != 0, bits & NULL_BORN != 0
     found: Array = stored * np.uint8(compiled_counting.NULL_STORE) | born * np.uint8(compiled_counting.NULL_BORN)
@@ -127,7 +127,7 @@ def _null_bits(rows: RowArrays) -> Array:
 
 
 def _message_role_bits(rows: RowArrays) -> Array:
-    """Return the kernel's bits that mark rows of waited, rechecked and committed messages."""
+    """Return flags for `compiled_counting` that mark rechecked, committed and delayed or retried messages."""
     kinds, names = rows.string_codes("kind")
     parked, failed = (
         np.array([name in chosen for name in names.to_pylist()] + [False]) for chosen in (_PARKED, _FAILED)
@@ -157,7 +157,10 @@ def _nullable_codes(codes: Array) -> pa.Array:
 
 
 def _number_tags(topics: Array, tags: Array, tag_names: pa.Array) -> Array:
-    """Return each row's tag number; len(names) stands for no tag, and len(names) + 1 for tags counted together."""
+    """Return a tag number for each row.
+
+    Rows without a tag, and rare tags counted together, have numbers of their own.
+    """
     none, other = len(tag_names), len(tag_names) + 1
     tags = np.where(tags < 0, none, tags).astype(np.int32)
     # No topic has more tags than all rows together, so nothing needs to be ranked.
@@ -182,7 +185,7 @@ def _number_tags(topics: Array, tags: Array, tag_names: pa.Array) -> Array:
 
 
 def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tuple[Array, Array]:
-    """Give groups with equal keys the same number, as when a minute occurs again in a queue."""
+    """Give groups with equal keys one number; a queue may have several groups of the same minute."""
     if not len(first_rows):
         return groups, first_rows
     # Of the nulls, only the absence of a store time is part of a group's key.
@@ -202,7 +205,7 @@ def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tu
 def _sum_groups(
     rows: RowArrays, groups: Array, group_count: int, store_times: Array, null_bits: Array
 ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-    """Return the counts and the sketches of each group, by column."""
+    """Return the columns of counts and the columns of sketches, with one value for each group."""
     starts = np.zeros(group_count + 1, np.int64)
     np.cumsum(np.bincount(groups, minlength=group_count), out=starts[1:])
     order = np.empty(rows.count, np.int64)
@@ -248,7 +251,7 @@ class MinutesFiles:
         self._written: list[DataFile] = []
 
     def add_messages(self, messages: pa.Table) -> None:
-        """Count rows of `messages` with the columns of `count_minutes`."""
+        """Count the messages in rows of `messages`, and write the counts to a file when there are enough."""
         minutes = count_minutes(messages, self._run_id)
         self._waiting.append(minutes)
         self._bytes += minutes.nbytes
@@ -293,7 +296,7 @@ def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
 
 
 def sketch_groups(values: Array, starts: Array) -> pa.Array:
-    """Create a sketch of each group.
+    """Create a serialized KLL sketch of the values of each group.
 
     Args:
         values: doubles of at least 0, group by group.
@@ -315,7 +318,7 @@ def sketch_groups(values: Array, starts: Array) -> pa.Array:
 
 
 def _insert_large_sketches(small_sketches: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
-    """Create the sketches of large groups with the library, and insert them among the serialized small ones."""
+    """Create the sketches of large groups, and insert them among the serialized sketches of small groups."""
     pieces, added = [], np.zeros(len(offsets), np.int64)
     done = 0
     for group in np.flatnonzero(np.diff(starts) > SKETCH_K).tolist():
@@ -331,7 +334,7 @@ def _insert_large_sketches(small_sketches: Array, offsets: Array, values: Array,
 
 
 def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
-    """Merge serialized sketches; null stands for a sketch without values."""
+    """Return the sketch that results from merging serialized sketches; null values are skipped."""
     merged = kll_doubles_sketch(SKETCH_K)
     for data in sketches:
         if data is not None:

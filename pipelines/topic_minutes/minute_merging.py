@@ -47,7 +47,7 @@ def join_sorted_batches(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa
 
 
 def _start_of_last_minute(rows: pa.Table) -> int:
-    """Return where the rows of the last topic and minute begin, because more of them may follow."""
+    """Return the index of the first row of the last topic and minute, as the next batch may have more of them."""
     if not rows.num_rows:
         return 0
     topics, minutes = (_value_codes(rows.column(name)) for name in ("topic", "minute"))
@@ -83,7 +83,7 @@ def _replace_column(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def _value_codes(column: pa.ChunkedArray) -> Array:
-    """Return numbers that are the same for the same values; -1 for null."""
+    """Return an integer for each value of a column, equal for equal values; nulls share one integer."""
     array = column.combine_chunks()
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64()).fill_null(_NOTHING)
@@ -94,7 +94,7 @@ def _value_codes(column: pa.ChunkedArray) -> Array:
 
 
 def _group_rows(rows: pa.Table) -> tuple[Array, Array]:
-    """Return an order of the rows in which each key's rows are adjacent, and the positions where keys begin.
+    """Return a row order that groups rows with equal keys, and the position at which each group starts.
 
     Keys come in the order of their first rows.
     """
@@ -139,7 +139,7 @@ def _merge_group_sketches(column: pa.ChunkedArray, order: Array, starts: Array) 
 
 
 def _busiest_seconds(rows: pa.Table, order: Array, starts: Array) -> tuple[pa.Array, pa.Array]:
-    """Return the busiest second of each group, the first one if there are several, and its number of messages.
+    """Return, for each group, its busiest second (the first if there are several) and its number of messages.
 
     Only the busiest second of each row is known. If several rows have the same busiest second, its messages are added.
     """

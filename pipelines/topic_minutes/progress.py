@@ -21,7 +21,7 @@ which the table had counted all messages."""
 
 
 def covered_sequence(lake: Lake) -> int:
-    """Return the newest archive commit covered by a backfill or joined rows; 0 if the table has neither.
+    """Return the sequence of the newest archive commit that backfilled or joined rows cover; 0 if there are none.
 
     Raises:
         NoTableError: if there is no table.
@@ -49,7 +49,7 @@ def _ids_of_runs_with_rows(table: DeltaTable, name: str) -> set[str]:
 
 
 def joined_run_id(lake: Lake) -> str | None:
-    """Return the `run_id` for joined rows; None if the table has not counted all messages up to any run.
+    """Return the `run_id` for rows that joining creates; None if rows must not be joined because counts are missing.
 
     Without `archive_runs` it is not known which runs the table has counted.
 
@@ -67,7 +67,7 @@ def joined_run_id(lake: Lake) -> str | None:
 def count_runs_without_rows(
     tables: Mapping[str, DeltaTable], table: str, after_sequence: int, last_sequence: int
 ) -> int:
-    """Count the archive runs that took messages and have no rows in a table.
+    """Count the archive runs in a range of sequences that archived messages but have no rows in a table.
 
     Args:
         tables: `archive_runs` and the table, by name.

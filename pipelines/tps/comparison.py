@@ -30,7 +30,7 @@ class Comparison:
     by: datetime.timedelta
 
     def comparison_rows(self, *, has_quantiles: bool = False) -> list[Row]:
-        """Return a row for each group that has messages now or had messages at the earlier time.
+        """Return a row for each group that has messages in either time range, with the change between them.
 
         Args:
             has_quantiles: True to add `QUANTILES`.

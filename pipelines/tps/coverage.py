@@ -71,7 +71,7 @@ class Coverage:
         return NONE if states <= {NONE} else PART
 
     def lacks_part_of_range(self, start: datetime.datetime, end: datetime.datetime) -> bool:
-        """Return True if a minute of a time range is not archived from every broker.
+        """Return True if any broker's messages are not archived for some part of a time range.
 
         In contrast to `share_of_window`, the first and the last archived minute count as archived.
         """
@@ -111,7 +111,7 @@ def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
 
 
 def _first_and_last_minutes(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
-    """Yield the brokers, each with its first and last minute; for most files these are in the table's log."""
+    """Yield each broker with its first and last minute, read from the table's log where it has them for each file."""
     actions = read_file_actions(table)
     brokers = one_value_per_file(actions, "broker")
     least, greatest = column_bounds_per_file(actions, MINUTES.time, pa.timestamp("us", "UTC"))

@@ -25,7 +25,7 @@ Peaks = dict[Key, tuple[int, datetime.datetime]]
 
 
 class _Cells:
-    """Growing array of sums by group and window; groups are added when they are first seen.
+    """Array of sums by group and window, which grows when a new group is added.
 
     Args:
         layers: number of sums of each cell.
@@ -50,7 +50,10 @@ class _Cells:
         return found
 
     def add_values(self, sum_index: int, cells: Array, values: Array) -> None:
-        """Add values to cells of one layer; cells are numbered group by group, window by window."""
+        """Add values to cells of one sum.
+
+        A cell's index is its group's index times the number of windows, plus its window.
+        """
         np.add.at(self.numbers[sum_index].reshape(-1), cells, values)
 
 
@@ -103,7 +106,7 @@ def sum_whole_range(
 
 
 def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Peaks:
-    """Find the busiest minutes, one part of the time range at a time."""
+    """Find each group's busiest minute, reading one part of the time range at a time to limit memory."""
     peaks: Peaks = {}
     length = max(1, MAX_PEAK_CELLS // groups) * MINUTE
     start = question.start

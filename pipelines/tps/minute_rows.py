@@ -112,7 +112,7 @@ def read_minute_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Number that a row adds to a sum, computed from its columns.
+    """Definition of a sum: the columns that it needs, and a function that returns each row's contribution.
 
     Attributes:
         columns: columns that it needs.
@@ -128,7 +128,7 @@ def _sum_of_column(name: str) -> _Sum:
 
 
 def _sum_of_kind(kind: Kind, counted_column: str = "messages", subtracted_column: str | None = None) -> _Sum:
-    """Return a sum over messages of one kind: the sum of one column, less that of another column if it is given."""
+    """Return the definition of a sum over messages of one kind, of one column or of a difference of two columns."""
 
     def count_rows_of_kind(rows: pa.Table) -> Array:
         kinds = _encode_column(rows.column("kind"))
@@ -168,12 +168,12 @@ _SUMS: Mapping[str, _Sum] = {
 
 
 def _needed_columns(question: RatesQuestion) -> list[str]:
-    """Return the columns for the groups and conditions of a question."""
+    """Return the columns that are needed to group and select rows for a question."""
     return [*(MINUTES.groups[name] for name in question.by), *_selected_column_values(question)]
 
 
 def _selected_column_values(question: RatesQuestion) -> dict[str, Collection[Any]]:
-    """Return, by column, the values of the rows that a question selects."""
+    """Return, by column, the values that a question selects."""
     tag = MINUTES.groups["tag"]
     return {tag if name == "tags" else name: set(values) for name, values in question.selection.column_values}
 
@@ -181,7 +181,7 @@ def _selected_column_values(question: RatesQuestion) -> dict[str, Collection[Any
 def _to_minute_rows(
     rows: pa.Table, question: RatesQuestion, sum_names: Sequence[str], sketch_columns: Sequence[str]
 ) -> MinuteRows:
-    """Return the wanted rows as numbers."""
+    """Return the rows that a question selects, with group, minute and sums as numbers."""
     times = to_numpy_numbers(rows.column(MINUTES.time), null_value=_NO_TIME)
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)
@@ -201,7 +201,7 @@ def _to_minute_rows(
 
 
 def _rows_of_groups(rows: MinuteRows, groups: Collection[Key]) -> MinuteRows:
-    """Return the rows of the given groups."""
+    """Return only the rows of the given groups."""
     is_wanted = np.array([key in groups for key in rows.keys], bool)
     chosen = is_wanted[rows.groups]
     return MinuteRows(
@@ -222,7 +222,7 @@ def _encode_column(column: pa.ChunkedArray) -> _Column:
 
 
 def _group_rows(columns: Sequence[_Column], row_count: int) -> tuple[list[Key], Array]:
-    """Return the groups of rows, and for each row the index of its group."""
+    """Return the distinct groups in the rows, and for each row the index of its group."""
     if not columns:
         return [()], np.zeros(row_count, np.int64)
     codes, combinations = np.zeros(row_count, np.int64), 1
@@ -238,7 +238,7 @@ def _group_rows(columns: Sequence[_Column], row_count: int) -> tuple[list[Key], 
 
 
 def _compact_codes(codes: Array, code_count: int) -> tuple[Array, Array]:
-    """Return the first row with each code that occurs, ordered by code, and for each row the index of its code."""
+    """Renumber codes without gaps. Return the first row of each code that occurs, and the new code of each row."""
     if code_count > _MAX_CODES:
         _, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
         return firsts, groups

@@ -90,7 +90,7 @@ def _get_or_create_sketch(merged: Merged, key: tuple[Key, int], column: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class SketchValues:
-    """Values of sketches.
+    """Values that were extracted from serialized sketches, and the sketches for which that is not possible.
 
     Attributes:
         values: doubles, sketch by sketch.
@@ -136,7 +136,7 @@ def extract_sketch_values(sketches: pa.Array) -> SketchValues:
 
 
 def _sketch_buffers(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
-    """Return the size of each sketch in bytes (0 for null), the data, and the position of the first sketch in it."""
+    """Return the size of each sketch in bytes (0 for null), the data buffer, and the position of the first sketch."""
     _, offsets, data = sketches.buffers()
     if not len(sketches):
         return np.zeros(0, np.int64), pa.py_buffer(b""), 0
@@ -145,7 +145,7 @@ def _sketch_buffers(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
 
 
 def _sketch_form_masks(words: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
-    """Return two masks: sketches of one value, and sketches that still hold all of their values."""
+    """Return masks of the sketches with exactly one value, and of those that still have all of several values."""
     first = words[starts]
     is_single = (first & _START == _SINGLE) & (first & _SINGLE_FLAG != 0) & (lengths == _SINGLE_HEADER + 1)
     is_many = (first & _START == _MANY) & (lengths > _MANY_HEADER)

@@ -65,7 +65,7 @@ _ANY_STEP_MS = 1 << 45  # larger than any clock step, so that every segment has 
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """Time ranges that were read from stores' logs into a table, and the number of damaged ranges.
+    """Result of reading stores' logs into a table: the covered time ranges, and the number of damaged ranges.
 
     Attributes:
         coverage: time ranges that the logs cover.
@@ -78,14 +78,14 @@ class StoreTables:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Counts or writes the messages of ranges; picklable."""
+    """Task function that reads ranges of logs, and counts or writes their messages; can be pickled."""
 
     lake: Lake
     table: str
     request: Request
 
     def process_splits(self, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
-        """Return the files that were written, and the number of damaged ranges of each store."""
+        """Read ranges of logs; return the data files that were written, and the number of damaged ranges by store."""
         name = f"part-{_RUN_ID}-{secrets.token_hex(8)}"
         damaged: Counter[str] = Counter()
         if self.table == MINUTES.name:
@@ -148,7 +148,7 @@ class StoreLogs:
         runner: Runner = HERE,
         advance: Callable[[int], None] = lambda _: None,
     ) -> StoreTables:
-        """Fill a table for rates.
+        """Read the logs, and write the table from which rates are computed.
 
         Args:
             lake: location of the table, which must not exist.
@@ -228,7 +228,7 @@ def _read_log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | N
 
 
 def _plausible_span(first_ms: int, last_ms: int) -> TimeSpan | None:
-    """Return the minutes from one store time to another, without times that only wrong clocks have; None if none."""
+    """Return the time from the minute of the first to that of the last store time, limited to plausible times."""
     first, last = max(from_ms(first_ms), FIRST_USUAL_TIME), min(from_ms(last_ms), latest_plausible_time())
     return TimeSpan(_minute_start(first), _minute_start(last) + MINUTE) if first <= last else None
 

@@ -81,7 +81,7 @@ class Rates:
         return rows
 
     def rows_without_messages(self, question: RatesQuestion, groups: Collection[Key]) -> list[Row]:
-        """Return the rows of groups that have no message in the time range of a question.
+        """Return result rows, with zeros, for groups without messages in the time range of a question.
 
         Args:
             groups: the groups, each as values in the order of `question.by`.
@@ -104,7 +104,7 @@ class Rates:
         return rows
 
     def _origins(self, question: RatesQuestion) -> Origins:
-        """Return whether all, some or none of a question's messages have the origin columns."""
+        """Return whether all, some or no messages of a question have values in the origin columns."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
         if "origin_topic" not in self._column_names(question):
@@ -143,7 +143,10 @@ class Rates:
         return sorted(rows, key=lambda row: (-row["messages"], repr(group_key_of_row(question, row))))
 
     def _sums_with_peaks(self, question: RatesQuestion, unit: datetime.timedelta | None = None) -> dict[Key, Row]:
-        """Return the sums of each group, with its busiest unit of time; minutes at the ends count in part."""
+        """Return the sums of each group and its busiest unit of time.
+
+        Of minutes at the ends, only the part in range counts.
+        """
         found: dict[Key, Row] = {}
         if len(parts := question.divide_by_minute()) > 1:
             for each in parts:
@@ -270,7 +273,7 @@ class Rates:
 
 
 def _add_sums(sums_by_group: dict[Key, Row], key: Key, row: Row) -> None:
-    """Add the sums of a later part of the time range to those of earlier parts."""
+    """Add the sums of one part of the time range to the totals of its group."""
     before = sums_by_group.get(key)
     if before is None:
         sums_by_group[key] = row

@@ -27,7 +27,7 @@ SECOND = datetime.timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class CountedTable:
-    """A table in which messages can be counted.
+    """Table from which rates can be computed, with the SQL of its group columns and sums.
 
     Attributes:
         name: name of the table.
@@ -112,7 +112,7 @@ records) and traces.
 
 
 class PartialCount(NamedTuple):
-    """SQL parts of a query that counts rows of one table by group and window; a question may need several to be added.
+    """Parts of an SQL query that counts rows of one table by group and window; results of several are added up.
 
     Attributes:
         table: name of the table.
@@ -141,7 +141,7 @@ def round_time(moment: datetime.datetime, unit: datetime.timedelta, *, rounds_up
 
 
 class Origins(Enum):
-    """Share of a question's messages (all, some, none) with the origin columns, which older versions did not write."""
+    """How many of a question's messages have the origin columns, which older versions of CommitLake did not write."""
 
     ALL = auto()
     SOME = auto()
@@ -180,7 +180,7 @@ class RatesQuestion:
 
     @property
     def counted_table(self) -> CountedTable:
-        """The smallest table that can answer the question, or at least the largest part of its time range."""
+        """The smallest table that can answer the question, at least for its whole minutes."""
         has_no_minute = round_time(self.start, MINUTE, rounds_up=True) >= round_time(self.end, MINUTE)
         if self.is_by_second or (has_no_minute and self.start < self.end):
             return MESSAGES
@@ -215,7 +215,7 @@ class RatesQuestion:
         return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 
     def where_sql(self, table: CountedTable | None = None) -> str:
-        """Return an SQL condition for the wanted rows of a table, by default `self.table`."""
+        """Return the SQL condition that selects the question's rows in a table, by default in `counted_table`."""
         table = table or self.counted_table
         found = selection_conditions(replace(self.selection, tags=()), self.engine)
         if self.selection.tags:
@@ -254,7 +254,7 @@ class RatesQuestion:
         )
 
     def partial_counts(self) -> list[PartialCount]:
-        """Return the counts by window that together answer the question; windows at the ends may be counted in part."""
+        """Return the counting queries whose results add up to the answer; windows at the ends may be counted partly."""
         assert self.window is not None
         found = []
         for part in self.divide_by_minute():
@@ -274,7 +274,7 @@ class RatesQuestion:
         return sql if self.has_formats else sql.replace(_HAS_FLAGS, "")
 
     def recheck_counts_sql(self, window_length: datetime.timedelta | None) -> str | None:
-        """Return SQL for half messages that the broker stored again: columns `g0`, …, `window_start`, `rechecked`.
+        """Return SQL that counts, by group and window, the half messages that the broker stored again for a check.
 
         This is a separate query, because only half messages need their properties; reading those of all messages takes
         twice as long as everything else. None if the table counts such messages in a column.

@@ -51,7 +51,7 @@ class TransactionOutcomes:
 
 
 class ReadOutcomes(NamedTuple):
-    """Outcomes of transactions, or the error that prevents reading them, which does not fail the whole answer.
+    """Outcomes of transactions, or an error text if the table `edges` is damaged.
 
     Attributes:
         found: See `read_outcomes`.
@@ -65,7 +65,7 @@ class ReadOutcomes(NamedTuple):
 def read_outcomes_if_intact(
     lake: Lake, question: RatesQuestion, transaction_count: int, engine: Engine = Engine.DELTALAKE
 ) -> ReadOutcomes:
-    """Count the outcomes as `read_outcomes` does, but return the error of a damaged table instead of raising it."""
+    """Count transaction outcomes as `read_outcomes` does, but return the error text if the table is damaged."""
     try:
         return ReadOutcomes(read_outcomes(lake, question, transaction_count, engine))
     except (QueryError, LogDamagedError) as error:

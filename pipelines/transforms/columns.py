@@ -11,7 +11,7 @@ from commitlake.schemas.tables.spark_schemas import spark_field
 
 
 def to_columns(frame: DataFrame, columns: Columns) -> DataFrame:
-    """Return the same rows with the columns of a declared table, in their order, with their types and comments.
+    """Return the rows with exactly the given columns, in their order and with their types and comments.
 
     Lakes of earlier versions lack some columns, which are null then. Further columns are left out:
 

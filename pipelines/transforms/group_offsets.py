@@ -21,7 +21,7 @@ _MAX_QUEUES = 1 << 31
 
 
 def snapshots_at(offsets: DataFrame, moments: Moments) -> DataFrame:
-    """Return the last snapshot of each store before each moment, and the end of the log at the next one.
+    """Return each store's last snapshot at or before each moment, and the log's end at the next snapshot.
 
     With the moments 60 and 120, and seconds for times:
 
@@ -51,7 +51,7 @@ def snapshots_at(offsets: DataFrame, moments: Moments) -> DataFrame:
 
 
 def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:
-    """Return the bounds of each group's offset in each queue, at each moment.
+    """Return, for each moment, the lower and upper bound of each group's offset in each queue.
 
     With snapshots at 50 and 120, the moments 60 and 120, and seconds for times:
 
@@ -103,7 +103,7 @@ def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> Da
 
 
 def store_topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
-    """Return the topics in the stores' own settings at each moment; before the first settings, those of the first.
+    """Return each store's topics at each moment. Before its first recorded settings, those settings are used.
 
     Args:
         store_config: rows of `store_config`.
@@ -133,7 +133,7 @@ def store_topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
 
 
 def drop_impossible_offsets(positions: DataFrame, topics: DataFrame, max_impossible: int) -> DataFrame:
-    """Leave out a store's offsets in queues that do not exist, at moments with more than `max_impossible` of them.
+    """Remove offsets in queues that do not exist, where a store has more than `max_impossible` of them at a moment.
 
     Args:
         positions: from `offsets_at`.

@@ -26,7 +26,7 @@ _BLANKS = r"^[\x00-\x20]+|[\x00-\x20]+$"
 
 
 class Subscriptions(NamedTuple):
-    """Subscriptions of groups at moments.
+    """Subscriptions of consumer groups at each of several moments.
 
     Attributes:
         known: one row for each key and moment that has a subscription: `KEY`, `at`, `FILTER`, `clients` (their number
@@ -76,7 +76,7 @@ def subscriptions_at(
 
 
 def _with_filter_columns(rows: DataFrame, sql92_expressions: Collection[str]) -> DataFrame:
-    """Add columns with the filter of each subscription: the tags or the SQL92 expression that it selects by.
+    """Add columns with the parsed filter of each subscription: its tags, or its SQL92 expression.
 
     Returns:
         `rows` with `filter` (its text; null if it is not known or not valid, so that every message may be wanted),
@@ -97,7 +97,7 @@ def _with_filter_columns(rows: DataFrame, sql92_expressions: Collection[str]) ->
 
 
 def with_subscription(rows: DataFrame, subscriptions: Subscriptions) -> DataFrame:
-    """Add the subscription of each row's group to its topic.
+    """Add to each row the filter and the clients of the group's subscription to the topic.
 
     A retry topic holds only messages of its group, so that all of them are wanted.
 

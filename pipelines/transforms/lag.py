@@ -65,7 +65,7 @@ class LagTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagRules:
-    """Groups to measure, and the limits of the rules.
+    """Selection of the groups to measure, and limits for the computation of their lag.
 
     Attributes:
         brokers: stores; all if empty.
@@ -207,7 +207,7 @@ def _filter_by_last_moment(messages: DataFrame, moments: Moments, rules: LagRule
 
 
 def _find_consuming_groups(positions: DataFrame, subscriptions: Subscriptions | None) -> DataFrame:
-    """Return the groups that may consume each topic: those with an offset in it, or with clients; and retry topics.
+    """Return, for each topic and its retry topics, the groups that may consume it: those with an offset or clients.
 
     Returns:
         One row for each `_GROUP`: `positions` (array of the queues with an offset: `queue_id`, `low` and `high`), the
@@ -252,7 +252,7 @@ def _find_consuming_groups(positions: DataFrame, subscriptions: Subscriptions | 
 
 
 def _join_group_queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return the queues of each group: those with an offset, and of consumers the others that have messages.
+    """Return the queues of each group: those with an offset and, if the group consumes all queues, also the others.
 
     Args:
         groups: from `_find_consuming_groups`, with the columns of `snapshots_at`.
@@ -297,7 +297,7 @@ def _join_group_queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def _with_waiting_message_counts(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFrame:
-    """Count the messages at or after the bounds of each offset, with their size and the time of the first.
+    """Add the number, size and first time of the messages that wait, from each offset's lower and upper bound on.
 
     Args:
         queues: from `_join_group_queues`.
@@ -355,7 +355,7 @@ def _offset_bin(offset: Column) -> Column:
 
 
 def _lag_columns(counted_rows: DataFrame) -> DataFrame:
-    """Return the columns `QUEUE_LAG`, from the offsets, spans and counts of each row."""
+    """Return the columns `QUEUE_LAG`, computed from the offset, queue span and message counts of each row."""
     none = F.lit(0).cast("long")
     most = {name: F.col(f"most_{name}") for name in _COUNTED}
     is_exact = F.coalesce(F.col("high") == F.col("low"), F.lit(False))
@@ -385,7 +385,7 @@ def _lag_columns(counted_rows: DataFrame) -> DataFrame:
 
 
 def _waited_seconds(next_time: Column) -> Column:
-    """Return the seconds since a time, by milliseconds; 0 for null."""
+    """Return the seconds from a time to the row's moment, at millisecond precision; 0 if the time is null."""
     at_ms = (F.col(AT) - F.pmod(F.col(AT), F.lit(1000))) / F.lit(1000)
     waited = (at_ms - F.unix_millis(next_time)) / F.lit(1000)
     return F.greatest(F.coalesce(waited, F.lit(0.0)), F.lit(0.0))

@@ -18,7 +18,7 @@ _LONG_AGO_US = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Moments at regular intervals, or one for each broker.
+    """Times for which a state is computed: at regular intervals, or one time for each broker.
 
     Attributes:
         first_us: the first moment; by broker, where each has one moment of its own.
@@ -34,7 +34,7 @@ class Moments:
     is_last: bool = False
 
     def first_moment_from(self, time: Column) -> Column:
-        """Return the first moment that is not before a time, for rows with a column `broker`; null if there is none."""
+        """Return the first moment at or after a time, for the broker of the row; null if there is none."""
         first, every = self._first_moment_us, F.lit(self.every_us)
         elapsed = F.greatest(time - first, F.lit(0)) + every - F.lit(1)
         steps = elapsed - elapsed % every
@@ -63,7 +63,7 @@ class Moments:
 def latest_values_at(
     rows: DataFrame, keys: Sequence[str], time: Column, moments: Moments, values: Mapping[str, Column]
 ) -> DataFrame:
-    """Return, for each key and moment, the values of the key's last row before it; nothing before the key's first row.
+    """Return, for each key and moment, values of the key's last row up to that moment. Earlier moments have no row.
 
     With the moments 60 and 120, and `max_by(offset, second)` as the offset:
 
@@ -99,7 +99,7 @@ def latest_values_at(
 def repeat_until_next(
     known_rows: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]
 ) -> DataFrame:
-    """Return a row for each moment from one row of a key up to the next one.
+    """Repeat each row of a key for every moment up to the key's next row.
 
     Args:
         known_rows: one row for each key, and each moment at which something is new.
@@ -119,7 +119,7 @@ def repeat_until_next(
 
 
 def window_up_to_row(keys: Sequence[str]) -> WindowSpec:
-    """Return the window of the rows of a key up to the moment of a row."""
+    """Return the Spark window of a key's rows from its first row up to the current row, by moment."""
     return Window.partitionBy(*keys).orderBy(AT).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 

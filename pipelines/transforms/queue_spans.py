@@ -16,7 +16,7 @@ _SEEN = "seen_at"
 
 
 def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
-    """Add to each message the first moment that it counts for, and the run of its queue that it belongs to.
+    """Add to each message the first moment at or after its storing, and the number of its queue's run of offsets.
 
     A run ends where the offsets of a queue begin again:
 
@@ -58,7 +58,7 @@ def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
 
 
 def queue_spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:
-    """Return where queues begin and end at each moment.
+    """Return, for each queue and moment, the first and the end offset.
 
     With a log that begins at physical offset 100 at the moment 60:
 
@@ -128,7 +128,7 @@ def queue_spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) 
 
 
 def _reset_deleted_queues(spans: DataFrame) -> DataFrame:
-    """End queues at 0 that have no message since their topic was created again, as other queues of the topic show."""
+    """Set first and end offset to 0 for queues that have no message since their topic was created again."""
     topic = Window.partitionBy("broker", "topic", AT)
     is_again = F.col("before").isNotNull() & F.col("has_live")
     found = spans.withColumn("old_end", F.max(F.when(is_again, F.col("before"))).over(topic))

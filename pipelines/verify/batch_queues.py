@@ -25,7 +25,7 @@ _BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 
 
 class BatchChecker:
-    """Compares records of the log with their entries in BatchConsumeQueues, chunk by chunk."""
+    """Checker that compares records of the log with their entries in BatchConsumeQueues, chunk by chunk."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
@@ -51,7 +51,7 @@ class BatchChecker:
         return runs
 
     def _match_entries_by_offset(self, files: QueueFiles, expected_entries: Array, runs: list[Run]) -> None:
-        """Compare records with the entries that have their physical offset, and report those without a counterpart.
+        """Compare records with the entries that have the same physical offset, and report records without an entry.
 
         All entries of the queue are read, because damaged ones may be anywhere.
         """
@@ -132,14 +132,14 @@ class BatchChecker:
 def dangling_entry_finding(
     code: str, files: QueueFiles, entry_number: int, dangling_entry: Array, expected_text: str
 ) -> Finding:
-    """Return a finding for an entry that points to no record."""
+    """Return a finding for a queue entry that points to no record."""
     file, position = files.entry_place(entry_number)
     offset, base = int(dangling_entry["physical_offset"]), int(dangling_entry["message_base_offset"])
     return Finding(code, file, position, offset, files.name, base, files.layout.words(dangling_entry), expected_text)
 
 
 class BatchEnds:
-    """Checks of the BatchConsumeQueues of a store, after its whole log was read.
+    """Checker of BatchConsumeQueues, for use after the whole log of a store was read.
 
     Attributes:
         awaits_record: whether a copy has an entry of the newest record, but not the record itself.
@@ -153,7 +153,7 @@ class BatchEnds:
         self.awaits_record = False
 
     def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
-        """Check one queue: its files, entries outside of all runs, and queue offsets without records.
+        """Check the files of one queue, entries that belong to no record, and queue offsets without a record.
 
         Returns:
             The queue offsets that a consumer may ask for.

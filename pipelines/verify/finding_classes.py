@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 
 class FindingClass(NamedTuple):
-    """One class of findings.
+    """Class of findings, with its severity, cause and recommended action.
 
     Attributes:
         code: the stable name, for programs.

@@ -14,7 +14,7 @@ DEFAULT_LIMIT = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong in a store, and its place.
+    """Problem found in a store, and where it is.
 
     Attributes:
         code: the code of its class.
@@ -90,7 +90,7 @@ class Findings:
         self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
 
     def add_many(self, code: str, count: int, first_findings: Iterable[Finding]) -> None:
-        """Count findings of one class, and keep as many of the given ones as there is room for.
+        """Count several findings of one class, and keep the given examples until the limit is reached.
 
         Raises:
             KeyError: if there is no such class.
@@ -121,7 +121,7 @@ class Findings:
 
     @property
     def codes(self) -> set[str]:
-        """The codes of classes with findings."""
+        """The codes of all classes that have at least one finding."""
         return set(self.counts)
 
     def count_by_severity(self, severity: Severity) -> int:

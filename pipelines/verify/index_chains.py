@@ -24,7 +24,7 @@ _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("
 
 @compiled
 def _is_of_other_slot(memory: Array, entry_position: Any, slot_count: int, slot: Any) -> Any:
-    """Return whether an entry belongs to another slot; False for an empty entry, which is reported separately."""
+    """Return whether an entry's hash belongs to another slot; False for an empty entry, which is reported elsewhere."""
     key_hash = np.int64(load_be_i32(memory, entry_position))
     if (
         key_hash == 0
@@ -118,7 +118,7 @@ def _add_problem(problems: Array, problem_count: int, kind: int, row: int, entry
 def _report_missing_keys(
     problems: Array, problem_count: int, row: int, key_count: np.int64, wrong_entry_count: int
 ) -> tuple[int, int]:
-    """Report a record's keys as missing, except one for each wrong entry that was found in their place.
+    """Report a record's keys as missing, except as many as there are wrong entries in their places.
 
     Returns:
         The number of problems, and the number of wrong entries that are not yet matched with a key.

@@ -95,7 +95,7 @@ class IndexChecker:
         return self._open[part.name]
 
     def _report_keys_outside_files(self, index_data: IndexData, rows: slice, begin: int) -> None:
-        """Report records with keys before the first index file, and after the last."""
+        """Report records with keys that are before the first IndexFile or after the last one."""
         counts = np.diff(index_data.key_ends, prepend=0)
         before, after = np.flatnonzero(counts[: rows.start]), np.flatnonzero(counts[rows.stop :]) + rows.stop
         if len(before):
@@ -166,7 +166,7 @@ class IndexChecker:
     def _drop_undecidable_problems(
         self, index_data: IndexData, rows: slice, entry_offsets: Array, problems: Array
     ) -> Array:
-        """Leave out problems that cannot be decided at the ends of the index, and those that are findings of the log.
+        """Remove problems that cannot be decided at the ends of the index, and those caused by damage to the log.
 
         Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written,
         or in the newest file, which a copy lacks.
@@ -274,7 +274,7 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
 
 
 def _shortened_file_findings(view: StoreView, part: IndexPart, size: int) -> Findings:
-    """Return the only finding to report on an IndexFile that became shorter while it was checked."""
+    """Return the finding for an IndexFile that became shorter during its check; it replaces all others of the file."""
     findings = Findings(view.limit)
     expected = f"{part.geometry.file_size} bytes, as when it was opened"
     findings.add(Finding("index_file_size", part.name, found=f"{size} bytes", expected=expected))
@@ -317,7 +317,7 @@ def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number:
 
 
 def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: Findings) -> None:
-    """Compare the header's counts with the file; those of the newest file may be old, since a broker sets them last."""
+    """Compare the counts in an IndexFile's header with the file. Those of the newest file may be out of date."""
     claimed, header = part.claimed_entries, part.header
     may_be_stale = part.is_newest
     if claimed > part.last or (claimed < part.last and not may_be_stale) or claimed < 0:

@@ -19,7 +19,7 @@ ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """A readable IndexFile.
+    """Description of an IndexFile that can be read.
 
     Attributes:
         name: path of the file, relative to the store's folder.
@@ -50,7 +50,7 @@ class IndexPart:
 
     @property
     def claimed_entries(self) -> int:
-        """The number of entries according to the file's header."""
+        """The number of entries that the file's header states."""
         return max(0, self.header.index_count - 1)
 
 
@@ -91,7 +91,7 @@ def open_index_part(files: StoreFiles, name: str) -> IndexPart | None:
 
 
 def _entries_at(file: SegmentFile, geometry: Geometry, first: int, count: int) -> Array:
-    """Return the bytes of entries; zeros where the file has become shorter."""
+    """Return the bytes of consecutive entries; bytes that the file no longer has are zeros."""
     data = np.zeros(count * ENTRY.size, np.uint8)
     file.read_into(data, geometry.entry_position(first))
     return data
@@ -103,7 +103,7 @@ def read_entry(file: SegmentFile, part: IndexPart, number: int) -> Any:
 
 
 def read_entries_between(file: SegmentFile, part: IndexPart, start: int, end: int) -> tuple[int, Array]:
-    """Find the entries that point to a range of the log, by bisection.
+    """Find by bisection, and return, the entries of an IndexFile that point to a range of the log.
 
     Args:
         file: the open IndexFile.

@@ -43,7 +43,7 @@ _MAX_SHOWN_CHARS = 100
 
 @dataclass
 class LogReport:
-    """Findings, and data on the records, of one range of the log.
+    """Result of checking one range of the log: findings, and data on its records.
 
     Attributes:
         findings: the findings that this range alone shows.

@@ -33,7 +33,7 @@ def observe_delays(
     files: StoreFiles, queues: Sequence[tuple[str, int]], schedule_topic: str, file_size: int, layout: QueueLayout,
     records: LogRecords,
 ) -> dict[int, int]:  # fmt: skip
-    """Read the delays that the newest entries of the schedule queues have.
+    """Return the delay of each level, measured at the newest entries of the schedule queues.
 
     Args:
         queues: Topic and queue id of every queue that has a folder.
@@ -77,7 +77,7 @@ def _observed_delays(files: QueueFiles, records: LogRecords) -> list[int]:
 
 
 def is_plausible_delay(difference_ms: int) -> bool:
-    """Return whether the time between storing and delivery of a message can be a configured delay.
+    """Return whether a time between storing and delivery, in ms, can be a delay that a broker was configured with.
 
     A flipped bit changes a delivery time by a power of two, which is never a whole number of seconds.
     """
@@ -104,7 +104,7 @@ def complete_delay_levels(observed: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def read_archived_delays(settings: Mapping[str, object]) -> tuple[int, ...] | None:
-    """Return the delays of all levels, as the table `store_config` has them.
+    """Return the delays of all levels from settings in the table `store_config`; None if it has no delays.
 
     Args:
         settings: A store's settings.

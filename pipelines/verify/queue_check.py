@@ -53,7 +53,7 @@ class Run(NamedTuple):
 
 
 def find_runs(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Run, slice]]:
-    """Yield the runs of a queue in a chunk, each with its slice of the entries.
+    """Yield the runs of consecutive queue offsets in a chunk, each with the slice of its entries.
 
     Args:
         entries: expected entries of one queue.
@@ -218,7 +218,7 @@ class QueueChecker:
 
 @dataclass(frozen=True)
 class BadRanges:
-    """Ranges of the log without an intact record, in order and not overlapping."""
+    """Sorted ranges of the log that have no intact record."""
 
     starts: Sequence[int]
     ends: Sequence[int]
@@ -245,7 +245,7 @@ and its first record after it."""
 
 
 def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
-    """Return where in the log topics were created again, as far as the records of a single queue show it.
+    """Return where in the log topics were created again, as shown by queues whose offsets restart at 0.
 
     A queue whose offsets begin at 0 again after a single record is no proof: the record may have been stored twice.
 
@@ -308,7 +308,7 @@ def _finding_code(run: Run, expected: int, *, is_after_damage: bool, is_new_topi
 
 
 def recorded_number_ranges(runs: Iterable[Run]) -> list[tuple[int, int]]:
-    """Return the queue offsets of records as disjoint ranges (first, end), in order."""
+    """Return the queue offsets that have a record, as sorted, disjoint ranges (first, end)."""
     ranges: list[tuple[int, int]] = []
     for first, end in sorted((run.first, run.end) for run in runs):
         if first < 0 or end > MAX_NUMBER:

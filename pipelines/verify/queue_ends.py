@@ -25,7 +25,7 @@ _ENTRIES_AT_ONCE = 4096
 
 
 class QueueFolders:
-    """Checks of the names and sizes of queue files; their content is not read."""
+    """Checker of the names and sizes of queue files; it does not read their content."""
 
     def __init__(self, view: StoreView, findings: Findings, restarts: Restarts) -> None:
         self._view = view
@@ -33,7 +33,7 @@ class QueueFolders:
         self._restarts = restarts
 
     def check_absent_queue(self, files: QueueFiles, runs: Sequence[Run]) -> None:
-        """Check a queue that has no file: if it has records, they lack their entries."""
+        """Check a queue that has no file; if the log has records of it, their entries are reported as missing."""
         self._check_file_names(files)
         if not runs:
             return
@@ -138,7 +138,7 @@ class QueueBounds:
 
 
 class QueueEnds:
-    """Checks of the ConsumeQueues of a store, after its whole log was read.
+    """Checker of ConsumeQueues, for use after the whole log of a store was read.
 
     Attributes:
         awaits_record: whether a copy has an entry of the newest record, but not the record itself.
@@ -153,7 +153,7 @@ class QueueEnds:
         self.awaits_record = False
 
     def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
-        """Check one queue: its files, and its entries without a record.
+        """Check the files of one queue, and its entries that have no record.
 
         Returns:
             The queue offsets that can be consumed.
@@ -184,7 +184,7 @@ class QueueEnds:
         return QueueBounds(ranges[0][0], max(end, written))
 
     def _check_entries_before_records(self, files: QueueFiles, end_number: int) -> None:
-        """Report entries before a queue's first record that do not point to expired messages."""
+        """Report entries before a queue's first record if they point to a position that the log still covers."""
         first = max(files.first_number, end_number - _ENTRIES_AT_ONCE)
         for number, entries in _read_blocks(files, first, end_number):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
@@ -192,7 +192,7 @@ class QueueEnds:
             self._report_dangling_entries(files, number, entries, loose)
 
     def _check_entries_between_records(self, files: QueueFiles, first_number: int, end_number: int) -> None:
-        """Report queue offsets without a record as lost messages, unless their entries point to damage in the log."""
+        """Check entries for queue offsets that no record has. Report lost messages, except where the log is damaged."""
         explained = 0
         for number, entries in _read_blocks(
             files, max(first_number, files.first_number), min(end_number, files.end_number)
@@ -212,7 +212,7 @@ class QueueEnds:
         )  # fmt: skip
 
     def _check_entries_after_records(self, files: QueueFiles, first_number: int) -> int:
-        """Check entries after those of the log's records, and return the end of the queue as the broker sees it."""
+        """Check the entries after a queue's last record, and return the queue's end as a broker would compute it."""
         end = first_number
         for number, entries in _read_blocks(files, max(first_number, files.first_number), files.end_number):
             valid = self._queues.is_written(entries)
@@ -226,7 +226,10 @@ class QueueEnds:
         return end
 
     def _report_dangling_entries(self, files: QueueFiles, first_number: int, entries: Array, is_dangling: Array) -> int:
-        """Report entries that point to no record; only count those that point to damage, and return their number."""
+        """Report entries that point to no record.
+
+        Return the number of those that point to damage, which are not reported.
+        """
         places = np.flatnonzero(is_dangling)
         explained = 0
         for place in places.tolist():

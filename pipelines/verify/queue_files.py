@@ -58,7 +58,7 @@ class QueueFiles:
         self.has_extension = files.has_folder(f"{_EXTENSIONS}/{topic}/{queue_id}")
 
     def _most_frequent_origin(self, starts: Iterable[int]) -> int:
-        """Return the most frequent byte position at which files start, modulo the file size; 0 without files."""
+        """Return the most frequent remainder of the files' start positions by the file size; 0 without files."""
         places = Counter(start % self.file_size for start in starts if start % self.layout.entry_size == 0)
         return places.most_common(1)[0][0] if places else 0
 
@@ -78,7 +78,7 @@ class QueueFiles:
 
     @property
     def end_number(self) -> int:
-        """The number after the last entry that fits into the last file."""
+        """The number after the last entry that fits into the last file; 0 if there is no file."""
         return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
     def entry_place(self, entry_number: int) -> tuple[str, int]:
@@ -93,7 +93,7 @@ class QueueFiles:
         return position - (position - self.origin) % self.file_size
 
     def split_by_file(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield ranges of numbers that lie in one file each: first, end, and whether the file exists."""
+        """Divide a range of entry numbers by file; yield first and end of each part, and whether its file exists."""
         while first < end:
             start = self.file_start(first)
             stop = min(end, (start + self.file_size) // self.layout.entry_size)
@@ -166,13 +166,13 @@ class QueueFiles:
         return np.concatenate(numbers), np.concatenate(found)
 
     def first_number_at_or_after(self, offset: int) -> int:
-        """Return the number of the first entry that points to an offset of the log or after it."""
+        """Return the number of the first entry that points to the given physical offset or a later one."""
         return self._first_number_failing(
             self.first_number, self.find_written_end(), lambda entries: entries["physical_offset"] < offset
         )
 
     def _first_number_failing(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
-        """Return the first number whose entry does not meet a condition, by bisection; `high` if all do."""
+        """Return by bisection the first entry number that does not meet a condition; `high` if all meet it."""
         first, block = low, None
         while low < high:
             if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):

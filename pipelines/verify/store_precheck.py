@@ -68,7 +68,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class AdmittedStore:
-    """A store that is ready for its log to be read.
+    """Store that has passed the first checks, so that its log can be read.
 
     Attributes:
         store: the store.
@@ -86,7 +86,7 @@ class AdmittedStore:
 
 
 def check_is_readable(store: Store) -> None:
-    """Check that a store can be verified: it is on a disk, or a copy with a manifest.
+    """Raise an error if a store cannot be verified, such as one in an object store that is no shipped copy.
 
     Raises:
         StoreError: if it is in an object store and no copy by `commitlake ship`, or its manifest is damaged.
@@ -95,7 +95,7 @@ def check_is_readable(store: Store) -> None:
 
 
 def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
-    """Check everything but the log. Small files come first, because a running broker keeps changing them.
+    """Run all checks of a store that need not read the log; small files are read first, since a broker changes them.
 
     Raises:
         StoreError: if it cannot be read, or is in an object store and no copy by `commitlake ship`.
@@ -150,7 +150,7 @@ def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
 
 
 def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
-    """Report the folders with segments that are not read, and return whether there are any."""
+    """Report other folders with segments of the same log, which are not read; return whether there are any."""
     read = make_read_log(store)
     others = find_other_logs(read, None, log.end) if read is not None else []
     for other in others:
@@ -189,7 +189,7 @@ def _are_queues_behind(root: str, manifest: Manifest) -> bool:
 def _add_queues_to_view(
     view: StoreView, has_batches_by_topic: Mapping[str, bool], findings: Findings
 ) -> tuple[StoreView, list[tuple[str, int]], list[tuple[str, int]]]:
-    """Complete a view with the queues' file sizes and dispatched end; also return all queues and batch queues."""
+    """Return the view with queue file sizes and dispatched end added, and lists of all queues and batch queues."""
     files, layout = view.files, view.queue_layout
     queues = list_queues(files, layout)
     file_size = queue_file_size(files, queues, layout)
@@ -214,7 +214,7 @@ def _add_queues_to_view(
 
 
 def _set_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
-    """Return a view with delay levels as observed in the store's schedule queues."""
+    """Return the view with the delay levels that the schedule queues show; report those that are not the default."""
     records = LogRecords(view.segments, view.format)
     topic = view.dialect.schedule_topic
     observed = observe_delays(view.files, queues, topic, view.queue_file_size, view.queue_layout, records)
@@ -295,7 +295,7 @@ def _find_index_parts(
 
 
 def _report_missing_index_files(last_name: str, complete_names: Collection[str], findings: Findings) -> None:
-    """Report the IndexFiles that the copy's manifest names after the last one in the folder, and that are missing."""
+    """Report IndexFiles that the copy's manifest names but that are missing after the last existing one."""
     for name in sorted(complete_names):
         if name > last_name and name.startswith(f"{index_files.FOLDER}/"):
             found, expected = "no file", "one, as the copy's manifest names it"
@@ -319,7 +319,7 @@ def _report_entries_after_log_end(part: IndexPart, view: StoreView, findings: Fi
 
 
 def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
-    """Compare an IndexFile's header with the log, and return its description with confirmed begin and end."""
+    """Compare an IndexFile's header with the log; return the file's description with begin and end as confirmed."""
     header = part.header
     first_offset, last_offset = part.first_offset, part.last_offset
     begin = part.begin_timestamp
@@ -353,7 +353,7 @@ def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findin
 
 
 def _is_begin_confirmed(store: Store, part: IndexPart, view: StoreView) -> bool:
-    """Return whether the header's begin time fits an entry, for an IndexFile whose first record the log has no more.
+    """Return whether an IndexFile's begin time fits its entries; used if the log no longer has its first record.
 
     Otherwise each entry would be reported for a damaged header. A file without any record in the log is confirmed.
     """

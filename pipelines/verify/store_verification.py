@@ -124,7 +124,7 @@ def verify_stores(
 def _verify_concurrently(
     stores: Sequence[Store], options: VerifyOptions, runner: Runner, advance: Advance | None, threads: int
 ) -> list[StoreReport]:
-    """Verify some stores together, and admit at most `threads` of them at a time."""
+    """Verify a group of stores together. At most `threads` of them are prechecked at a time."""
     all_admitted = map_concurrently(lambda store: admit_store(store, options), stores, threads)
     started = [_StoreInProgress(admitted, _plan_splits(admitted, options)) for admitted in all_admitted]
     tasks: list[Task] = []
@@ -226,7 +226,7 @@ def _make_store_report(store: _StoreInProgress) -> StoreReport:
 
 
 def _preload_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
-    """Read the ends of a copy's queues in parallel, so that later checks find them in memory."""
+    """Read the ends of queues of a copy in parallel, so that later checks need not wait for the object store."""
 
     def read(queue: tuple[str, int]) -> None:
         files = view.open_batch_queue_files(*queue) if queue[0] in batch_topics else view.open_queue_files(*queue)
@@ -253,7 +253,7 @@ def _report_keys_without_index(view: StoreView, reports: Sequence[LogReport], fi
 def _join_runs(
     splits: Sequence[Split], reports: Sequence[LogReport], findings: Findings
 ) -> Mapping[tuple[str, int], list[Run]]:
-    """Collect the runs of every queue in log order, and the findings, including those between two ranges."""
+    """Join the results of all ranges of a log: return the runs of each queue, and collect the findings."""
     queues: Mapping[tuple[str, int], list[Run]] = defaultdict(list)
     last_time = None
     for split, report in zip(splits, reports, strict=True):

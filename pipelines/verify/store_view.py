@@ -53,7 +53,7 @@ _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length,
 
 @dataclass(frozen=True)
 class StoreView:
-    """Data on a store that is fixed before its log is read, for the tasks that verify it.
+    """Data on a store that the verification tasks need, determined before its log is read.
 
     Attributes:
         broker: the store's name.
@@ -127,7 +127,7 @@ class StoreView:
 
     @property
     def may_indexes_lag(self) -> bool:
-        """True if indexes may lag behind the log, as after an unclean shutdown or while the broker runs."""
+        """True if queues and indexes may end before the log, as after an unclean shutdown or while the broker runs."""
         return self.is_live or self.was_aborted or self.is_behind
 
     @property
@@ -140,11 +140,11 @@ class StoreView:
         return self.topics is not None and topic not in self.topics and needs_topic_config(topic)
 
     def code_after_log_end(self, code: str) -> str:
-        """Return the finding class for data after the log's end: `code`, unless the log continues in other folders."""
+        """Return `code`, the finding class for data after the log's end; another one if the log continues elsewhere."""
         return "newer_elsewhere" if self.has_other_logs else code
 
     def is_awaited_log_end(self, offset: int) -> bool:
-        """Return whether an offset is the end of a copy's log, where the copy may lack the broker's newest record."""
+        """Return whether an offset is the end of a copy's log, after which the broker may have one more record."""
         return self.is_copy and offset == self.end
 
     def open_queue_files(self, topic: str, queue_id: int) -> QueueFiles:
@@ -202,7 +202,7 @@ def queue_file_size(files: StoreFiles, queues: list[tuple[str, int]], layout: Qu
 
 
 def likely_file_size(size_counts: Counter[int], layout: QueueLayout) -> int | None:
-    """Return the most frequent of the possible sizes of a queue file; None without one.
+    """Return the most frequent valid size of queue files; None if no size is valid.
 
     Among equally frequent sizes, the default wins, then the largest, because damage makes files shorter.
 
@@ -222,7 +222,7 @@ def likely_file_size(size_counts: Counter[int], layout: QueueLayout) -> int | No
 def find_dispatched_end(
     files: StoreFiles, queues: list[tuple[str, int]], file_size: int, log_end: int, layout: QueueLayout
 ) -> int:
-    """Return the physical offset after the newest record with an entry; entries beyond the log do not count."""
+    """Return the physical offset after the newest record that has a queue entry; entries beyond the log are ignored."""
 
     def end_of_newest_record(queue: tuple[str, int]) -> int:
         found = QueueFiles(files, *queue, file_size, layout)
@@ -238,7 +238,7 @@ def find_dispatched_end(
 
 
 def _record_end_before(files: QueueFiles, number: int, log_end: int) -> int:
-    """Return the end, in the log, of the record that the newest entry before a number points to; 0 without an entry.
+    """Return the end of the record to which the newest entry before a number points; 0 if there is no such entry.
 
     Args:
         number: the number; only some entries before it are read.

@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def numpy_fields(self) -> list[tuple[str, str]]:
-        """Fields in the form of `numpy.dtype`."""
+        """Names and types of the fields, in the form that `numpy.dtype` takes."""
         return [(field.name, _NUMPY_CODES[field.code]) for field in self.fields]
 
 
@@ -88,5 +88,5 @@ def parse_file_head(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
 
 
 def pad_to_page(fields: bytes) -> bytes:
-    """Return the bytes of a whole page: the given fields, followed by zeros."""
+    """Return the bytes of a whole page: the values of the given fields, followed by zeros."""
     return fields.ljust(PAGE_SIZE, b"\0")

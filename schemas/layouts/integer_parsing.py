@@ -100,7 +100,7 @@ def parse_decimal(text: str) -> float | None:
 
 
 def int_in_range(value: object, minimum: int, maximum: int) -> int | None:
-    """Return a value of JSON or TOML if it is an integer of the range, else None; booleans are not integers."""
+    """Return a value parsed from JSON or TOML if it is an integer in the range, else None; a boolean gives None."""
     return value if type(value) is int and minimum <= value <= maximum else None
 
 

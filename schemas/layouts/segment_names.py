@@ -26,7 +26,7 @@ def max_entry_number(entry_size: int) -> int:
 
 
 def segment_name(start_offset: int) -> str:
-    """Return the name of the file whose first byte has an offset."""
+    """Return the name of the segment file whose first byte has the given offset."""
     return f"{start_offset:0{NAME_LENGTH}d}"
 
 

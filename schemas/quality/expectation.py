@@ -25,7 +25,7 @@ class Severity(StrEnum):
 
 
 class Grain(StrEnum):
-    """Kind of thing that each row of a checked table describes."""
+    """Subject of each row of a checked table: a time window, a topic or a broker."""
 
     WINDOW = "window"
     TOPIC = "topic"
@@ -34,7 +34,7 @@ class Grain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Condition that a table must meet.
+    """Condition that the rows of a table must meet, such as a maximum value of a column.
 
     Attributes:
         name: name within its suite; a statement in snake case that is true if the expectation is met.

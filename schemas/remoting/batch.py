@@ -36,7 +36,7 @@ assert (ITEM.size, MIN_ITEM_SIZE) == (20, 22)
 
 
 class BatchItem(NamedTuple):
-    """Message of a batch."""
+    """One message in the body of a batch."""
 
     flag: int
     body: bytes
@@ -44,7 +44,7 @@ class BatchItem(NamedTuple):
 
 
 def parse_batch(body: ReadableBuffer, limit: int | None = None) -> list[BatchItem]:
-    """Return the messages of a batch's body.
+    """Return the messages in the body of a batch.
 
     Args:
         limit: maximum number of messages; None for any number.
@@ -83,7 +83,7 @@ def _parse_item(data: bytes, offset: int) -> tuple[BatchItem, int]:
 
 
 def serialize_batch(items: Iterable[BatchItem]) -> bytes:
-    """Return the body of a batch.
+    """Return the body of a batch with the given messages.
 
     Raises:
         UnserializableError: if properties have more than 32,767 bytes.

@@ -74,14 +74,14 @@ _DECODE_JSON = json.JSONDecoder().raw_decode
 
 
 class SerializeType(IntEnum):
-    """Serialization of a header."""
+    """Serialization of a command's header: JSON or RocketMQ's binary form."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class Language(IntEnum):
-    """Language of a peer: the name in JSON, the number in ROCKETMQ. Unknown ones are read as OTHER."""
+    """Programming language of a peer; unknown languages are read as OTHER."""
 
     JAVA = 0
     CPP = 1
@@ -100,7 +100,7 @@ class Language(IntEnum):
 
 
 class Version(IntEnum):
-    """Ordinals of versions that affect behaviour, or that were observed."""
+    """Ordinals of those RocketMQ versions that affect behaviour, or that were observed."""
 
     V3_0_11 = 37
     """First version in which a broker registers with the whole RegisterBrokerBody."""

@@ -129,7 +129,10 @@ class PullMessageRequest(NamedTuple):
 
 
 class PullMessageResponse(NamedTuple):
-    """Header of the answer to a pull. The body contains the stored records, the remark the status of the store."""
+    """Header of the answer to a pull.
+
+    The body contains the stored records, and the remark describes the store's status.
+    """
 
     suggest_which_broker_id: Long
     next_begin_offset: Long

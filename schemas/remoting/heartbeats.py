@@ -20,7 +20,7 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 
 def parse_tag_expression(expression: str) -> tuple[str, ...] | None:
-    """Return the tags of a tag expression, each once, as FilterAPI reads it; None for all tags.
+    """Return the distinct tags of a tag expression, parsed like RocketMQ's FilterAPI; None if it selects all tags.
 
     Only `*` alone means all: in a list, or with blanks, it is the tag `*`.
 
@@ -53,7 +53,7 @@ class SubscriptionData(NamedTuple):
 
 
 def subscription_of_tags(topic: str, expression: str, sub_version: int) -> SubscriptionData:
-    """Return the subscription for a tag expression; see `parse_tag_expression`; without tags, for all messages."""
+    """Return the subscription for a tag expression, which selects all messages if it names no tag."""
     tags = parse_tag_expression(expression)
     if not tags:
         return SubscriptionData(topic, sub_version=sub_version)

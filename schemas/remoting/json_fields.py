@@ -107,7 +107,10 @@ def _list_json_keys(body_class: Any) -> tuple[str, ...]:
 
 @functools.cache
 def _make_reader(type_hint: Any) -> _Reader:
-    """Return a function that converts a value to a type; its second argument is the path of the value, for errors."""
+    """Return a function that converts parsed JSON to a type.
+
+    Its second argument is the value's path, for error messages.
+    """
     origin, arguments = get_origin(type_hint), get_args(type_hint)
     if origin is Annotated:
         return _long if Bits(64) in arguments[1:] else _make_reader(arguments[0])

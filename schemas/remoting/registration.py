@@ -55,7 +55,7 @@ def decode_utf8_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
 
 
 class JsonCursor:
-    """Incremental reader of large JSON documents, which lets a server do other work in between.
+    """Incremental reader of large JSON documents, so that a server can do other work between two steps.
 
         cursor = JsonCursor(body)
         for key in cursor.keys():                   # keys of the object at the cursor
@@ -75,7 +75,7 @@ class JsonCursor:
         self._position = 0
 
     def read_keys(self) -> Iterator[str]:
-        """Yield the keys of the object at the cursor; `null` counts as an empty object.
+        """Yield the keys of the object at the cursor, one after another; `null` counts as an empty object.
 
         The caller must read or skip the value of each key before the next one.
 
@@ -110,7 +110,7 @@ class JsonCursor:
             raise BodyError(f"expected JSON at character {start}, found {str(error)[:80]}") from None
 
     def skip_value(self) -> Iterator[None]:
-        """Move the cursor past a value in steps; of its content, only strings and brackets are checked.
+        """Move the cursor past a value in steps, checking only the value's strings and brackets.
 
         Raises:
             BodyError: if the value is incomplete.
@@ -198,7 +198,7 @@ class JsonCursor:
 
 
 class RegistrationReader:
-    """Incremental reader of the topics that a broker registers.
+    """Incremental reader of the topics in the body that a broker sends to register them.
 
     Attributes:
         data_version: version of the topics; known after all topics were read.
@@ -206,7 +206,7 @@ class RegistrationReader:
     """
 
     def __init__(self, body: bytes | memoryview, *, compressed: bool) -> None:
-        """Start to read a registration.
+        """Start reading a registration from its body.
 
         Args:
             body: body of the request.
@@ -218,7 +218,7 @@ class RegistrationReader:
         self.filter_servers: tuple[str, ...] = ()
 
     def read_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
-        """Yield the topics with their names, and None after a step without a topic. Each step takes a few milliseconds.
+        """Yield the topics with their names. Yield None after a step, of a few milliseconds, that completed no topic.
 
         Raises:
             BodyError: if the body does not have the declared form.
@@ -308,7 +308,7 @@ def _decompress(body: bytes | memoryview) -> Iterator[bytes]:
 
 
 class _TextReader:
-    """Reader of consecutive texts and numbers."""
+    """Reader of consecutive texts and numbers in binary data."""
 
     def __init__(self, data: bytes | bytearray) -> None:
         self._data = data
@@ -328,7 +328,7 @@ class _TextReader:
         return number
 
     def read_text(self, text_name: str) -> str:
-        """Read a text that follows its length."""
+        """Read a text, which is stored after its length."""
         start = self._position + _INT.size
         if (length := self.read_count(text_name)) > MAX_TEXT_BYTES:
             raise BodyError(f"registration: expected {text_name}, at most {MAX_TEXT_BYTES} bytes, found {length}")

@@ -159,7 +159,7 @@ def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
 
 
 def _parse_queue_counts(conf: str) -> list[tuple[str, int]]:
-    """Return pairs of broker and number of queues from a fixed order such as `broker-a:4`; ignore invalid parts."""
+    """Return the queue count of each broker in the text of an ordered topic's configuration; ignore invalid parts."""
     parts = (part.partition(":") for part in conf.split(";"))
     counts = ((broker_name, parse_int32(count)) for broker_name, _, count in parts)
     return [(broker_name, max(count, 0)) for broker_name, count in counts if broker_name and count is not None]

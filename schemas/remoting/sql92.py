@@ -58,7 +58,7 @@ _KEYWORDS = frozenset(
 
 
 class PausedError(CommitLakeError):
-    """Signal that an evaluation pauses after a long search; evaluating the expression again continues it."""
+    """Signal that an evaluation was paused after long text searches; evaluating the expression again resumes it."""
 
 
 class PausableProperties(dict[str, str]):
@@ -138,7 +138,7 @@ def negate_condition(operand: Condition) -> Condition:
 
 
 def equal_operands(left: Operand, right: Operand) -> Condition:
-    """Return a condition that two operands are equal; they are compared as a type that fits both."""
+    """Return a condition that is true if two operands are equal; they are compared as a type that fits both."""
 
     def condition(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
@@ -169,7 +169,7 @@ def compare_numbers(left: Operand, right: Operand, compare: Callable[[float, flo
 
 
 def passes_text_test(operand: Operand, passes_test: Callable[[str], bool]) -> Condition:
-    """Return a condition that a text operand passes a test."""
+    """Return a condition that is true if a text operand passes the given test."""
 
     def condition(properties: Properties) -> bool | None:
         value = operand(properties)
@@ -181,7 +181,7 @@ def passes_text_test(operand: Operand, passes_test: Callable[[str], bool]) -> Co
 
 
 def contains_text(operand: Operand, part: str) -> Condition:
-    """Return a condition that a text operand contains a text."""
+    """Return a condition that is true if a text operand contains the given text."""
 
     def condition(properties: Properties) -> bool | None:
         value = operand(properties)

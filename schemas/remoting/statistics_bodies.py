@@ -25,7 +25,7 @@ class DelayOffsetTable(NamedTuple):
 
 
 class OffsetTable(NamedTuple):
-    """Offsets at which consumers continue, by queue.
+    """Offsets from which consumers continue, by queue.
 
     Body of RESET_CONSUMER_CLIENT_OFFSET (220), and of the answer to INVOKE_BROKER_TO_RESET_OFFSET (222).
     """
@@ -42,14 +42,14 @@ class TopicOffset(NamedTuple):
 
 
 class TopicStats(NamedTuple):
-    """Body of the answer to GET_TOPIC_STATS_INFO (202)."""
+    """Body of the answer to GET_TOPIC_STATS_INFO (202): the offsets of each queue of a topic."""
 
     offset_table: dict[MessageQueue, TopicOffset] = {}  # noqa: RUF012
     topic_put_tps: float | None = None
 
 
 class OffsetWrapper(NamedTuple):
-    """Offsets of a group in a queue.
+    """Offsets of a queue, and of a consumer group in it.
 
     Attributes:
         broker_offset: next offset of the queue.
@@ -65,7 +65,7 @@ class OffsetWrapper(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Number of messages that are not consumed yet."""
+        """Number of messages that the group has not consumed yet."""
         return self.broker_offset - self.consumer_offset
 
 
@@ -118,7 +118,7 @@ class BrokerStatsData(NamedTuple):
 
 
 class ConsumeQueueEntry(NamedTuple):
-    """Queue entry, with whether a group's filter accepts it."""
+    """Entry of a queue, and whether a consumer group's filter accepts its message."""
 
     physic_offset: Long
     physic_size: int

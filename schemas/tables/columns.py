@@ -48,7 +48,7 @@ class MapOf:
 
 
 class Column(NamedTuple):
-    """A column, which may be null."""
+    """Column with a name, a type and a comment; its values may be null."""
 
     name: str
     type: DataType
@@ -57,7 +57,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Columns:
-    """Set of columns: those of a table, or those nested in one column."""
+    """Ordered columns of a table, or of a nested column."""
 
     columns: tuple[Column, ...]
 

@@ -11,7 +11,7 @@ LINK_DAYS = 7
 
 
 class EdgeKind(StrEnum):
-    """Kind of an edge: what links two records, or happened to one record."""
+    """Kind of an edge, which links two records of a message, such as a half message and its committed copy."""
 
     DELAYED = "delayed"
     """A record that waited in a schedule topic was delivered to its own topic, or to a group's retry topic."""
@@ -67,7 +67,7 @@ class AbsentReason(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """Outcome of the step that an edge stands for."""
+    """Outcome of the step that an edge describes, such as committed, failed or timed out."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"

@@ -27,7 +27,7 @@ from commitlake.schemas.tables.messages import BODY_PLACE
 
 
 class ErasureEvent(StrEnum):
-    """Event of an erasure that a row of `erasures` records."""
+    """Step in an erasure of messages, each recorded as a row of the table `erasures`."""
 
     BEGUN = "begun"
     MESSAGE = "message"

@@ -50,6 +50,6 @@ _RATES = Columns(
 
 
 def rate_columns(group_columns: Sequence[str]) -> Columns:
-    """Return the columns of a rates result that is grouped by the given names of `RATE_GROUPS`."""
+    """Return the columns of a table of rates that is grouped by the given columns of `RATE_GROUPS`."""
     window = Column("window_start", TIME, "start of the window, UTC")
     return Columns([*RATE_GROUPS.select_columns(group_columns), window, *RATE_COUNTS, *_RATES])

@@ -20,7 +20,7 @@ from commitlake.schemas.tables.columns import (
 
 
 class ReplayEvent(StrEnum):
-    """An event in the life of a replay."""
+    """Event in the course of a replay, such as its start or its end."""
 
     PLANNED = "planned"
     STARTED = "started"
@@ -79,7 +79,7 @@ Key: (`replay_id`, `at`, `event`).
 
 
 class SendOutcome(StrEnum):
-    """The outcome of a message of a replay."""
+    """Outcome of sending one message of a replay."""
 
     SENT = "sent"
     """The target's broker has confirmed that it is stored."""

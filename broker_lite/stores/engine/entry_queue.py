@@ -34,7 +34,7 @@ class EntryQueue(ABC):
 
     @property
     def name(self) -> str:
-        """Topic and queue id of the queue, for messages."""
+        """Topic and queue id of the queue, as text for log and error messages."""
         return f"{self.topic}/{self.queue_id}"
 
     @property
@@ -44,12 +44,12 @@ class EntryQueue(ABC):
 
     @property
     def entry_range(self) -> range:
-        """Range of the entries' numbers in the files; the entry with number n begins at byte n * entry size."""
+        """Range of the numbers of the entries in the files; entry n begins at byte n * entry size."""
         return range(self.files.start // self.entry_size, self.files.end // self.entry_size)
 
     @abstractmethod
     def _entry_points_before(self, entry_number: int, log_offset: int) -> bool:
-        """Return whether the entry with a number points before an offset of the log, or is filler."""
+        """Return whether the entry with a number is filler, or its record is before an offset of the log."""
 
     def first_entry_at_or_after(self, log_offset: int) -> int:
         """Return the number of the first entry that points to or after an offset of the log, else the end."""
@@ -65,7 +65,7 @@ class EntryQueue(ABC):
         """Return the number of valid entries before the first invalid one; must be fast, because files are large."""
 
     def _find_entries_end(self, file_starts: Sequence[int]) -> int:
-        """Return the byte position of the first invalid entry in the files that start at the given positions."""
+        """Return the byte position of the first invalid entry, searched in the files with the given start positions."""
         end = self.files.start
         for start in file_starts:
             end = start + self.entry_size * self._count_valid_entries(self.files.read(start, self.files.file_size))
@@ -83,7 +83,7 @@ class EntryQueue(ABC):
         self.files.clear_after_end()
 
     def truncate_to_log_offset(self, log_offset: int) -> None:
-        """Remove the entries of records at or after an offset of the log, and also filler if the log is empty."""
+        """Remove the entries of records at or after an offset of the log; if the offset is 0, remove filler, too."""
         place = self.first_entry_at_or_after(log_offset) if log_offset else self.entry_range.start
         self.truncate_to(place * self.entry_size)
 

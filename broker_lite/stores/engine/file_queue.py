@@ -95,7 +95,7 @@ class FileQueue:
         return memory[position : position + size]
 
     def set_start(self, offset: int, *, starts_file_at_offset: bool = False) -> None:
-        """Let an empty queue start at an offset; the bytes of the first file before that are zeros.
+        """Set the offset at which an empty queue starts; earlier bytes of its first file remain zeros.
 
         Args:
             offset: offset of the first append.

@@ -120,7 +120,7 @@ class LogFlusher:
         raise NotImplementedError
 
     def _save_checkpoint(self, write_checkpoint: Callable[[], None]) -> None:
-        """Write the checkpoint; if the disk is full, keep the old one, with which recovery reads more of the log."""
+        """Write the checkpoint. If the disk is full, keep the old one, which only makes recovery slower."""
         try:
             write_checkpoint()
         except OSError as error:

@@ -11,7 +11,7 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class LogProgress(NamedTuple):
-    """Progress of a log, from which checkpoints are written.
+    """Position and time of a log's last record, which are written to checkpoints.
 
     Attributes:
         log_end: physical offset of the end of the last record.
@@ -25,7 +25,7 @@ class LogProgress(NamedTuple):
 
 
 class LogWriter:
-    """State of a store's writer: progress, and whether it accepts writes; several threads may write, one at a time.
+    """State of a store's writer: its progress, and whether it accepts writes; threads write one at a time.
 
     Attributes:
         lock: held while files are written or read.
@@ -43,7 +43,7 @@ class LogWriter:
         self.arrived: set[tuple[str, int]] = set()
 
     def take_arrived(self) -> set[tuple[str, int]]:
-        """Empty `arrived`, and return what was in it; without waiting for a writer."""
+        """Remove and return all elements of `arrived`, without waiting for the lock of a writer."""
         # One by one, because a writer that adds to the set meanwhile would add to one that was exchanged and read.
         return {self.arrived.pop() for _ in range(len(self.arrived))}
 
@@ -77,7 +77,7 @@ class LogWriter:
 
 
 class QueueGapError(CommitLakeError):
-    """Error for a queue that ends before a new entry's offset; recovery then rebuilds the queue."""
+    """Error for a queue that lacks entries before a new one; recovery then rebuilds the queues."""
 
 
 @dataclass(frozen=True, slots=True)

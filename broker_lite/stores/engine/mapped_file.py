@@ -36,7 +36,7 @@ _NO_FILES_WITHOUT_A_NAME = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINV
 
 
 class Mappings:
-    """Registry of mapped files; if there are too many, it unmaps the file that was mapped first.
+    """Registry of the files mapped into memory; above a limit, it unmaps the file that was mapped first.
 
     Attributes:
         root: folder of the store, below which no symbolic link is followed; None for files outside a store.

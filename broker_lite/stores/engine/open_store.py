@@ -79,7 +79,7 @@ class OpenStore(ABC, Generic[M, R]):
         """Save data that `flush` does not include; called by `close`."""
 
     def flush(self) -> None:
-        """Flush everything written so far to disk, and then the checkpoint."""
+        """Flush all data written so far to disk, and then write the checkpoint."""
         self._flusher.sync_log()
         self._flusher.sync_derived_files()
 

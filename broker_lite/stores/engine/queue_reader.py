@@ -36,7 +36,7 @@ class GetStatus(StrEnum):
 
 
 class QueuePosition(NamedTuple):
-    """Result of comparing a requested queue offset with the offsets of a queue.
+    """Position of a requested queue offset relative to the queue's range, and the offset to continue at.
 
     Attributes:
         status: FOUND if there is an entry, else the reason why there is none.
@@ -63,7 +63,7 @@ class BoundedQueue(Protocol):
 
 
 def locate_offset(queue: BoundedQueue | None, log_start: int, queue_offset: int) -> QueuePosition:
-    """Return whether a queue offset is before, in or after the range of offsets of a queue.
+    """Return whether a queue offset is before, in or after a queue's range, with the offset to request next.
 
     Args:
         queue: the queue; None if it is unknown.

@@ -115,7 +115,7 @@ class QueueTable(Generic[Q]):
                         raise
 
     def delete_expired(self, log_offset: int) -> None:
-        """Delete the files of all queues whose entries all point before an offset of the log."""
+        """Delete, in every queue, the files whose entries all point before an offset of the log."""
         for queue in self:
             queue.delete_expired(log_offset)
 

@@ -139,7 +139,7 @@ class MessageLog(RecordLog, Generic[M]):
         """
 
     def _record_bytes_at(self, offset: int) -> bytes:
-        """Return the bytes at an offset up to the size in the record, but no further than the end of the file."""
+        """Return the bytes of the record at an offset, by the size in its head but not beyond the end of the file."""
         memory, position = self.files.locate(offset)
         head_size = self.filler.size
         size = self.filler.unpack(memory, position)[0] if len(memory) - position >= head_size else 0

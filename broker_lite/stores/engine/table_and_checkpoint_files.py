@@ -97,7 +97,7 @@ class SavedTable(ABC):
             self._write_table()
 
     def save_if_changed(self) -> None:
-        """Write the file if the table has changed; otherwise renew its modification time, if readers rely on that."""
+        """Write the file if the table has changed; otherwise, for some files, only update the modification time."""
         with self._saving:
             if self.is_changed:
                 self._write_table()
@@ -131,7 +131,7 @@ class FileWithBackup:
 
     @property
     def exists(self) -> bool:
-        """True if the file exists, or something else has its name."""
+        """True if the path exists, even if it is not a regular file."""
         return os.path.lexists(self.path)
 
     def read(self, path: Path) -> bytes | None:

@@ -179,7 +179,7 @@ class Consuming:
 
 
 def _check_consumer(topic: str, app: str, client: Host) -> None:
-    """Check names and address of a consumer in advance, so that its consumption can be recorded."""
+    """Raise an error if a consumer's names or address cannot be written into a consume record."""
     serialize_consumption(Consumption(topic, 0, 0, 0, app, DeliveryOutcome.CONSUMED, 0, 1, client))
 
 

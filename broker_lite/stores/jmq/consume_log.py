@@ -33,7 +33,7 @@ class ConsumeLog(RecordLog):
             self._find_end()
 
     def _find_end(self) -> None:
-        """Truncate the log after the last valid record of the last file; a last file without records is deleted."""
+        """Find the end of the log's last valid record, and clear everything after it."""
         start = end = self.files.file_starts[-1]
         while (found := self._parse_record_at(end)) is not None:
             end += found[1]

@@ -90,7 +90,7 @@ class Journal(MessageLog[JournalMessage]):
                 position = following
 
     def _next_file_after_filler(self, position: int) -> int | None:
-        """Return the start of the next file if this one ends at the position, else None."""
+        """Return the start of the next file if only filler follows the position in this one, else None."""
         if not self.start <= position < self.end:
             return None
         memory, at = self.files.locate(position)

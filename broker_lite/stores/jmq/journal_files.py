@@ -132,7 +132,7 @@ def recover_journal(files: JournalFiles, *, is_after_crash: bool) -> RecoveryRep
 
 
 def _confirmed_progress(files: JournalFiles) -> LogProgress:
-    """Return the progress that the checkpoint and the journal agree on; zeros if there is none."""
+    """Return the checkpoint's progress if the journal confirms it, else a progress of zeros."""
     checkpoint, journal = files.checkpoint.value, files.journal
     if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
         return LogProgress()

@@ -107,7 +107,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         return message
 
     def entries(self, topic: str, queue_id: int, offset_range: range) -> list[tuple[int, JmqQueueEntry]]:
-        """Return the entries of a queue in a range of offsets, with their offsets, without those of lost messages."""
+        """Return (queue offset, entry) pairs of a queue in a range of offsets, without entries of lost messages."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return []

@@ -45,7 +45,7 @@ def ordered_queue_id(business_id: str, queue_count: int) -> int:
 
 
 class Routing:
-    """Selector of a message's queue; several threads may use it.
+    """Selector of the queue in which a message is stored; several threads may use it.
 
     The queue of an ordered message is determined by the hash of its business id, so that all messages of one id are in
     one queue, in order. Any other message goes to a random queue, by the weights of the topic's queues if it has some.
@@ -71,7 +71,7 @@ class Routing:
         self._cumulated = {topic: tuple(accumulate(weights)) for topic, weights in options.queue_weights.items()}
 
     def choose_queue_id(self, message: NewJournalMessage, requested_queue_id: int | None = None) -> int:
-        """Return the queue id for a message: computed for an ordered one, else the wanted one or a random one.
+        """Return the queue id for a message: computed if it is ordered, otherwise the requested one or a random one.
 
         Args:
             requested_queue_id: queue that its producer chose; None if the store chooses.
@@ -123,7 +123,7 @@ class PreparedMessage(NamedTuple):
         _pack_stored(self.record, _AT_STORED, stored_delay_ms(store_timestamp, self.send_timestamp))
 
     def recorded_timestamp(self, store_timestamp: int) -> int:
-        """Return the store time as the record contains it, ms: limited to 24 days from the send time."""
+        """Return the store time in the form that fits in the record, ms: at most 24 days from the send time."""
         return self.send_timestamp + stored_delay_ms(store_timestamp, self.send_timestamp)
 
 

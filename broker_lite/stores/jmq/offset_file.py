@@ -26,7 +26,7 @@ _START = ConsumerPosition(0, 0, 0)
 
 
 class OffsetFile(SavedTable):
-    """Positions of applications, in memory and on disk; several threads may use it.
+    """Consumption positions of applications, in memory and on disk; several threads may use it.
 
     Messages that were not acknowledged when the store was closed are delivered again.
     """
@@ -87,7 +87,7 @@ class OffsetFile(SavedTable):
             self.is_changed = True
 
     def clamp_to_queue_ends(self, max_offset_of: Callable[[str, int], int]) -> None:
-        """Lower positions after the end of their queue to the end, because the next messages there are new."""
+        """Lower positions that are beyond the end of their queue to its end, so that new messages are consumed."""
         with self._guard:
             for place, position in list(self._positions.items()):
                 if position.ack > (end := max_offset_of(place.topic, place.queue_id)):

@@ -92,12 +92,12 @@ class JournalOptions:
 
     @property
     def max_message_size_bytes(self) -> int:
-        """Limit of a body, under the name that other layouts use."""
+        """Maximum size of a body, under the name that stores in other layouts use."""
         return self.max_body_size_bytes
 
     @property
     def settings(self) -> dict[str, object]:
-        """Options for administrators, under RocketMQ's names where those exist."""
+        """Settings to show to administrators, under RocketMQ's names where those exist."""
         return {
             "storeLayout": "jmq",
             "mappedFileSizeCommitLog": self.journal_file_size_bytes,

@@ -118,7 +118,7 @@ class JournalQueue(NumberedQueue):
         self.append(offset, message.size)
 
     def _must_restart_at(self, queue_offset: int, journal_start: int) -> bool:
-        """Return whether the queue must be restarted at a queue offset.
+        """Return whether the queue must be emptied and started again at the queue offset of a recovered record.
 
         This is so for an empty queue that ends elsewhere, if the journal no longer begins at 0, and for a queue whose
         only entry comes later.
@@ -166,7 +166,7 @@ class JournalQueues(QueueTable[JournalQueue]):
 
     @property
     def entry_count(self) -> int:
-        """Sum of the next queue offsets of all queues, which shows if a queue is missing or has lost entries."""
+        """Sum of the end offsets of all queues, which is too small if a queue is missing or has lost entries."""
         return sum(queue.max_offset for queue in self)
 
     def dispatch_recovered(self, message: JournalMessage, *, reads_whole_journal: bool, journal_start: int) -> None:

@@ -27,12 +27,12 @@ class RetryQueue(NamedTuple):
 
 
 def topic_of_retry_queue(queue: RetryQueue) -> str:
-    """Return the name of the retry or dead-letter topic that stands for a queue of the retry store."""
+    """Return the name of the RocketMQ retry or dead-letter topic for a queue of the retry store."""
     return f"{DLQ_PREFIX if queue.status is RetryStatus.DEAD else RETRY_PREFIX}{queue.app}"
 
 
 def retry_queue_of(topic: str) -> RetryQueue | None:
-    """Return the queue of the retry store that a retry or dead-letter topic stands for; None for other topics."""
+    """Return the queue of the retry store for a RocketMQ retry or dead-letter topic; None for other topics."""
     for prefix, status in ((RETRY_PREFIX, RetryStatus.RETRYING), (DLQ_PREFIX, RetryStatus.DEAD)):
         if topic.startswith(prefix):
             return RetryQueue(topic.removeprefix(prefix), status)
@@ -53,7 +53,7 @@ class RetryQueues:
         return [RetryQueue(app, RetryStatus(status)) for app, status in rows]
 
     def next_due_ms(self) -> int | None:
-        """Return the time at which a message must next be entered into a queue, ms; None if there is none."""
+        """Return the earliest time at which a message must be added to a retry or dead-letter queue, ms, or None."""
         with self._retries.transaction() as database:
             if _select_int(database, "SELECT 1 FROM message_retry WHERE status = ? AND place IS NULL LIMIT 1", _DEAD):
                 return 0
@@ -62,7 +62,7 @@ class RetryQueues:
             )
 
     def enqueue_due_retries(self, now_ms: int, limit: int) -> dict[RetryQueue, int]:
-        """Enter due retries into the retry queues, longest due first, and new dead letters into the dead-letter queues.
+        """Add due retries to the retry queues, the longest due first, and new dead letters to the dead-letter queues.
 
         Args:
             now_ms: current time.
@@ -117,12 +117,12 @@ class RetryQueues:
         return next(iter(self._retries.select_retries("app = ? AND journal_offset = ?", (app, journal_offset))), None)
 
     def drop(self, queue: RetryQueue) -> None:
-        """Delete the messages of a queue, and those that are still to be entered."""
+        """Delete the messages of a queue, and those that would be added to it later."""
         rows = self._retries.select_retries("app = ? AND status = ?", tuple(queue))
         self._retries.delete([retry.id for retry in rows])
 
     def take_failed_offsets(self, consumed_queue: ConsumedQueue, start: int, end: int) -> set[int]:
-        """Return the offsets in a range at which an application has failed messages; each is returned only once.
+        """Return the queue offsets in a range at which an application failed messages; later calls omit these.
 
         Args:
             consumed_queue: application and queue.

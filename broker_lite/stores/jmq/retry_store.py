@@ -236,7 +236,7 @@ class RetryStore:
                 )  # fmt: skip
 
     def due_retries(self, topic: str, app: str, max_messages: int) -> list[Retry]:
-        """Return the due retries of an application, longest due first; the caller locks them."""
+        """Return the due retries of an application, the longest due first; the caller must lock them."""
         return self.select_retries(
             "topic = ? AND app = ? AND status = ? AND retry_time <= ? ORDER BY retry_time, id LIMIT ?",
             (topic, app, RetryStatus.RETRYING, self._clock(), max_messages),

@@ -185,7 +185,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             return reader.pull(topic, queue_id, queue_offset, limits, convert_to_record)
 
     def entries(self, topic: str, queue_id: int, offset_range: range) -> list[tuple[int, JmqQueueEntry]]:
-        """Return existing entries of a queue with their offsets, in a range of offsets."""
+        """Return (queue offset, entry) pairs of the entries that a queue has in a range of offsets."""
         with self._lock_reader() as reader:
             return reader.entries(topic, queue_id, offset_range)
 
@@ -266,7 +266,7 @@ class JournalFlusher(LogFlusher):
 
 
 class Produced(NamedTuple):
-    """Produced message, with the name of the broker that stores it."""
+    """Message in the journal, with the name of the broker that stores it."""
 
     broker: str
     message: JournalMessage
@@ -279,7 +279,7 @@ class Produced(NamedTuple):
 
 
 class ArchiveView:
-    """Reader for archives of all produced messages and all consumptions; several threads may use it.
+    """Reader with which an archive copies all messages and all consume records; several threads may use it.
 
     Both are byte sequences, the journal and the consume log. The archive requests the data after a position, and
     receives the position of the next request. It stores both positions together with the archived data, so it misses

@@ -42,7 +42,7 @@ class FailedMessages:
         self._retries.delete_finished_retries(self._journal.min_journal_offset)
 
     def queue_offset_range(self, topic: str, queue_id: int) -> range:
-        """Return the offset range of a retry or dead-letter topic's only queue, 0; empty for any other queue."""
+        """Return the offset range of a retry or dead-letter topic's queue 0; empty for other queue ids and topics."""
         queue = retry_queue_of(topic)
         return self.queues.queue_offset_range(queue) if queue is not None and queue_id == 0 else range(0)
 
@@ -119,7 +119,7 @@ class FailedMessages:
         return status
 
     def acknowledge(self, group: str, queue_offset: int, client: Host) -> None:
-        """Record as consumed all retries of a group before a queue offset, except those that it has sent back."""
+        """Record that a group has consumed its retries before a queue offset, except those that it has sent back."""
         for retry in self.queues.acknowledge(group, queue_offset):
             self.write_consume_record(retry, group, DeliveryOutcome.CONSUMED, retry.attempt, client)
 

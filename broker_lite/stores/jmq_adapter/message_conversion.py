@@ -126,7 +126,7 @@ def _serialize_record(
 
 
 def _convertible_properties(properties: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the properties that fit in RocketMQ's record: not empty, without its separators, and not too large.
+    """Return the properties that RocketMQ's record format can contain: not empty, without separators, not too large.
 
     Properties of RocketMQ's clients always do. Other producers' may not, and must not block consumers.
     """

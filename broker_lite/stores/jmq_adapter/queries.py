@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Bounds:
-    """Offset range of a retry or dead-letter queue, in the form that `locate_offset` takes."""
+    """Offset range of a retry or dead-letter queue, with the interface that `locate_offset` expects."""
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
@@ -200,7 +200,7 @@ class JmqQueries:
         return -1 if found is None else found.store_timestamp
 
     def tag_codes_in_queue_entries(self, tags: Collection[str], client_tag_codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
-        """Return the given tag hashes, which `pull` compares with hashes of messages' tags."""
+        """Return the client's tag hashes unchanged, because `pull` compares them with the hashes of messages' tags."""
         return frozenset(client_tag_codes)
 
     def record_for_client(self, message: Message) -> bytes:

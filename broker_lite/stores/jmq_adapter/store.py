@@ -40,7 +40,7 @@ _NO_TRANSACTIONS = "a journal has no transactions: send the message without one"
 
 
 class JmqStore(JmqQueries):
-    """Open store with the broker's messages and their retries.
+    """Open store in JMQ's layout for RocketMQ's requests, with its retries and tables.
 
     Attributes:
         path: folder of the store.
@@ -249,7 +249,7 @@ class JmqStore(JmqQueries):
         return 0 if self._offsets_of_groups.has_unrecorded_consumptions else self._failures.queues.next_due_ms()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> range:
-        """Make due retries available to consumers, and write consume records; the result's length is their number."""
+        """Make due retries available and write consume records; the result's length is the number of retries."""
         limit = RECORDS_PER_ANSWER if limit is None else limit
         self._offsets_of_groups.write_consume_records(limit)
         return range(self._failures.enqueue_due_retries(now_ms, limit))

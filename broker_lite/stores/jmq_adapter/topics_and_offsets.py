@@ -28,7 +28,7 @@ RECORDS_PER_ANSWER = 1000
 
 
 class _UnrecordedRange(NamedTuple):
-    """Range of queue offsets whose consumption was reported, but is not recorded in the log yet."""
+    """Range of queue offsets that a client has consumed, but whose consume records are not written yet."""
 
     place: ConsumedQueue
     numbers: range
@@ -37,7 +37,7 @@ class _UnrecordedRange(NamedTuple):
 
 
 class ConsumedOffsets:
-    """Offsets of groups: `offset.json` for queues, the retry store for retries; only the broker's thread uses it.
+    """Consumer offsets of groups, from `offset.json` and the retry store; only the broker's thread uses it.
 
     A consumer that acknowledges an offset has consumed all messages before it, except those that it has sent back,
     which were recorded then. If its group has no position yet, consumption starts at the first message that it
@@ -129,11 +129,11 @@ class ConsumedOffsets:
 
     @property
     def has_unrecorded_consumptions(self) -> bool:
-        """True if consumptions remain to be recorded."""
+        """True if consume records of reported consumptions remain to be written."""
         return bool(self._unrecorded)
 
     def write_consume_records(self, max_messages: int | None = None) -> None:
-        """Write consume records for reported consumptions, at most `max_messages`.
+        """Write consume records of reported consumptions, for at most `max_messages` messages.
 
         Args:
             max_messages: maximum number of messages; None for all.
@@ -190,7 +190,7 @@ class Registry:
         self._options = options
 
     def queue_count_of(self, topic: str) -> int:
-        """Return the number of a topic's queues to which producers may send."""
+        """Return the number of queues of a topic to which producers may send."""
         entry = self.topics.entries.get(topic, {})
         count: int = entry.get("writeQueueNums", self._options.queue_count_of(topic))
         return max(1, min(count, MAX_QUEUES))

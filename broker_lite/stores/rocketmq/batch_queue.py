@@ -88,7 +88,7 @@ class BatchConsumeQueue(CommitLogQueue):
         )
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], store_timestamp: int) -> None:
-        """Append entries for records with one message each, given as physical offset, size and tag hash."""
+        """Append an entry for each (physical offset, size, tag hash) tuple, whose record contains a single message."""
         for entry in entries:
             self.append(*entry, store_timestamp)
 
@@ -181,7 +181,7 @@ class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
 
 
 class BatchTopics:
-    """Evidence for the queue types of topics, collected from the records of a log while it is read.
+    """Collector of evidence, from the records of a log, for which topics have BatchConsumeQueues.
 
     A single record with the flag of an inner batch, which any producer can send to a topic of single messages, decides
     nothing; see `schemas.layouts.rocketmq.batchconsumequeue`.
@@ -194,7 +194,7 @@ class BatchTopics:
         self._queue_counts: dict[str, int] = {}
 
     def add_record(self, record: Dispatch) -> None:
-        """Take a record into account; records of one queue must come in the order of the log."""
+        """Add the evidence of a record; the records of a queue must be added in the order of the log."""
         topic, queue = record.topic, (record.topic, record.queue_id)
         last = self._last.get(queue)
         steps = 0
@@ -208,7 +208,7 @@ class BatchTopics:
         self._last[queue] = record
 
     def detect_queue_types(self) -> dict[str, tuple[bool, int]]:
-        """Return for each topic whether its queues are BatchConsumeQueues, and its number of queues."""
+        """Return, for each topic, whether it has BatchConsumeQueues, and its number of queues."""
         return {
             topic: (evidence.shows_batch_queues(self._records[topic]), self._queue_counts[topic])
             for topic, evidence in self._evidence.items()

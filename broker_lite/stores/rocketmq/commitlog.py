@@ -69,7 +69,7 @@ class CommitLog(MessageLog[Message]):
             raise StoreFilesError(f"{root}: expected a log in the dialect {self._dialect.name}, found {found.name}")
 
     def append_copy(self, physical_offset: int, data: bytes) -> None:
-        """Append bytes of another log at their offset in it; an empty log starts at the segment that contains them.
+        """Append bytes of another log at the same offset; an empty log first starts at the segment that contains it.
 
         Raises:
             DiskFullError: if the disk has no room for the next segment.
@@ -87,7 +87,7 @@ class CommitLog(MessageLog[Message]):
         self._rest_is_clear = False
 
     def truncate_to_confirmed_record(self, last_record_offset: int, confirmed_timestamp: int) -> None:
-        """Truncate a copy of a log to the end of a record that is known to be complete.
+        """Truncate a copied log to the end of the last record that the checkpoint confirms.
 
         A copy grows by arbitrary numbers of bytes. An incomplete last record can look valid, because its checksum
         covers only the body; the copy would then differ from the master's log forever.
@@ -108,7 +108,7 @@ class CommitLog(MessageLog[Message]):
         self.files.truncate(self.files.file_starts[-1] if known is None else last_record_offset + known.size)
 
     def _fill_rest_of_file(self) -> None:
-        """Write a BLANK; only its 8 bytes are written, whatever size it declares, because zeros follow."""
+        """Write a BLANK, which marks the rest of the file as unused; only its 8 bytes are written."""
         room = self.files.free_bytes
         self.files.append(serialize_blank(room, self._dialect))
         self.files.end += room - BLANK.size

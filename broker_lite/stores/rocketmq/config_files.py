@@ -103,7 +103,7 @@ class ConfigFile(SavedTable):
         raise NotImplementedError
 
     def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
-        """Convert the document from BoltMQ's format to RocketMQ's; a document in RocketMQ's format stays the same."""
+        """Return a document in RocketMQ's format, converted if it is in BoltMQ's format."""
         return document
 
     def _to_boltmq(self) -> dict[Any, Any]:
@@ -305,7 +305,7 @@ class ConsumerOffsets(ConfigFile):
     def __init__(
         self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ, groups: Collection[str] = ()
     ) -> None:
-        """Read the file; known groups tell how ambiguous keys are split into topic and group."""
+        """Read the file; the names of known groups help to split ambiguous keys into topic and group."""
         self._known_groups = groups
         self.name = newest_file(root / FOLDER, OFFSETS_FILES)
         super().__init__(root, clock, dialect)
@@ -346,7 +346,7 @@ class ConsumerOffsets(ConfigFile):
         self.commit(topic, group, queue_id, offset)
 
     def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
-        """Do nothing, because RocketMQ does not record messages that were handed out."""
+        """Do nothing, because RocketMQ does not record which messages were delivered to clients."""
 
     def remove_if(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the offsets whose topic or group was deleted."""

@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueUnit(NamedTuple):
-    """Record of a queue with its queue offsets, as described by a queue entry.
+    """Location of a record in the log, with the queue offsets of its messages.
 
     Attributes:
         entry: position of the record in the log.
@@ -51,7 +51,7 @@ class QueueUnit(NamedTuple):
 
 
 class CommitLogQueue(EntryQueue):
-    """Entries of one queue, with the position of the last record that they point to.
+    """Entries of one queue, with the position of the last record that has an entry.
 
     Attributes:
         last_record: physical offset of the last record that has an entry, -1 if there is none.
@@ -88,7 +88,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
     def append(
         self, physical_offset: int, size: int, tags_code: int, _store_timestamp: int = 0, _message_count: int = 1
     ) -> None:
-        """Append an entry for the next message; time and count are ignored, as only BatchConsumeQueues store them."""
+        """Append an entry for the next message; unlike in BatchConsumeQueues, time and count are not stored."""
         memory, position = self.files.locate_end()
         _pack_entry(memory, position, physical_offset, size, tags_code)
         self.files.end += ENTRY.size
@@ -96,7 +96,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         self.max_physical_offset = physical_offset + size
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], _store_timestamp: int) -> None:
-        """Append entries for the next messages, given as physical offset, size and tag hash."""
+        """Append an entry for each (physical offset, size, tag hash) tuple of the next messages."""
         done = 0
         while done < len(entries):
             memory, position = self.files.locate_end()

@@ -23,7 +23,7 @@ _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)
 
 
 def is_queued(sys_flag: int) -> bool:
-    """Return whether records with this sysFlag have queue entries; prepared and rolled-back ones have none."""
+    """Return whether records with this sysFlag get queue entries; half messages and rollbacks do not."""
     return sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
 
 
@@ -61,7 +61,7 @@ def parse_delay_level(value: str | None) -> int | None:
 
 
 def _wrap_int64(number: int) -> int:
-    """Wrap a sum of two 64-bit integers around like Java; only damaged or forged records need this."""
+    """Convert a sum of two 64-bit integers to 64 bits with overflow as in Java; only damaged records overflow."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -100,7 +100,7 @@ class DispatchBuilder:
         )
 
     def queue_entry_code(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
-        """Return the code of a ConsumeQueue entry: the hash of TAGS, or the delivery time in the schedule topic."""
+        """Return the tag code of a queue entry: the hash of TAGS or, in the schedule topic, the delivery time."""
         delay_ms = self.message_delay_ms(properties) if topic == self.schedule_topic else None
         return self.tags_code_for(properties) if delay_ms is None else _wrap_int64(store_timestamp + delay_ms)
 

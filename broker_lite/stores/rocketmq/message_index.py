@@ -141,7 +141,7 @@ class IndexFile:
         self.is_synced = False
 
     def _newest_counted_entry(self, end_entry_number: int, newest_entry_number: int) -> int:
-        """Return a slot's newest entry with a number below `end_entry_number`; the header does not count later ones.
+        """Return a hash slot's newest entry that the file's header counts, whose number is below `end_entry_number`.
 
         If a process ended after it wrote an entry and before it wrote the header, the slot names an entry that the
         header does not count. That entry still names the one before it. RocketMQ's broker does not follow that link, so
@@ -245,7 +245,7 @@ class MessageIndex:
         return next((file.header.end_physical_offset for file in reversed(self._files) if not file.is_empty), -1)
 
     def put(self, topic: str, records: Sequence[tuple[Sequence[str], int]], store_timestamp: int) -> None:
-        """Enter records of a topic with the same store time, each under all its keys.
+        """Add index entries for records of a topic with the same store time, one for each key of a record.
 
         Args:
             topic: topic of the records.
@@ -278,7 +278,7 @@ class MessageIndex:
             check_free_space(self._folder, files * self._geometry.file_size)
 
     def put_recovered(self, dispatch: Dispatch) -> None:
-        """Enter a record that was read from the log, unless the index already contains later ones."""
+        """Add index entries for a record that recovery has read, unless the index already contains later records."""
         end = self.end_physical_offset
         if dispatch.physical_offset < end:
             return
@@ -321,7 +321,7 @@ class MessageIndex:
         return (offset for offset in self.lookup_in_steps(topic, key, begin_ms, end_ms) if offset is not None)
 
     def lookup_in_steps(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Yield what `lookup` yields, with None after each step of work; files may be deleted between steps."""
+        """Yield what `lookup` yields, and None after each step of work, so that other work can run between steps."""
         wanted = key_hash(topic, key)
         for file in reversed(list(self._files)):
             if file not in self._files or not file.overlaps_time_range(begin_ms, end_ms):

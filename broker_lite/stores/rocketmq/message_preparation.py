@@ -105,7 +105,7 @@ def _check_delay(message: NewMessage) -> None:
 
 
 def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
-    """Raise an error if a broker does not accept messages as a batch: one queue, no delays, no transactions.
+    """Raise an error if messages are not valid as a batch: it needs a single queue, and allows no transactions.
 
     Raises:
         MessageRefusedError: if the batch breaks a rule.

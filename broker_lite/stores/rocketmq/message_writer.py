@@ -72,7 +72,7 @@ class PutResult(NamedTuple):
 
 
 def needs_queue_offsets(sys_flag: int, properties: Container[str]) -> bool:
-    """Return whether a record may need queue offsets in its properties, as for inner batches and light queues."""
+    """Return whether queue offsets may have to be added to a record's properties, as for light queues."""
     return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
 
@@ -124,7 +124,7 @@ class Writer(LogWriter):
         return self.append_one(self.preparing.prepare(message))
 
     def _append_with_offset_properties(self, message: NewMessage) -> PutResult:
-        """Append a message whose properties contain its queue offsets, which are only known under the lock."""
+        """Append a message whose properties must contain its queue offsets, which are determined under the lock."""
         with self.lock:
             numbers, count, names = self._queue_offset_properties(message)
             known = dict(message.properties) | numbers
@@ -132,7 +132,7 @@ class Writer(LogWriter):
             return self.append_one(prepared._replace(message_count=count, light_queues=names))
 
     def _queue_offset_properties(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
-        """Return the properties to add, the number of messages in the record, and its light queues."""
+        """Return the properties with queue offsets to add, the number of messages, and the names of light queues."""
         known = dict(message.properties)
         if message.sys_flag & INNER_BATCH or INNER_NUM in known:
             count = parse_int(known.get(INNER_NUM), 1, MAX_INNER_MESSAGES)

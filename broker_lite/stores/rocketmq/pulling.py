@@ -126,7 +126,7 @@ def _pull_batches(
 
 
 def matches_tag_code(code: int, tag_codes: Container[int]) -> bool:
-    """Return whether a tag hash is among the wanted ones; only the lower 32 of the stored 64 bits are compared."""
+    """Return whether a stored tag hash is among the wanted hashes; only its lower 32 bits are compared."""
     return low_32_bits(code) in tag_codes
 
 

@@ -115,11 +115,11 @@ class StoreQueues:
         return self._simple.find_or_create(name, LIGHT_QUEUE_ID)
 
     def can_add_light_queues(self, names: Iterable[str]) -> bool:
-        """Return whether the limit on light queues allows those with these names, too."""
+        """Return whether light queues with these names exist or can be created within the limit."""
         return len(self._light) + sum(name not in self._light for name in names) <= MAX_LIGHT_QUEUES
 
     def enable_light_queues_of_records(self) -> None:
-        """Let records of the log create the light queues that they name, because the master has accepted them."""
+        """Allow log records to create the light queues that they name, because the master has accepted them."""
         self._creates_light_again = True
 
     @property
@@ -169,7 +169,7 @@ class StoreQueues:
         return self.find_or_create_light_queue(name)
 
     def _is_queue_type_known(self, topic: str) -> bool:
-        """Return whether the type of a topic's queues is known: from topics.json, its folders, or its name."""
+        """Return whether it is known if a topic has BatchConsumeQueues: from topics.json, its folders, or its name."""
         return (
             topic in self._topics.entries
             or topic in self._simple_topics
@@ -178,7 +178,7 @@ class StoreQueues:
         )
 
     def create_batch_topic_if_needed(self, record: Dispatch) -> None:
-        """Give a topic BatchConsumeQueues if a record has an inner batch and the topic's settings are not known yet.
+        """Create a topic with BatchConsumeQueues if a record has an inner batch and the topic is not known yet.
 
         The slave's master has accepted the record, and its settings follow within seconds. In a log that is read from
         disk, the following records decide instead, see `decide_queue_types`.
@@ -191,7 +191,7 @@ class StoreQueues:
         self._unknown = BatchTopics()
 
     def decide_queue_types(self) -> None:
-        """Decide the queue types of topics that only the log shows, after the log was read.
+        """Decide, after the log was read, which topics without known settings have BatchConsumeQueues.
 
         Raises:
             QueueGapError: if a topic that has BatchConsumeQueues was entered into ConsumeQueues.

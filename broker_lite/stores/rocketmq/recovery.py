@@ -113,7 +113,7 @@ class Recovery:
             records += 1
 
     def _next_segment(self, position: int) -> int | None:
-        """Return the offset of the next segment if a BLANK is at the position and there is one, else None."""
+        """Return the offset of the next segment, if a BLANK is at the position and a next segment exists; else None."""
         files = self._log.files
         if position >= files.end or not self._log.is_blank_at(position):
             return None

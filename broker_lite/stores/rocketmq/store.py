@@ -95,12 +95,12 @@ class MessageStore(OpenStore[Message, Reader]):
 
     @property
     def files(self) -> StoreFiles:
-        """Files of the store, for copying another store's log into them; protected by the writer's lock."""
+        """Files of the store, into which a slave copies its master's log; the caller holds the writer's lock."""
         return self._files
 
     @property
     def writer(self) -> Writer:
-        """Writer of the store, for a writer that copies another store's log; see `files`."""
+        """Writer of the store, which a slave uses to copy its master's log; see `files`."""
         return self._writer
 
     @classmethod
@@ -198,7 +198,7 @@ class MessageStore(OpenStore[Message, Reader]):
             self._files.queues.delete_topic(topic)
 
     def truncate_log(self, progress: LogProgress) -> None:
-        """Set the end of the log to the end of a record; the queues must already end before it."""
+        """Truncate the log after a record; the queues must already be without entries of later records."""
         with self._flusher.flush_lock(), self._lock_reader():
             self._files.log.truncate_at(progress.log_end)
             self._writer.last = progress

@@ -29,7 +29,7 @@ class CheckpointFile:
     """
 
     def __init__(self, root: Path) -> None:
-        """Read the file; values that are missing are 0, with which recovery reads the whole log."""
+        """Read the file; missing values become 0, which makes recovery read the whole log."""
         self._path = root / FILE_NAME
         stored = read_checkpoint_file_bytes(self._path) or b""
         self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))

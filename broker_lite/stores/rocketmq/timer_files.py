@@ -118,7 +118,7 @@ class TimerFiles:
         return MappedFile(path, size, self._mappings)
 
     def recover(self, log_end: int, *, is_after_crash: bool) -> tuple[list[TimerUnit], TimerUnit | None]:
-        """Find the end of the timer log, and correct the wheel by the log if necessary.
+        """Find the end of the timer log and, if necessary, make the timer wheel agree with the log.
 
         Args:
             log_end: end of the CommitLog; units of records after it are dropped.
@@ -165,11 +165,11 @@ class TimerFiles:
 
     @property
     def _usable_file_size(self) -> int:
-        """Number of bytes in a timer log file that units can use; the rest is for the blank."""
+        """Number of bytes in a timer log file that can contain units; a blank needs the rest of the file."""
         return (self._log.file_size - BLANK.size) // UNIT.size * UNIT.size
 
     def _find_timer_precision(self, timer_unit: TimerUnit) -> None:
-        """Determine the timerPrecisionMs of the broker that wrote a unit, from the slot of the unit."""
+        """Determine the setting timerPrecisionMs of the broker that wrote a unit, from the unit's slot in the wheel."""
         assert self._wheel is not None
         for precision in _PRECISIONS_MS:
             if parse_timer_slot(self._wheel.memory, timer_unit.slot_ms // precision) is not None:
@@ -194,7 +194,7 @@ class TimerFiles:
         yield from (unit for _, unit in self._read_units() if unit.physical_offset >= physical_offset)
 
     def append_unit(self, timer_unit: TimerUnit) -> None:
-        """Append a unit to the timer log, linked to the previous unit of its slot, and let the slot point to it.
+        """Append a unit to the timer log, with a link to its slot's previous unit, and make the slot point to it.
 
         Raises:
             DiskFullError: if the disk has no room for a file; nothing was written.
@@ -282,13 +282,13 @@ class TimerFiles:
 
 
 def _point_slot_to_unit(slots: dict[int, TimerSlot], slot_time: int, unit_position: int, magic: int) -> None:
-    """Make a slot point to a unit; as in RocketMQ, a cancellation counts as minus one message."""
+    """Make a slot point to a unit, and adjust the slot's message count: minus 1 for a cancellation, as in RocketMQ."""
     slot = slots.get(slot_time) or TimerSlot(slot_time, unit_position, NO_POSITION, 0)
     num = slot.num + (-1 if magic & MAGIC_DELETE else 1)
     slots[slot_time] = slot._replace(last_pos=unit_position, num=num)
 
 
 def _timer_log_file_size(folder: Path, root: Path) -> int | None:
-    """Return the size of the first file of a timer log, a broker's setting that is stored nowhere else."""
+    """Return the file size of a timer log, taken from its first file, because it is stored nowhere else."""
     names = files_in(folder, is_segment_name, trusted_root=root)
     return (folder / names[0]).lstat().st_size or None if names else None

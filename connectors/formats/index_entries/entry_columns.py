@@ -39,14 +39,14 @@ def _make_column(field: pa.Field, row_count: int, value: Any) -> pa.Array:
 
 
 def mask_storable_times(milliseconds: Array) -> Array:
-    """Return a mask of the times, in ms since 1970, that a timestamp column can store."""
+    """Return a mask of those times, in ms since 1970, that fit in a timestamp column."""
     # As unsigned numbers, negative times are large ones.
     fits: Array = milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS
     return fits
 
 
 def to_timestamp_column(milliseconds: Array) -> pa.Array:
-    """Convert times in ms since 1970 to a timestamp column; a time that it cannot store becomes null."""
+    """Convert times in ms since 1970 to a timestamp column; a time that does not fit becomes null."""
     fits = mask_storable_times(milliseconds)
     micros = np.where(fits, milliseconds, 0).astype(np.int64) * 1000
     return pa.array(micros, pa.int64(), mask=~fits).cast(pa.timestamp("us", tz="UTC"))
@@ -68,7 +68,7 @@ def make_bad_range_batch(
 
 
 def join_short_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join consecutive short batches, as small queues yield them, to longer ones; drop empty ones."""
+    """Join consecutive short batches, such as those of small queues, into longer batches; drop empty ones."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

@@ -59,7 +59,7 @@ class BadEntries:
 
 @dataclass(slots=True)
 class DamageCounter:
-    """Counter of the bad ranges that a task finds; in mode FAILFAST, counting one raises an error.
+    """Counter of the bad ranges that a task finds; in mode FAILFAST, the first bad range raises an error.
 
     Attributes:
         mode: the handling of bad ranges.

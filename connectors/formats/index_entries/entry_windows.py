@@ -70,7 +70,7 @@ class EntryWindow:
 
 @dataclass(slots=True)
 class _InvalidRun:
-    """Run of invalid entries, after which no valid entry has been found yet.
+    """Pending run of invalid entries, which becomes a bad range once a valid entry follows it.
 
     Attributes:
         start: position of the first one, bytes.
@@ -132,7 +132,7 @@ class _Walk:
             yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._flush_invalid_run(position)])
 
     def _find_data_start(self, position: int) -> int:
-        """Return the start of the first entry that is not in a hole, or the range's end."""
+        """Return the start of the first entry after a position that is not in a hole, or the range's end."""
         found = self._file.next_data(position)
         if found is None:
             return self._range.end
@@ -140,7 +140,7 @@ class _Walk:
         return min(position + (found - position) // self._size * self._size, self._range.end)
 
     def _find_data_end(self, position: int) -> int:
-        """Return the end of the last entry that begins before the next hole."""
+        """Return the end of the last entry that begins between a position and the next hole."""
         size = max(1, self._file.next_hole(position) - position)
         return min(position + -(-size // self._size) * self._size, self._range.end)
 
@@ -184,7 +184,7 @@ class _Walk:
         self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, nonzero_end)
 
     def _flush_invalid_run(self, end: int) -> Iterator[BadEntries]:
-        """Yield the pending run of invalid entries as a bad range, because a valid entry follows it."""
+        """Yield the pending run of invalid entries as a bad range, unless the broker has written its entries since."""
         unwritten, self._unwritten = self._unwritten, None
         if unwritten is None:
             return
@@ -203,12 +203,12 @@ class _Walk:
         )
 
     def _is_written_meanwhile(self, start: int) -> bool:
-        """Read an entry again, and return whether the broker has written it meanwhile."""
+        """Read an entry again, and return whether the broker has written it since the first read."""
         data = self._read_bytes(start, start + self._size)
         return len(data) == self._size and bool(self._range.is_sound(start, data.view(self._range.dtype)).all())
 
     def _bad_ranges_at_end(self, position: int) -> Iterator[BadEntries]:
-        """Yield the bad ranges before the end of the range to read.
+        """Yield the bad ranges between the last byte that was read and the end of the range.
 
         Args:
             position: position after the last byte that was read.

@@ -157,7 +157,7 @@ def _find_size_fault(size: int, geometry: Geometry) -> BadEntries:
 
 
 def _find_header_fault(header: Header, geometry: Geometry) -> str | None:
-    """Return a description of the values that an invalid header field may have; None if all fields are valid."""
+    """Return the expected values of the first invalid header field as a text; None if all fields are valid."""
     # A killed broker may leave counts that are too low, but never too high.
     if not 0 <= header.index_count <= geometry.entries:
         return f"an index_count of 0 to {geometry.entries}"

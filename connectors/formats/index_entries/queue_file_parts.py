@@ -61,7 +61,7 @@ class QueueFolder:
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """Part of a read: a range of a queue file, or a bad range that its name or size shows.
+    """Part of a read: a range of a queue file, or a bad range that follows from the file's name or size.
 
     Attributes:
         queue: the queue of the file.

@@ -79,7 +79,7 @@ class _Reader:
             file.close()
 
     def _open_file(self) -> IndexedFile:
-        """Open the file; the manifest of a copy may be newer than the plan, but must have at least as many bytes."""
+        """Open the part's file; raise an error if the shipped copy now has fewer bytes than planned."""
         part = self._part
         files = part.queue.store.open_files()
         if part.queue.store.is_copy and not part.is_followed:  # in a file before others, zeros are missing entries

@@ -72,7 +72,7 @@ def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> Journa
 
 
 def _read_offsets(root: Path, problems: Problems, *, is_live: bool) -> tuple[StoredOffset, ...]:
-    """Return the acknowledged offsets of applications, except retries and dead letters, which have no queue files."""
+    """Return the acknowledged offsets of applications, without those for retries and dead letters."""
     try:
         found = read_config(root, OFFSETS, _parse_positions)
     except UnsafeFileError as error:
@@ -126,6 +126,6 @@ def new_checkpoint(log: RebuiltLog) -> bytes:
 
 
 def replace_entry_count(checkpoint: bytes, entry_count: int) -> bytes | None:
-    """Return a checkpoint's bytes with another entry count; None if the bytes are invalid."""
+    """Return a checkpoint's bytes with the given number of queue entries; None if the bytes are invalid."""
     known = parse_journal_checkpoint(checkpoint)
     return None if known is None else serialize_journal_checkpoint(known._replace(entries=entry_count))

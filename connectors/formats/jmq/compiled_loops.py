@@ -27,7 +27,7 @@ from commitlake.schemas.layouts.segment_names import segment_name
 
 
 def sample_segment(size: int) -> bytes:
-    """Return a segment of three messages, and zeros; see `Format.sample_files`."""
+    """Return a sample segment: three messages, followed by zeros; see `Format.sample_files`."""
     host = Host.of("127.0.0.1", 50088)
     data = b""
     for number, body in enumerate((b"first", b"second", b"third")):

@@ -161,7 +161,7 @@ class _ConsumeFile:
         self._path = folder.display_path(name)
 
     def read_records(self, start_offset: int) -> Iterator[ConsumeLogPart]:
-        """Yield the file's records at or after an offset, with what is damaged between them."""
+        """Yield the file's records at or after an offset, and sentences about the damaged ranges between them."""
         window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
         done, is_last = start_offset, False

@@ -99,11 +99,11 @@ class JournalBatch(DecodedBatch):
         return super().column(name)
 
     def message_id_column(self) -> pa.Array:
-        """Return the message ids, which also contain the position."""
+        """Return the message ids, which consist of a message's topic, queue, queue offset and broker."""
         return self.unique_key_column()
 
     def kind_column(self) -> pa.Array:
-        """Return the messages' kinds; none is a retry or a dead letter, for which a journal has no records."""
+        """Return the kind of each message, which is NORMAL, because a journal has no retries or dead letters."""
         return self._make_constant_column(str(Kind.NORMAL))
 
     def origin_topic_column(self) -> pa.Array:
@@ -111,7 +111,7 @@ class JournalBatch(DecodedBatch):
         return self.topic_column()
 
     def unique_key_column(self) -> pa.Array:
-        """Return JMQ's message ids; topics that are not UTF-8 are in displayed form."""
+        """Return JMQ's message ids; bytes of a topic that are not UTF-8 become U+FFFD."""
         replaced = self.topics.invalid_value_numbers
         if not np.isin(self.topic_codes, replaced).any():
             return super().unique_key_column()
@@ -123,7 +123,7 @@ class JournalBatch(DecodedBatch):
         return pa.array(ids, pa.string())
 
     def invalid_texts(self, row: int) -> list[RepairedText]:
-        """Return the texts of a row that are not UTF-8, and its properties if they are not escaped in JMQ's way."""
+        """Return the texts of a row that are not UTF-8, and the row's properties if JMQ's escapes in them are wrong."""
         found = []
         for part, name in _TEXTS:
             raw = self.raw_text(part, row)
@@ -145,7 +145,7 @@ class JournalBatch(DecodedBatch):
 
 
 def _repair_properties(stored_bytes: bytes) -> bytes:
-    """Return properties as valid UTF-8 with JMQ's escapes; they may become longer than a record allows."""
+    """Return properties as valid UTF-8 with JMQ's escapes; the result may be longer than a record allows."""
     pairs = dict(parse_properties(stored_bytes)).items()
     return "\n".join(f"{_escape_text(name)}={_escape_text(value)}" for name, value in pairs).encode()
 

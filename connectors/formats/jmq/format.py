@@ -86,13 +86,13 @@ class _Indexes(FormatIndexes):
         delay_levels_ms: Sequence[int],  # noqa: ARG002
         chunk_rows: int,
     ) -> IndexDataReader:
-        """Return a reader of data for indexes; see `FormatIndexes`."""
+        """Return a reader of the record data from which indexes are built; see `FormatIndexes`."""
         from commitlake.connectors.formats.jmq.index_data import JournalReader
 
         return JournalReader(start_offset, chunk_rows)
 
     def no_key_index_reason(self, segments: Sequence[Segment]) -> str:  # noqa: ARG002
-        """Return the reason: JMQ has no index of keys."""
+        """Return the reason why no index can be searched for keys: JMQ has none."""
         return "a journal has no index of keys"
 
 
@@ -118,7 +118,7 @@ class _SmallFiles(FormatSmallFiles):
         return new_checkpoint(log)
 
     def replace_entry_count(self, checkpoint: bytes, entry_count: int) -> bytes | None:
-        """Return a checkpoint with another count of entries; see `FormatSmallFiles`."""
+        """Return a checkpoint with the given number of queue entries; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import replace_entry_count
 
         return replace_entry_count(checkpoint, entry_count)

@@ -28,10 +28,10 @@ _INT32 = np.iinfo(np.int32)
 
 
 class JournalReader:
-    """Reader of the data for indexes from one range of a journal; see `IndexDataReader`."""
+    """Reader of the record data from which indexes are built, for one range of a journal; see `IndexDataReader`."""
 
     def __init__(self, start: int, chunk_rows: int) -> None:
-        """Start with an empty chunk.
+        """Start at the range's first byte, without records.
 
         Args:
             start: journal offset of the range's first byte.
@@ -87,7 +87,7 @@ class JournalReader:
         }
 
     def add_bad_range(self, bad_range: BadRange) -> None:
-        """Add a bad range that the walk does not report, such as a missing segment."""
+        """Add a bad range that reading the log does not find, such as a missing segment."""
         self._bad.append(bad_range)
 
     @property

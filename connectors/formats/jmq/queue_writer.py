@@ -84,13 +84,13 @@ class JournalQueueWriter:
             self._append_after_gap(first_queue_offset + taken, entries[taken:])
 
     def _must_restart_at(self, queue_offset: int) -> bool:
-        """Return True if the queue, with at most one entry so far, must start again at this queue offset."""
+        """Return True if an empty queue, or a queue with one entry, must begin anew at this queue offset."""
         if self._end == self._first:
             return self._journal_start > 0 and queue_offset != self._end
         return queue_offset < self._first == self._end - 1
 
     def _find_first_possible_record(self, first_queue_offset: int, entries: Array) -> int:
-        """Return the index of the first record before which the journal has room for all messages missing so far."""
+        """Return the index of the first record with enough journal space before it for all missing messages."""
         if first_queue_offset == self._end or not len(entries):
             return 0
         offsets = entries.reshape(-1).view(ENTRY_DTYPE)["physical_offset"].astype(np.int64)
@@ -111,7 +111,7 @@ class JournalQueueWriter:
         self._last_offset = int(fields["physical_offset"][-1])
 
     def _replace_placeholders(self, first_queue_offset: int, entries: Array) -> None:
-        """Replace placeholders of lost messages by entries of records with the same queue offsets."""
+        """Replace placeholder entries of lost messages by the entries of records with the same queue offsets."""
         begin = max(0, min(len(entries), self._first - first_queue_offset))
         self.skipped_count += begin
         for at in range(begin, len(entries), _AT_ONCE):

@@ -41,7 +41,9 @@ _QUESTION = (
 def read_rows(
     path: Path, uri_parameters: str, file_identity: tuple[int, int] | None = None, *, none_if_unreadable: bool = False
 ) -> list[tuple[object, ...]] | None:
-    """Return the rows of failed messages, at most `MAX_ROWS` + 1, which shows the caller that there are too many.
+    """Return the rows of failed messages, but at most `MAX_ROWS` + 1.
+
+    One row more than allowed shows that there are too many.
 
     Args:
         path: path of the database.

@@ -78,7 +78,7 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
 
 
 def _read_database(root: str) -> Sequence[Sequence[object]]:
-    """Return the rows of a retry store's database; none if it does not exist."""
+    """Return the rows of a retry store's database; no rows if there is no database."""
     if is_uri(root):
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
             return _read_copied_database(copies) if _download_database(root, Path(copies)) else ()
@@ -170,7 +170,7 @@ def _copy_file(source: Path, root: Path, target: Path) -> None:
 
 
 def _download_database(root: str, folder: Path) -> bool:
-    """Copy the database's files from another filesystem; return whether there is one."""
+    """Copy the database's files from another filesystem; return whether the database exists."""
     filesystem, remote = resolve_filesystem(f"{root}/{FOLDER}")
     names = [_JOURNAL, _WAL, FILE_NAME]
     found = filesystem.get_file_info([f"{remote}/{name}" for name in names])

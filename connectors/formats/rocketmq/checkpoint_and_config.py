@@ -76,7 +76,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
 
 def _offsets_file_name(root: Path) -> str:
-    """Return the name of the newest file of group offsets; a file may exist only as its `.bak`."""
+    """Return the name of the newest file of group offsets, without the suffix `.bak` if only its backup exists."""
     backups = [f"{name}{BACKUP}" for name in OFFSETS_FILES]
     return newest_file(root / CONFIG, [*OFFSETS_FILES, *backups]).removesuffix(BACKUP)
 

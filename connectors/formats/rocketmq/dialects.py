@@ -31,7 +31,7 @@ def detect_dialects(segments: Sequence[Segment], log_format: Format) -> frozense
 
 
 def choose_dialect(segments: Sequence[Segment], log_format: Format) -> Dialect:
-    """Return the dialect of a store: RocketMQ's if any segment has it, or if none shows its dialect.
+    """Return the dialect of a store: RocketMQ's if any segment has it or none shows its dialect; else another.
 
     Stops at the first segment of RocketMQ, because each segment of a store in an object store takes some requests.
     """
@@ -62,7 +62,7 @@ def _detect_by_first_records(segments: Sequence[Segment], log_format: Format) ->
 
 
 def _detect_by_segment_starts(segments: Sequence[Segment]) -> Iterator[Dialect]:
-    """Yield each segment's dialect, as its first bytes show it; skip segments that do not show one."""
+    """Yield the dialect that each segment's first bytes show; skip segments that show none."""
     for segment in segments:
         try:
             with OpenSegment(segment.path) as file:

@@ -50,7 +50,7 @@ class _Folders(StoreFolders):
     unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
 
     def other_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-        """Yield the other folders of a log with several paths, and those of DLedger; see `StoreFolders`."""
+        """Yield the folders of a log besides the one that is read, and of DLedger logs; see `StoreFolders`."""
         from commitlake.connectors.formats.rocketmq.log_folders import other_log_folders
 
         return other_log_folders(root, log_folder, settings)
@@ -127,7 +127,7 @@ class _Queues(FormatQueues):
         return RocketmqQueueWriter(files, queue)
 
     def are_in_rocksdb(self, root: Path) -> bool:
-        """Return whether RocksDB's file CURRENT is among the queues."""
+        """Return whether the folder of the queues contains RocksDB's file CURRENT."""
         return os.path.lexists(root / self.folders[0] / _ROCKSDB_FILE)
 
     def topic_kinds(self, root: Path) -> TopicKinds:
@@ -143,7 +143,7 @@ class _Indexes(FormatIndexes):
     def make_index_data_reader(
         self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int
     ) -> IndexDataReader:
-        """Return a reader of data for indexes; see `FormatIndexes`."""
+        """Return a reader of the record data from which indexes are built; see `FormatIndexes`."""
         from commitlake.connectors.formats.rocketmq.index_data import CommitLogReader
 
         return CommitLogReader(start_offset, delay_levels_ms, chunk_rows)

@@ -42,7 +42,7 @@ _TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
 
 @dataclass(frozen=True, slots=True)
 class IrregularRecord:
-    """Data for indexes of one record that the compiled loop leaves to Python; see `IndexData` for the fields.
+    """Data for the index entries of one record, which Python computes because the compiled loop cannot handle it.
 
     Attributes:
         tags_code: code of the tags, even if the entry has a delivery time instead.
@@ -64,7 +64,7 @@ class IrregularRecord:
 def parse_irregular_record(
     raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ
 ) -> IrregularRecord:
-    """Return the data for indexes of one record that the compiled loop leaves to Python.
+    """Return the data for the index entries of one record that the compiled loop cannot handle.
 
     Args:
         raw_topic: the topic as stored.
@@ -89,10 +89,10 @@ def parse_irregular_record(
 
 
 class CommitLogReader:
-    """Reader of the data for indexes from one range of a CommitLog; see `IndexDataReader`."""
+    """Reader of the record data from which indexes are built, for one range of a CommitLog; see `IndexDataReader`."""
 
     def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
-        """Start with an empty chunk.
+        """Start at the range's first byte, without records.
 
         Args:
             start: physical offset of the range's first byte.
@@ -170,7 +170,7 @@ class CommitLogReader:
             self._last_end = max(self._last_end, bad_ranges[-1].end)
 
     def add_bad_range(self, bad_range: BadRange) -> None:
-        """Add a bad range that the walk does not report, such as a missing segment."""
+        """Add a bad range that reading the log does not find, such as a missing segment."""
         self._bad.append(bad_range)
 
     @property
@@ -218,7 +218,7 @@ class CommitLogReader:
         return facts
 
     def _add_irregular_records(self, int_columns: Array, long_columns: Array, key_hashes: Array) -> tuple[Array, Array]:
-        """Add the data for indexes that Python has computed for irregular records."""
+        """Add the index data that Python has computed for records that the compiled loop cannot handle."""
         # The kernel writes no hashes for irregular rows, so the end of an irregular row's keys is the place where they
         # are inserted.
         counts = np.diff(int_columns[k.KEY_END], prepend=0)

@@ -165,7 +165,7 @@ class IndexFiles:
         return message.size
 
     def _find_short_range_records(self, start: int, end: int) -> dict[int, int]:
-        """Return record sizes by offset for a short range; empty if it is long or not full of records.
+        """Return record sizes by offset for a short range. The result is empty for a long range, or one with damage.
 
         The range between two files has one or two records. Listing them, wanted or not, costs less than a task.
         """
@@ -227,7 +227,7 @@ class _IndexFile:
         self._check_used_slots()
 
     def _check_used_slots(self) -> None:
-        """Check that no slots were lost, as by a power failure: the keys in them would seem to have no entries."""
+        """Check that no slots were lost, as in a power failure, because keys in lost slots would seem to be absent."""
         slots, header = self._geometry.slots, self._header
         # Counts may be too low, but never too high.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):

@@ -37,7 +37,7 @@ def dledger_folders(root: Path) -> list[Path]:
 
 
 def other_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the folders that may have parts of a store's log.
+    """Yield the folders of DLedger logs, and the log's other folders according to the broker's settings.
 
     Args:
         root: the store's folder.

@@ -44,7 +44,7 @@ _AT_QUEUE_OFFSET = HEAD.offset_of("queue_offset")
 
 
 class _PulledBatch(DecodedBatch):
-    """Batch of records from an answer; each record contains its own physical offset."""
+    """Batch of decoded records from the answer to a pull; each record contains its own physical offset."""
 
     def record_extent(self, row: int) -> tuple[int, int]:
         """Return the physical offsets of a record's first byte and of its end."""
@@ -57,7 +57,7 @@ class _PulledDecoder(CommitLogDecoder):
 
 @dataclass(frozen=True, slots=True)
 class PulledRange:
-    """Range of wanted records in the answers to pulls; other records are skipped.
+    """Physical and queue offset range of the records to take from the answers to pulls; other records are skipped.
 
     Attributes:
         first_byte: physical offset; records before it are skipped.
@@ -180,7 +180,7 @@ class PulledRecords:
         self.cut = None if cut_at is None else _locate_cut_position(window, answers, np.concatenate(starts), cut_at)
 
     def _check_offsets(self, window: Array, record_parts: Array) -> None:
-        """Refuse records with impossible offsets, which would otherwise be skipped as not wanted."""
+        """Refuse records with impossible offsets, which would otherwise be skipped like records outside the range."""
         offsets = read_numbers_at(window, record_parts[START] + _AT_OWN_OFFSET, ">i8")
         wrong = offsets[(offsets < 0) | (offsets > MAX_START_OFFSET)]
         if len(wrong):
@@ -212,7 +212,7 @@ class PulledRecords:
             )
 
     def _count_and_note_last_record(self, window: Array, record_parts: Array, intact_mask: Array) -> None:
-        """Count the intact records, and note the place and digest of the last record, whether it is intact or not."""
+        """Count the intact records, and remember the position and digest of the last record, even if it is damaged."""
         self.taken += int(intact_mask.sum())
         if record_parts.shape[1]:
             start = int(record_parts[START, -1])
@@ -254,7 +254,7 @@ def parse_first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
 def _mask_wanted_records(
     window: Array, record_parts: Array, wanted_range: PulledRange, *, is_by_queue_offset: bool
 ) -> tuple[Array, int | None]:
-    """Return a mask of the wanted records, and the position of the first record after them."""
+    """Return a mask of the wanted records, and the window position of the first record after them (None if none)."""
     offsets = read_numbers_at(window, record_parts[START] + _AT_OWN_OFFSET, ">i8")
     chosen: Array = offsets >= wanted_range.first_byte
     if is_by_queue_offset:

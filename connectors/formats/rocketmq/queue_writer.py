@@ -46,7 +46,7 @@ class RocketmqQueueWriter:
 
     @property
     def shifted_count(self) -> int:
-        """Number of entries at a smaller queue offset than their own, because earlier messages are missing."""
+        """Number of entries that are at a smaller queue offset than their records state, as messages are missing."""
         return int(self._state[record_rules.SHIFTED])
 
     def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
@@ -79,7 +79,7 @@ class RocketmqQueueWriter:
         self._write_entries(entries)
 
     def _begin_queue(self, first_queue_offset: int) -> None:
-        """Start the queue with its first entry, and write filler before it in that entry's file."""
+        """Start the queue with its first entry, and write filler entries before it in the same file."""
         first_queue_offset = (
             first_queue_offset if 0 <= first_queue_offset <= _MAX_NUMBER and not self._closes_head else 0
         )

@@ -37,12 +37,12 @@ def read_topics(root: Path) -> dict[str, Any]:
 
 
 def read_config_document(root: Path, file_name: str, table_key: str) -> dict[str, Any]:
-    """Return a configuration file's document, or that of its backup; empty if neither can be used."""
+    """Return the content of a configuration file, or that of its backup; empty if neither file can be used."""
     return load_config_file(root, file_name, table_key).content or {}
 
 
 def load_config_file(root: Path, file_name: str, table_key: str) -> ConfigFile[dict[str, Any]]:
-    """Load a configuration file that must have a table under a key, or its backup, as a broker does.
+    """Load a configuration file, or its backup, as a broker does; the content must have a table under a key.
 
     Args:
         root: The store's folder.

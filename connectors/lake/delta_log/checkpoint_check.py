@@ -22,7 +22,7 @@ _SIDECAR = "sidecar"
 
 
 def may_be_huge_checkpoint(file: pq.ParquetFile) -> bool:
-    """Return whether a checkpoint may be too large to read, by its footer, or refers to further files."""
+    """Return whether a checkpoint, according to its footer, may be too large to read or refers to other files."""
     footer = file.metadata
     if any(
         _has_values(column) for column in _column_chunks(footer) if column.path_in_schema.startswith(f"{_SIDECAR}.")

@@ -15,7 +15,7 @@ from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """A commit of a Delta table, as its log records it.
+    """Commit of a Delta table, with the data that its log records about it.
 
     Attributes:
         version: version that the commit created.

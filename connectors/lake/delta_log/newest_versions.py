@@ -31,12 +31,12 @@ def sha256_hex(data: bytes) -> str:
 
 
 def add_digest_line(text: bytes) -> bytes:
-    """Return the bytes of a line, followed by a line with its SHA-256."""
+    """Return a line's bytes, followed by a line with the SHA-256 of these bytes."""
     return text + b"\n" + sha256_hex(text).encode() + b"\n"
 
 
 def verify_digest_line(data: bytes) -> bytes | None:
-    """Return the first line of bytes that `add_digest_line` has made; None if they are damaged."""
+    """Return the first line of bytes that `add_digest_line` has returned; None if the bytes are damaged."""
     text, _, found = data.removesuffix(b"\n").partition(b"\n")
     return text if found.decode("ascii", "replace") == sha256_hex(text) else None
 

@@ -33,7 +33,7 @@ _FAR = 1000
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The digests of a log's files at one version.
+    """Digests of the files that a table's log had at one version.
 
     Attributes:
         version: version of the table.
@@ -48,7 +48,7 @@ class Seal:
     row_sum: int | None = None
 
     def to_bytes(self) -> bytes:
-        """Return the seal's file: a line with the seal, and one with its own digest."""
+        """Return the content of the seal's file: one line with the seal, and one with a digest of that line."""
         value = {"version": self.version, "base": self.base, "files": self.files, "rowSum": self.row_sum}
         return add_digest_line(json.dumps(value, sort_keys=True).encode())
 
@@ -89,7 +89,7 @@ def compute_file_digest(folder: LogFolder, file: LogFile) -> str:
 
 
 def read_newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, list[str]]:
-    """Return the newest seal of a table's log that is intact, and the names of the damaged ones after it."""
+    """Return the newest intact seal of a table's log, and the names of newer seals that are damaged."""
     damaged: list[str] = []
     for name in listing.seals:
         try:
@@ -103,7 +103,7 @@ def read_newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | Non
 
 
 def newest_version(listing: LogListing, seal: Seal | None) -> int:
-    """Return the newest version that a log has or had, as seals' names and the lake's own record show.
+    """Return the newest version that a log has or had, according to the log, its seals and the lake's own record.
 
     The name of a damaged seal counts only if it is near the known versions, because anybody can make up a name.
     """
@@ -119,7 +119,7 @@ def list_needed_files(listing: LogListing) -> list[LogFile]:
 
 
 def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
-    """Return the row sum that a table should have at its newest version, by seal and log; None if unknown.
+    """Return the row sum that a table should have at its newest version, from seal and log entries; None if unknown.
 
     Args:
         seal: the newest intact seal.
@@ -140,7 +140,7 @@ def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) 
 def write_seal(
     folder: LogFolder, listing: LogListing, row_sum: int | None = None, *, replaces_older_seals: bool = False
 ) -> None:
-    """Seal an intact log, and delete older seals.
+    """Store the digests of an intact log as its new seal, and delete older seals.
 
     Args:
         row_sum: sum of the rows, if it is known.

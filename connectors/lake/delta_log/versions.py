@@ -66,7 +66,7 @@ class VersionGoneError(VersionsError):
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A Parquet file of a table.
+    """Parquet file that belongs to a version of a table.
 
     Attributes:
         path: complete path or URI; not encoded.
@@ -107,7 +107,7 @@ class AddedVersion:
 
     @property
     def row_count(self) -> int | None:
-        """Return the number of rows added; None if one of the writers did not state it."""
+        """Return the number of added rows; None if it is unknown for one of the files."""
         counts = [file.rows for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
 

@@ -139,7 +139,7 @@ def _slice_span(content: bytes, span: tuple[int, int]) -> bytes:
 
 
 def _rebuild_frame(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
-    """Return a frame of the same stored length without the given bodies, and the bodies that this erases.
+    """Return a frame of the same stored length without the given bodies, and the spans of the bodies just erased.
 
     None if the content is already that of this frame.
     """
@@ -166,7 +166,7 @@ def _rebuild_frame(pack: str, offset: int, content: bytes, spans: Spans, length:
 
 
 def _overwrite_bodies(content: bytes, spans: Spans) -> Iterator[bytes]:
-    """Yield candidates for the content of a frame in which the given bodies are overwritten, to be tried in order.
+    """Yield possible new contents of a frame without the given bodies; the caller takes the first one that fits.
 
     The last ones overwrite only bodies whose bytes are not in the frame a second time. A copy of what stays needs the
     least space, and nothing tells whether it was there before.
@@ -197,7 +197,7 @@ def _make_pattern_fill(pattern: bytes) -> Callable[[int, int], bytes]:
 
 
 def _content_kept_before(content: bytes, spans: Spans, end: int) -> bytes:
-    """Return a frame's content before a position, without the given spans."""
+    """Return a frame's content up to a position, without the given spans."""
     pieces, position = [], 0
     for start, size in spans:
         if start >= end:

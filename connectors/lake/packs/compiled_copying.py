@@ -49,7 +49,7 @@ def spans_fit(window_size: int, positions: Array, lengths: Array, max_length: in
 def fill_frame(
     window: Array, positions: Array, lengths: Array, first_row: int, frame: Array, filled_bytes: int, offsets: Array
 ) -> tuple[int, int]:
-    """Copy bodies, starting with number `first_row`, into the frame until one does not fit.
+    """Copy bodies into the frame, beginning with row `first_row`, until one does not fit.
 
     Args:
         window: bytes that contain the bodies.
@@ -73,7 +73,7 @@ def fill_frame(
 
 @compiled
 def copy_from_frame(frame: Array, rows: Array, offsets: Array, lengths: Array, out: Array, out_offsets: Array) -> None:
-    """Copy one frame's bodies, given by `rows`, to their places in `out`; the caller has checked their ends."""
+    """Copy the bodies of the given rows from their frame to `out`; the caller has checked their ends."""
     for row in rows:
         copy(out, np.int64(out_offsets[row]), frame, np.int64(offsets[row]), np.int64(lengths[row]))
 

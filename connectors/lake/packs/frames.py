@@ -74,7 +74,7 @@ class PackRefs:
 
     @property
     def end(self) -> int:
-        """Return the end of the last body's frame in the pack; the places must be in the order of the pack."""
+        """Return the end of the last frame, provided that the places are in the order of the pack."""
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 
     def select_rows(self, rows: Array | slice) -> PackRefs:

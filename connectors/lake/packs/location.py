@@ -27,7 +27,7 @@ OWN_PACKS = PackLocation("")
 
 
 def pack_location(root: str, s3: S3Options | None = None) -> PackLocation:
-    """Return the location of packs, completed with the driver's settings, so that workers need only credentials.
+    """Return the location of packs with the driver's S3 settings, so that a worker needs only credentials.
 
     Args:
         root: as in `PackLocation`.

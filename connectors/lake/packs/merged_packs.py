@@ -117,7 +117,7 @@ def write_merged_pack(store: PackStore, name: str, pack_places: Sequence[tuple[s
 
 
 def _join_adjacent_places(pack_places: Sequence[PackPlace]) -> Iterator[PackPlace]:
-    """Yield places, with adjacent parts of one file joined to one."""
+    """Yield the places, with adjacent parts of the same file joined into one place."""
     run: PackPlace | None = None
     for place in pack_places:
         if run is not None and (run.file, run.offset + (run.size or 0)) == (place.file, place.offset):
@@ -197,7 +197,7 @@ def _find_pack_copies_in_folder(
 def _add_places_in_merged_pack(
     store: PackStore, file: PackFile, pack_names: Sequence[str], found_copies: dict[str, PackCopies]
 ) -> dict[str, PackPlace]:
-    """Add the places of packs in a merged pack to `found_copies`, and return the places of all packs in it."""
+    """Add the places of the wanted packs in a merged pack to `found_copies`; return the places of all its packs."""
     try:
         members = read_merged_index(store, file)
     except PackStoreError:

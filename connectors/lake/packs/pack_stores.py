@@ -61,7 +61,10 @@ class PackStore:
 
     @contextmanager
     def open_write(self, name: str) -> Iterator[PackOutput]:
-        """Open a new pack for writing; it appears, or replaces one of its name, when the block ends without error."""
+        """Open a new pack for writing.
+
+        It appears, replacing a pack of its name, when the block ends without an error.
+        """
         parse_pack_name(name)
         try:
             with (
@@ -151,7 +154,7 @@ class PackStore:
 
 
 def open_pack_store(location: PackLocation) -> PackStore:
-    """Return the store of a lake's bodies.
+    """Return the store of the packs with a lake's message bodies.
 
     Args:
         location: `Lake.packs`.

@@ -46,7 +46,7 @@ _BAD_PACK = "The pack is damaged, or the table's body_ref is: restore the pack f
 
 
 class FrameCache:
-    """A cache of the last decompressed frames of one store, for rows that arrive in batches.
+    """Cache of the most recently used decompressed frames of one pack store, for rows that arrive in batches.
 
     Args:
         frames: number of frames to keep. Sorted rows need one; a few more help if rows are nearly sorted.
@@ -64,7 +64,7 @@ class FrameCache:
         return content
 
     def put(self, pack: str, frame_offset: int, frame_length: int, content: pa.Buffer) -> None:
-        """Store a frame's content, and remove the least recently used one."""
+        """Store a frame's content; if the cache is full, remove the least recently used frame."""
         if content.size > FRAME_BYTES:
             return  # frames larger than the cache contain a single body, which has been read
         self._contents[pack, frame_offset, frame_length] = content
@@ -188,7 +188,7 @@ def _check_ref_ranges(pack: str, body_refs: PackRefs, max_frame_bytes: int) -> N
 
 
 def _frames_of_bodies(body_refs: PackRefs) -> list[_Frame]:
-    """Return the frames of all non-empty bodies, ordered by place."""
+    """Return the frames of all non-empty bodies, ordered by their position in the pack."""
     rows = np.flatnonzero(body_refs.lengths)
     if not len(rows):
         return []

@@ -15,7 +15,7 @@ _MAX_RANGES = 200
 
 
 class PlaceSet:
-    """Places of logs, each a broker and a physical offset, of which those that were found are marked.
+    """Set of wanted messages, each given by broker and physical offset, that tracks which messages were found.
 
     Args:
         offsets: By broker, the physical offsets, sorted and each once.
@@ -27,14 +27,14 @@ class PlaceSet:
 
     @classmethod
     def of(cls, places: Iterable[tuple[str, int]]) -> PlaceSet:
-        """Return the set of the given places."""
+        """Return a set of the given messages, each a broker and a physical offset."""
         by_broker: dict[str, set[int]] = {}
         for broker, offset in places:
             by_broker.setdefault(broker, set()).add(offset)
         return cls({broker: np.array(sorted(found), np.int64) for broker, found in by_broker.items()})
 
     def condition(self) -> str:
-        """Return a SQL condition for ranges of logs that have all places, divided at the largest gaps between these.
+        """Return a SQL condition for a few ranges of physical offsets that contain all wanted messages.
 
         Statistics of files and row groups leave out what is not in these ranges.
         """
@@ -50,7 +50,7 @@ class PlaceSet:
         return join_with_or(found) if found else "false"
 
     def select(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that are at the places, and mark these as found.
+        """Return the rows of wanted messages, and remember that these messages were found.
 
         Args:
             rows: rows with the columns `broker` (of Arrow's type string) and `physical_offset`.
@@ -71,11 +71,11 @@ class PlaceSet:
 
     @property
     def missing_count(self) -> int:
-        """Number of places that were not found."""
+        """Number of wanted messages that were not found."""
         return sum(int((~marks).sum()) for marks in self._is_found.values())
 
     def first_missing(self) -> tuple[str, int] | None:
-        """Return a place that was not found; None if all were."""
+        """Return broker and offset of a wanted message that was not found; None if all were found."""
         for broker, marks in self._is_found.items():
             if not marks.all():
                 return broker, int(self._offsets[broker][np.flatnonzero(~marks)[0]])

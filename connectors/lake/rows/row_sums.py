@@ -103,7 +103,7 @@ def _sum_field_hashes(names: Sequence[str], columns: Sequence[pa.Array], row_cou
 
 
 def _value_numbers(column: pa.Array) -> Array:
-    """Return a 64-bit integer for each value of a column, such as the hash of a text; that of a null is arbitrary."""
+    """Return a 64-bit integer for each value of a column, such as the hash of a text; it is arbitrary for a null."""
     column = _cast_to_plain_type(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -148,7 +148,7 @@ def _referenced_elements(lists: pa.Array, elements: pa.Array) -> pa.Array:
 
 
 def _sum_element_hashes(lists: pa.Array, elements: pa.Array) -> Array:
-    """Return, for each list, the sum over its elements, which depends on their positions."""
+    """Return, for each list, a sum of hashes of its elements that depends on the order of the elements."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     offsets -= offsets[0]
     lengths = np.diff(offsets)

@@ -73,7 +73,7 @@ def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Dictionary:
-    """Distinct strings, to which rows refer by number."""
+    """Array of distinct strings; rows refer to a string by its index, called its code."""
 
     def __init__(self, values: list[str]) -> None:
         self.array = to_string_array(values)
@@ -83,14 +83,14 @@ class Dictionary:
         self._data[:-PADDING] = data
 
     def to_dictionary_array(self, codes: Array) -> pa.Array:
-        """Return rows, given as numbers, as a dictionary array; -1 is null."""
+        """Return the strings with the given codes as an Arrow dictionary array; code -1 is null."""
         bitmap = validity_bitmap(codes >= 0)
         indices = pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, pa.py_buffer(codes)])
         # Unsafe means unchecked: the kernel numbers values itself, and checking all indexes would read them once more.
         return pa.DictionaryArray.from_arrays(indices, self.array, safe=False)
 
     def to_string_array(self, codes: Array) -> pa.Array:
-        """Return rows, given as numbers, as an array of plain strings; -1 is null."""
+        """Return the strings with the given codes as a plain Arrow array; code -1 is null."""
         offsets = np.empty(len(codes) + 1, np.int32)
         data = np.empty(kernel.size_of_expanded_codes(codes, self._offsets) + OVERWRITE, np.uint8)
         kernel.expand_codes(codes, self._offsets, self._data, offsets, data)

@@ -49,7 +49,7 @@ def host_text(value: bytes) -> str:
 
 
 class Distinct:
-    """Distinct values numbered in order of appearance, in the batches of one or several splits."""
+    """Distinct values of a column, numbered in the order in which they first appear in one or several splits."""
 
     def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
         """Start with the given values, numbered from 0."""
@@ -111,7 +111,7 @@ class Distinct:
 
 
 class DistinctValues(NamedTuple):
-    """Distinct values of each repeating column of a split, in the order in which the kernel takes them.
+    """Distinct values of each column with repeating values, such as topics and tags, in the kernel's order.
 
     Attributes:
         names: property names.
@@ -167,7 +167,7 @@ class RepairedText:
 
 @dataclass(frozen=True, eq=False)
 class DecodedBatch:
-    """Batch of records of a window, with the columns that the kernel filled.
+    """Batch of records in a window, with the output columns that the kernel filled.
 
     Attributes:
         window: the log's bytes; `parts` has the positions of the records in it. Valid until the walk's next step.
@@ -228,7 +228,7 @@ class DecodedBatch:
         return arrow.fixed_width_array(self.int64_values(name), pa.int64())
 
     def first_rows(self, count: int) -> DecodedBatch:
-        """Return a batch with only the first records of this one."""
+        """Return a batch with only the first `count` records of this one."""
         return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
 
     def record_extent(self, row: int) -> tuple[int, int]:
@@ -264,7 +264,7 @@ class DecodedBatch:
         return rows[rows < self.row_count]
 
     def replace_texts(self, texts_by_row: dict[int, Texts]) -> tuple[Array, Array]:
-        """Return a window and positions in which some texts of the records are replaced, for another decoding."""
+        """Return copies of the window and of the positions in which the given texts of records are replaced."""
         # After the last record of the batch; the window continues with bytes that no row of it needs.
         end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
         pieces, parts = [self.window[:end]], self.parts.copy()
@@ -409,11 +409,11 @@ class DecodedBatch:
         return arrow.fixed_width_array(self.int64_values(name) * _MICROSECONDS, _TIMESTAMP)
 
     def born_timestamp_column(self) -> pa.Array:
-        """Return the born times, by producers' clocks."""
+        """Return the born timestamps, by the producers' clocks."""
         return self._timestamp_column("born_timestamp")
 
     def store_timestamp_column(self) -> pa.Array:
-        """Return the store times, by brokers' clocks."""
+        """Return the store timestamps, by the brokers' clocks."""
         return self._timestamp_column("store_timestamp")
 
 

@@ -29,7 +29,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def to_kernel_filters(filters: Filters) -> KernelFilters:
-    """Return the filters that the kernel applies; the others apply to decoded columns, see `batches`."""
+    """Return the filters that the kernel applies; `batches` applies all others to the decoded columns."""
     bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
     for place, bound in (
         (MIN_OFFSET, filters.min_offset),
@@ -108,7 +108,7 @@ class Decoder:
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 
     def _make_distinct_values(self, seed: np.uint64) -> DistinctValues:
-        """Return an object that numbers distinct strings."""
+        """Return a new object for each repeating column, in which distinct values get numbers."""
         return DistinctValues(
             names=Distinct(seed, utf8_text, b.NAMES),
             topics=Distinct(seed, utf8_text),
@@ -135,7 +135,10 @@ class Decoder:
         self._distinct = self._distinct.replace_if_large()
 
     def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Continue from `state[POSITION]` and decode; return positions of wanted records. See `segment_walk.Hop`."""
+        """Locate and decode further records of a window; return the positions of wanted records.
+
+        See `segment_walk.Hop`.
+        """
         kernel.locate_and_decode_records(
             self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._make_outputs()
         )
@@ -159,7 +162,7 @@ class Decoder:
         )
 
     def decode_batch(self, window: Array, window_offset: int, record_parts: Array) -> DecodedBatch:
-        """Decode the first of these located records, as many as fit in one batch."""
+        """Decode the first of the given records, as many as fit in one batch."""
         chosen = np.ascontiguousarray(record_parts[:, : b.ROWS])
         count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._make_outputs())
         return self.take_batch(window, window_offset, chosen[:, :count])

@@ -26,7 +26,7 @@ _TIMESTAMPS = ("born_timestamp", "store_timestamp")
 
 
 class RowBatch:
-    """Converter of decoded records to Arrow batches; it notes the rows with a value that no column can store."""
+    """Converter of decoded records to Arrow batches, which marks rows with a value that no column can store."""
 
     def __init__(
         self, decoded: DecodedBatch, request: Request, refused: BadRangeCounter, notes: Notes | None = None
@@ -38,7 +38,7 @@ class RowBatch:
         self._notes: Notes = notes or {}
 
     def make_batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the rows without those that the mode drops: one batch, or more if decompressed bodies are large."""
+        """Yield the rows that the mode keeps, as one batch, or as several if decompressed bodies are large."""
         if self._names & {"topic", "kind"}:
             self._note_invalid_topics()
         columns = [None if self._is_decompressed(field) else self._make_column(field) for field in self._request.schema]
@@ -52,7 +52,7 @@ class RowBatch:
             yield from self._make_batch(part, first, len(bodies))
 
     def _make_batch(self, columns: list[pa.Array], first_row: int, row_count: int) -> Iterator[pa.RecordBatch]:
-        """Yield the given rows as a batch, without rows that the mode drops; nothing if none are left."""
+        """Yield the given rows as a batch, without rows that the mode drops; yield nothing if no row is left."""
         notes = {
             row - first_row: value for row, value in self._notes.items() if first_row <= row < first_row + row_count
         }

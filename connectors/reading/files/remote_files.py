@@ -14,7 +14,7 @@ from commitlake.connectors.storage.storage import RangeFile
 
 
 class RemoteFile:
-    """Open remote file; if it is closed while threads read it, the last of them closes it; see SegmentFile.
+    """Open remote file that several threads can read. If closed during reads, it closes when the last read ends.
 
     Raises:
         FileNotFoundError: if it does not exist.

@@ -79,7 +79,7 @@ class LocalFile:
 
 
 def open_remote(filesystem: pafs.FileSystem, path: str) -> RemoteSegment:
-    """Open a segment on another filesystem, also one of a shipped store that is still in parts."""
+    """Open a segment on another filesystem, even if a shipped store still stores the segment in parts."""
     # The complete object first: an agent deletes the parts only after it has made the object, so one of them exists.
     try:
         return RemoteFile(filesystem, path)

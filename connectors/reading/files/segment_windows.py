@@ -51,7 +51,7 @@ class _SignalAction(ctypes.Structure):
 
 
 class _MappingGuard:
-    """Signal handler of this process for truncated mappings, with the table of protected regions."""
+    """Process-wide signal handler for reads past the end of a truncated mapped file."""
 
     def __init__(self) -> None:
         from commitlake.connectors.reading.kernel import truncation_guard  # noqa: PLC0415 (it is compiled when first needed)
@@ -84,12 +84,12 @@ class _MappingGuard:
             return row
 
     def unprotect_region(self, table_row: Rows) -> None:
-        """End the protection of a region."""
+        """End the protection of a mapped region."""
         with self._lock:
             table_row[self._guard.END] = 0
 
     def count_missing_pages(self, table_row: Rows) -> int:
-        """Return how many missing pages of the region were accessed."""
+        """Return how many pages of the region were read although the file no longer contained them."""
         return int(table_row[self._guard.HITS])
 
 
@@ -124,7 +124,7 @@ class Mapping:
 
     @classmethod
     def map_file(cls, descriptor: int, position: int, length: int) -> Mapping | None:
-        """Map a part of a file, which is shorter at its end; return None if this machine cannot do that safely."""
+        """Map a part of a file, or less at the file's end; return None if it cannot be mapped safely."""
         if not IS_SUPPORTED:
             return None
         length = min(length, os.fstat(descriptor).st_size - position)
@@ -138,7 +138,7 @@ class Mapping:
 
     @property
     def was_truncated(self) -> bool:
-        """True if bytes that the file no longer contains were read from the window, or may have been."""
+        """True if bytes past the end of a truncated file were read from the window, or may have been."""
         if self._row is None:
             return False
         # Reading the zeros after the end of the file within its last page raises no signal.
@@ -195,7 +195,7 @@ class OpenWindow:
 
 
 class Windows:
-    """Factory that opens one window after the other."""
+    """Factory for the windows of a segment, of which one is open at a time."""
 
     def __init__(self, file: SegmentFile, base_offset: int, read_bytes: int, expected: int) -> None:
         """Create the factory, with a buffer for reading.
@@ -215,7 +215,7 @@ class Windows:
         self._last = 0
 
     def open(self, window_offset: int, max_end: int, read_end: int | None = None) -> OpenWindow:
-        """Open the window that begins at a physical offset, at most up to another one.
+        """Open the window that begins at a physical offset and ends at `max_end` or earlier.
 
         Args:
             window_offset: physical offset of its first byte.
@@ -248,7 +248,7 @@ class Windows:
         return self._ahead.read_into(window, window_offset - self._base_offset, read_end - self._base_offset)
 
     def _count_bytes_to_hole(self, window_offset: int) -> int:
-        """Return the bytes up to the next hole of a local file, and a few of the hole's zeros.
+        """Return the number of bytes to map up to the next hole of a local file, with a few of the hole's zeros.
 
         Reading the rest of a hole would fill the memory with zeros; `walk_records` skips it.
         """
@@ -258,7 +258,7 @@ class Windows:
 
     @property
     def max_sizes(self) -> tuple[int, int]:
-        """Maximum sizes of the next window: if it is read, and if it is mapped."""
+        """Maximum size of the next window if it is read into memory, and if it is mapped."""
         return self._size, self._map_bytes
 
     def disable_mapping(self) -> None:

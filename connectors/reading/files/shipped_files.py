@@ -225,7 +225,7 @@ class ShippedStoreFiles:
             _KEPT.put(key, item, size)
 
     def _read_newer_entry(self, entry: ShippedFile) -> ShippedFile:
-        """Return a file's entry in a newer manifest, because one of its parts is missing."""
+        """Return a file's entry in a newer manifest, because a part in the known entry no longer exists."""
         # One thread reads the manifest for all that miss a part; the others then find it renewed.
         with self._reading:
             if self._newest.files.get(entry.name) == entry:
@@ -259,7 +259,7 @@ class ShippedStoreFiles:
 
 
 class _PickledStoreFiles:
-    """Files of a copy as another process has sent them, opened when they are first used.
+    """Files of a shipped copy after unpickling in another process; the copy is opened at the first use.
 
     Args:
         root: the store's folder, as a URI.
@@ -394,7 +394,7 @@ class _ShippedObject:
         return found
 
     def read_block(self, window: Array, position: int) -> None:
-        """Fill a small window from blocks; the caller has checked that all of its bytes were shipped."""
+        """Fill a small window from cached blocks; the caller has checked that all of its bytes were shipped."""
         done = 0
         while done < len(window):
             number, start = divmod(position + done, BLOCK_BYTES)

@@ -84,7 +84,7 @@ def read_shipped_manifest(
 
 
 def check_no_versions(filesystem: pafs.FileSystem, manifest_path: str) -> None:
-    """Refuse a manifest in HDFS's form, a folder of versions, which only the adapter for HDFS can read.
+    """Refuse a manifest that is a folder of versions, as in HDFS, because only the adapter for HDFS can read it.
 
     Args:
         manifest_path: path of the manifest in it.
@@ -281,7 +281,7 @@ def shipped_file_sizes(manifest: Manifest, folder: str, object_sizes: Mapping[st
 
 @contextmanager
 def open_small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterator[Path | None]:
-    """Yield a local folder with copies of a store's settings, offsets and checkpoint, with their times.
+    """Yield a local folder with a store's settings, offsets and checkpoint, with their modification times.
 
     It is the store's own folder; for a store that was shipped to an object store, it is a temporary copy of these
     files; for another store in an object store it is None, because the times of its files are not known.
@@ -326,7 +326,7 @@ def _convert_name_errors(manifest: str) -> Iterator[None]:
 
 
 def _copy_small_file(filesystem: pafs.FileSystem, store: str, file: ShippedFile, path: Path) -> None:
-    """Copy a small file, which may be newer than the manifest, because an agent writes the file first."""
+    """Copy a small file. Its content may be newer than the manifest, because an agent writes the file first."""
     if file.size > MAX_SMALL_FILE_BYTES:
         raise StoreError(f"{store}/{file.name}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found {file.size}")
     # Listed but deleted: a broker has removed it, as it does with its abort file.

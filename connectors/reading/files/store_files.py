@@ -31,7 +31,7 @@ def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
 
 
 def choose_thread_count(files: StoreFiles) -> int:
-    """Return the number of threads for reading several files: several for a copy, whose reads mostly wait."""
+    """Return the number of threads to read files with: one for a local disk, several for remote files."""
     return 1 if isinstance(files, LocalStoreFiles) else REMOTE_THREADS
 
 

@@ -16,7 +16,7 @@ _QUEUE_BITS = 32
 
 
 def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool = True) -> Iterator[QueueEntries]:
-    """Return the entries of each queue for the records of a chunk; some records have no entry.
+    """Yield the entries of each queue for the records of a chunk; some records have no entry.
 
     An inner batch has one entry; `IndexData.batch_mask` says in which kind of queue it is.
 
@@ -65,7 +65,7 @@ def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool
 
 
 def _group_rows_by_key(keys: Array) -> tuple[Array, Array, Array]:
-    """Group rows by key: return the rows in the order of the groups, each group's start, and the keys."""
+    """Group rows by key; return the rows in the order of the groups, where each group starts, and each group's key."""
     count = len(keys)
     distinct, numbers = np.empty(count, np.int64), np.empty(count, np.int32)
     table = np.zeros(1 << max(4, (2 * count).bit_length()), np.int32)

@@ -13,7 +13,7 @@ from commitlake.connectors.reading.kernel.compile_options import compiled
 
 @compiled
 def number_keys(keys: Array, hash_table: Array, distinct_keys: Array, out_key_numbers: Array) -> int:
-    """Number the distinct keys of rows in order of appearance, and return the count of distinct keys.
+    """Number the distinct keys in order of appearance. Return how many there are; each row's number is an output.
 
     Args:
         keys: int64.

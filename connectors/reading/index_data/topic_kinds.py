@@ -23,7 +23,7 @@ _KNOWN = 1 << 14
 
 
 def collect_batch_evidence(entries: QueueEntries, batch_offsets: Array) -> BatchEvidence:
-    """Return what the records of one queue in a chunk of the log show about the topic's queue type.
+    """Return the evidence for a topic's queue type that the records of one queue in a chunk of the log contain.
 
     Args:
         batch_offsets: Physical offsets of the chunk's records with the flag INNER_BATCH.

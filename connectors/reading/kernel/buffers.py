@@ -61,7 +61,7 @@ NAMES = (
 
 
 class Interner(NamedTuple):
-    """Distinct values, numbered in order of appearance; see `strings.intern_span`."""
+    """Table that gives distinct values numbers in order of appearance; see `strings.intern_span`."""
 
     counts: Array
     table: Array
@@ -96,7 +96,7 @@ def is_crowded_interner(interner: Interner) -> bool:
 
 
 class Columns(NamedTuple):
-    """Output columns of fixed size, and message ids.
+    """Output columns with a fixed size per record, and message ids.
 
     Attributes:
         numbers32: int32[n, rows], in the order of the plan.

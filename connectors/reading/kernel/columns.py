@@ -29,7 +29,7 @@ def gather_i64(window, positions, field_offset, out):
 
 @compiled
 def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts, out):
-    """Number the distinct hosts at positions[i] + field_offset; a bit of sys_flag shows if a host is IPv6."""
+    """Write the number of each record's host among the distinct hosts; a bit of its sys_flag shows an IPv6 address."""
     counts, table, starts, texts = hosts
     likely = np.int64(-1)
     for row in range(len(positions)):
@@ -41,7 +41,7 @@ def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts
 
 @compiled
 def intern_spans(window, positions, lengths, seed, interner, out):
-    """Number the distinct values at `positions`, and write each value's number to `out`."""
+    """Write to `out` the number of each value at `positions` among the distinct values in `interner`."""
     counts, table, starts, texts = interner
     likely = np.int64(-1)
     for row in range(len(positions)):

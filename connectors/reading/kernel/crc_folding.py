@@ -70,7 +70,7 @@ class _Folder:
         self._multiply = cgutils.get_or_insert_function(builder.module, signature, name)
 
     def emit_constant(self, *pairs: tuple[int, int]) -> Any:
-        """Emit a vector of these blocks; a single block is repeated."""
+        """Emit a constant vector of the given blocks; a single block fills the whole vector."""
         chosen = pairs if len(pairs) == self.blocks else pairs * self.blocks
         return ir.Constant(self.vector, [ir.Constant(_WORD, word) for pair in chosen for word in pair])
 
@@ -93,12 +93,12 @@ class _Folder:
         return self.builder.xor(self.emit_shift(vector, multipliers), data)
 
     def emit_block(self, vector: Any, number: int) -> Any:
-        """Emit the extraction of one block of a vector."""
+        """Emit code that extracts one block from a vector."""
         mask = ir.Constant(ir.VectorType(_INT, 2), [2 * number, 2 * number + 1])
         return self.builder.shuffle_vector(vector, vector, mask)
 
     def emit_combined_block(self, vector: Any) -> Any:
-        """Emit the folding of a vector's blocks into the last one."""
+        """Emit code that folds all blocks of a vector into the last one."""
         last = self.emit_block(vector, self.blocks - 1)
         if self.blocks == 1:
             return last
@@ -119,21 +119,21 @@ class _InputCursor:
         self._cursor = cgutils.alloca_once_value(builder, start)
 
     def emit_next_vector(self, folder: _Folder) -> Any:
-        """Emit code that reads the next vector."""
+        """Emit code that reads the next vector of the input."""
         here = self._builder.load(self._cursor)
         self._builder.store(self._builder.add(here, ir.Constant(_WORD, folder.size)), self._cursor)
         return folder.emit_load(self._builder.gep(self._data, [here]))
 
     def emit_bytes_left(self) -> Any:
-        """Emit the number of bytes left."""
+        """Emit code that computes the number of input bytes left."""
         return self._builder.sub(self._end, self._builder.load(self._cursor))
 
     def emit_has_bytes(self, size: int) -> Any:
-        """Emit a condition that is true if at least this many bytes are left."""
+        """Emit a condition that is true if at least `size` input bytes are left."""
         return self._builder.icmp_signed(">=", self.emit_bytes_left(), ir.Constant(_WORD, size))
 
     def emit_last_block(self, folder: _Folder) -> Any:
-        """Emit a read of the block that ends with the input."""
+        """Emit code that reads the last block of the input."""
         return folder.emit_load(
             self._builder.gep(self._data, [self._builder.sub(self._end, ir.Constant(_WORD, BLOCK_SIZE))])
         )
@@ -151,7 +151,7 @@ def _emit_while(builder: Any, condition: Callable[[], Any], body: Callable[[], N
 
 
 def _emit_fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_vector: Any) -> Any:
-    """Emit the folding of several vectors side by side; `first_vector`, which is already read, starts the first one."""
+    """Emit code that folds several independent vectors in parallel; `first_vector` is the first, read already."""
     lanes = [cgutils.alloca_once_value(builder, first_vector)]
     lanes += [cgutils.alloca_once_value(builder, cursor.emit_next_vector(folder)) for _ in range(_LANES - 1)]
     step = folder.emit_constant(_fold_multipliers(_LANES * folder.size))
@@ -169,7 +169,7 @@ def _emit_fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_
 
 
 def _emit_fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_state: Any) -> Any:
-    """Emit the folding of all whole vectors, at least one, into one block."""
+    """Emit code that folds all whole vectors of the input, at least one, into one block."""
     vector = cgutils.alloca_once_value(builder, folder.emit_seeded_vector(cursor.emit_next_vector(folder), crc_state))
     # One vector is read. Three more fill the lanes, and a shorter rest than one step of all four is not worth the
     # joining.
@@ -185,7 +185,7 @@ def _emit_fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_
 
 
 def _emit_fold_last_bytes(builder: Any, cursor: _InputCursor, folder: _Folder, block: Any) -> None:
-    """Emit the folding of the last bytes, fewer than a block, into the variable `emit_block`.
+    """Emit code that folds the last input bytes, fewer than a block, into the variable `block`.
 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
@@ -203,7 +203,7 @@ def _emit_fold_last_bytes(builder: Any, cursor: _InputCursor, folder: _Folder, b
 
 
 def _emit_reduce_to_crc(builder: Any, folder: _Folder, block: Any) -> Any:
-    """Emit the reduction of 128 bits to the 32 bits of the CRC."""
+    """Emit code that reduces 128 bits to the 32 bits of the CRC."""
 
     def shift_right(value: Any, bits: int) -> Any:
         return builder.bitcast(builder.lshr(builder.bitcast(value, _WIDE), ir.Constant(_WIDE, bits)), folder.vector)

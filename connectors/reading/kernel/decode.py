@@ -82,7 +82,7 @@ def _count_free_text_bytes(interner):
 
 @compiled
 def _count_fitting_records(layout, record_parts, first_record, record_count, column_selection, interners, out_texts):
-    """Return how many of these records are certain to fit in all outputs."""
+    """Return how many of the given records certainly fit in all output buffers."""
     wanted = column_selection.wanted
     room = np.int64(_NO_LIMIT)
     if wanted & b.WANT_ENTRIES:

@@ -56,7 +56,7 @@ _logger = logging.getLogger(__name__)
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """Return the cache folder for these sources, or None if no folder is writable, by this user only."""
+    """Return the cache folder for these sources; None if there is no folder that only this user can write to."""
     for root in _candidate_folders():
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -75,12 +75,12 @@ def cache_folder() -> Path | None:
 
 
 def _trusted_owners(root: Path) -> Collection[int]:
-    """Return further users who may own a cache folder: for one beside the installation, the installation's owner."""
+    """Return which other users may own a cache folder: beside an installation, the installation's owner."""
     return {_HERE.stat().st_uid} if root.parent == _HERE else ()
 
 
 def compiled_function_count() -> int | None:
-    """Return the number of compiled functions in the cache folder, or None if no folder is writable."""
+    """Return the number of compiled functions in the cache folder, or None if there is no usable folder."""
     folder = cache_folder()
     return None if folder is None else sum(1 for _ in folder.glob("*/*.nbc"))
 
@@ -255,7 +255,7 @@ class KernelCacheFile(IndexDataCacheFile):
         self._write(self._index_path, (self._version, self._source_stamp, overloads))
 
     def _load_data(self, name: str) -> Any:
-        """Return a compiled version from its file; it may refer to functions of numba's runtime.
+        """Return a compiled version from its file, after preparing numba's runtime if the version needs it.
 
         The kernel's functions do not. Compiling these functions takes twenty milliseconds, and LLVM aborts the process
         if code refers to one that is not there.

@@ -20,7 +20,7 @@ _IMPLEMENTATIONS: dict[tuple[str, type], Function] = {}
 
 
 def register_implementations(layout: type, *functions: Function, **renamed: Function) -> None:
-    """Register a format's implementations of this module's functions, by their own names or as keyword arguments."""
+    """Register the functions that implement this module's functions for a format, by name or as keyword arguments."""
     for function in functions:
         _IMPLEMENTATIONS[function.__name__, layout] = function
     for name, function in renamed.items():
@@ -28,7 +28,7 @@ def register_implementations(layout: type, *functions: Function, **renamed: Func
 
 
 def _dispatch_by_layout(function: Function) -> Function:
-    """Overload a function to call the implementation for the type of its first argument, with the others."""
+    """Overload a function so that the type of its first argument selects the implementation to call."""
 
     @overload(function, jit_options=cast("Any", LINKED_OPTIONS), strict=False)
     def choose(layout: Any, *arguments: Any) -> Function:
@@ -88,7 +88,7 @@ def landmark_size(layout):
 
 @_dispatch_by_layout
 def ends_bad_range(layout, span_kind):
-    """Return whether `span_kind`, as `classify_span` returns it, means a record whose position and size are certain."""
+    """Return whether a span of this kind is a record that certainly ends a bad range before it."""
 
 
 @_dispatch_by_layout
@@ -98,7 +98,7 @@ def body_matches_crc(layout, window, position, body, body_length):
 
 @_dispatch_by_layout
 def read_head(layout, window, position):
-    """Return the physical offset and size that a record's head states; the head has `head_size` bytes."""
+    """Return the physical offset and the size that a record's head states; the head has `head_size` bytes."""
 
 
 @_dispatch_by_layout
@@ -108,7 +108,7 @@ def head_size(layout):
 
 @_dispatch_by_layout
 def read_filter_values(layout, window, record_parts, row):
-    """Return the values of a record by which the kernel filters: own offset, store time and queue id."""
+    """Return the values of a record by which the kernel filters: its physical offset, store time and queue id."""
 
 
 @_dispatch_by_layout
@@ -120,4 +120,4 @@ def max_text_size(layout, record_parts, row, column_selection):
 def decode_rows(
     layout, window, record_parts, first_row, row_count, column_selection, interners, scratch, out_columns, out_texts
 ):
-    """Decode located records; record i of `record_parts` becomes row i of the outputs."""
+    """Decode located records, and write record i of `record_parts` to row i of the output arrays."""

@@ -62,7 +62,7 @@ def store_be_u64(typing_context, out, position, value):
 
 @emitted
 def copy_32_bytes(typing_context, window, position, out, out_position):
-    """Copy 32 bytes; the caller may need only the first of them."""
+    """Copy 32 bytes at once, even if the caller needs only the first few."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, OVERWRITE)
@@ -87,7 +87,7 @@ def _emit_bit_mask(builder: Any, flags: Any) -> Any:
 
 @emitted
 def mask_equal_and_non_ascii(typing_context, window, position, first, second, third):
-    """Return two bit masks of the next 64 bytes: equal to one of three values, and not ASCII."""
+    """Return two bit masks for the next 64 bytes: bytes equal to one of three values, and non-ASCII bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)
@@ -107,7 +107,7 @@ def mask_equal_and_non_ascii(typing_context, window, position, first, second, th
 
 @emitted
 def mask_equal_bytes(typing_context, window, position, first, second):
-    """Return a bit mask of the next 64 bytes: equal to one of two values."""
+    """Return a bit mask of those of the next 64 bytes that are equal to one of two values."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)

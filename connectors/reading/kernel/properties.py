@@ -148,7 +148,7 @@ def next_property_entry(grammar, window, end, cursor):
 
 @inlined
 def intern_name(window, begin, length, seed, entry_index, likely_names, counts, table, starts, texts):
-    """Return the number of a property's name, trying first the name of the same entry in the previous record.
+    """Return the number of a property's name; the name at the same index in the previous record is tried first.
 
     Args:
         window: bytes that contain the name.
@@ -171,7 +171,7 @@ def intern_name(window, begin, length, seed, entry_index, likely_names, counts, 
 
 @inlined
 def find_name_index(name_number, entry_count, first_entry_index, record_serial, last_seen, likely_names, entry_names):
-    """Return the index of a property's name in its record, the same for a repeated name, and the new entry count.
+    """Return the index of a property's name among the record's distinct names, and the new number of distinct names.
 
     Args:
         name_number: the number of the name.
@@ -193,7 +193,7 @@ def find_name_index(name_number, entry_count, first_entry_index, record_serial, 
 
 @inlined
 def store_value_span(entry, value_index, spans):
-    """Record the position and length of a property's value, for `copy_values`."""
+    """Store the position and length of a property's value, so that `copy_values` copies the value later."""
     length = entry.end - entry.separator - 1
     spans[0, value_index] = entry.separator + 1
     # The complement, not the negative value, because an escaped value may be empty.

@@ -121,7 +121,7 @@ def intern_span(window, position, length, seed, likely_number, counts, table, st
 
 @compiled
 def size_of_expanded_codes(codes, value_offsets):
-    """Return the total size of the values with the given numbers; -1 stands for null."""
+    """Return the total size of the values with the given numbers; number -1 stands for null."""
     total = 0
     for row in range(len(codes)):
         code = codes[row]
@@ -132,7 +132,7 @@ def size_of_expanded_codes(codes, value_offsets):
 
 @compiled
 def expand_codes(codes, value_offsets, values, out_offsets, out):
-    """Write the values with the given numbers one after another, and their Arrow offsets; -1 stands for null.
+    """Write the values with the given numbers one after another, with their Arrow offsets; -1 stands for null.
 
     `values` has PADDING bytes, `out` OVERWRITE bytes more than count.
     """

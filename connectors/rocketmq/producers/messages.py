@@ -103,7 +103,7 @@ class SendStatus(IntEnum):
 
 
 class SendResult(NamedTuple):
-    """The position of a sent message.
+    """Result of sending a message: its status, its ids and its position in a queue.
 
     Attributes:
         unique_key: id from the client.

@@ -198,7 +198,7 @@ class Producer(Closable):
     def send_encoded_batch(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, connection: PeerConnection | None = None
     ) -> int:
-        """Send messages that are already encoded in one request, without retries, and wait until they are in the log.
+        """Send encoded messages in a single request, without retries, and wait until they are in the log.
 
         Args:
             queue: queue to send to.
@@ -264,7 +264,7 @@ class Producer(Closable):
         return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
 
     def send_encoded_message(self, encoded_message: Parcel) -> SendResult:
-        """Send a message that `encode_message` has encoded, and wait until it is in the log; raises as `send`."""
+        """Send a message that `encode_message` has encoded, and wait until it is in the log; see `send` for errors."""
         return self._start_send(encoded_message, None, _to_send_result, None).result()
 
     def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:

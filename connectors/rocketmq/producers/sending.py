@@ -113,7 +113,7 @@ def _is_preferred_queue(
 
 
 class Parcel(NamedTuple):
-    """An encoded message, or batch of messages.
+    """Encoded message or batch of messages, ready to be sent.
 
     Attributes:
         topic: topic to send to.
@@ -132,7 +132,7 @@ class Parcel(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Result for a message or batch that is in the log: its queue, and the broker's response."""
+    """Result of sending a message or batch that is now in the log: its queue, and the broker's response."""
 
     parcel: Parcel
     queue: MessageQueue
@@ -141,7 +141,7 @@ class Stored(NamedTuple):
 
 
 class Outbox:
-    """The state that all sends of a producer share; thread-safe.
+    """State that all sends of a producer share, such as the known failures of brokers; thread-safe.
 
     Attributes:
         faults: known latencies and failures of brokers.
@@ -316,7 +316,7 @@ class Sending:
 
 
 def parse_send_response(answer: PeerAnswer, queue: MessageQueue, message_count: int) -> SendMessageResponse:
-    """Return where the broker has stored the messages, according to its answer.
+    """Return the broker's response to a send, after checking its queue and its offset.
 
     Args:
         answer: answer to a send.

@@ -81,7 +81,7 @@ class Outcomes:
             self._errors.set_text(np.array([row]), error)
 
     def add_sent_rows(self, row_numbers: Array, stored: Stored, attempts: int, *, may_be_duplicated: bool) -> None:
-        """Record rows as sent, with their positions; a topic with batch queues gives one id for a whole batch."""
+        """Record rows as sent, with their positions. A broker may give one id to each message, or to a whole batch."""
         count = len(row_numbers)
         given = stored.response.msg_id.split(",")
         ids: list[str | None] = [*given] if len(given) == count else [given[0] if len(given) == 1 else None] * count
@@ -98,7 +98,7 @@ class Outcomes:
     def add_found_rows(
         self, row_numbers: Array, queue: MessageQueue, messages: Sequence[Message], attempts: int
     ) -> None:
-        """Record rows as sent that no answer has confirmed, but whose messages were found in their queue."""
+        """Record rows as sent because their messages were found in the queue, although no answer confirmed them."""
         self._statuses[row_numbers] = _STATUSES.index(RowStatus.SENT)
         self._brokers.set_text(row_numbers, queue.broker_name)
         self._queue_ids[row_numbers] = queue.queue_id

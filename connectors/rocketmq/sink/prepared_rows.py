@@ -127,7 +127,7 @@ class PreparedRows:
         return [found.get(props.UNIQ_KEY, "") for found in self._parse_properties(row_numbers)]
 
     def has_delay(self, row_numbers: Array) -> bool:
-        """Return whether any of the given rows has a delay, so that the broker first stores it elsewhere."""
+        """Return whether any of the given rows has a delay; the broker stores such messages in another topic first."""
         return any(not _DELAYS.isdisjoint(found) for found in self._parse_properties(row_numbers))
 
     def _parse_properties(self, row_numbers: Array) -> Iterator[dict[str, str]]:
@@ -437,7 +437,7 @@ def _find_target_problem(target: Target, settings: RowSettings) -> str | None:
 
 
 def system_topic_problem(topic: str) -> str | None:
-    """Return why rows must not be sent to a topic: it is one of the broker's own; None for other topics."""
+    """Return the reason if a topic is one of the broker's own, to which rows must not be sent; else None."""
     if kind_of(topic) is Kind.NORMAL:
         return None
     return f"topic: expected a topic of an application, found the broker's own {topic} (see the option systemTopics)"

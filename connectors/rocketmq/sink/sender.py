@@ -163,7 +163,7 @@ class RowSender(Closable):
             self._ends[stored.queue] = max(end, stored.response.queue_offset + message_count)
 
     def find_messages(self, unique_keys: Collection[str], attempt: Attempt) -> list[Message] | None:
-        """Return the messages of a request without an answer that are in its queue, in order.
+        """Return those messages of an unanswered request that are found in its queue, in order.
 
         Returns:
             None if that can never be known: the account may not list connections, or not read the topic.
@@ -216,7 +216,7 @@ class _Work:
 
 @dataclass(eq=False, slots=True)
 class _TargetRequests:
-    """The requests of one target that have not started."""
+    """Requests for one target that were not sent yet."""
 
     target: Target
     waiting: deque[_Work]

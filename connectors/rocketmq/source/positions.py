@@ -29,14 +29,14 @@ _MAX_QUEUE_ID = (1 << 31) - 1
 
 
 class Edge(StrEnum):
-    """The start or end of every queue."""
+    """Start or end of all queues, as a position for a read."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
 class QueueBounds(NamedTuple):
-    """The extent of a queue: the offset of its first message, and of its next one."""
+    """Bounds of a queue: the offset of its first message, and the offset that its next message will get."""
 
     first: int
     end: int

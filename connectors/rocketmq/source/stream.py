@@ -79,7 +79,7 @@ class RocketmqStreamReader(LimitedStreamReader):
         return start if end is begin else to_checkpoint(end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
-        """Return the queues' ends at the last micro-batch, for the query's progress."""
+        """Return the ends of the queues as seen at the last micro-batch; Spark shows them in the query's progress."""
         latest = self._planner.latest
         return to_checkpoint(StreamPosition(latest)) if latest else None
 

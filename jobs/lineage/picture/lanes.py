@@ -22,7 +22,7 @@ OTHERS = "others"
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Lane: a column of the picture for one topic or group, or for all that have no lane of their own.
+    """Column of the picture for one topic or group, or for all those without a column of their own.
 
     Attributes:
         name: The topic or the group; empty if unknown.
@@ -62,12 +62,12 @@ class Lanes:
 
 
 def lane_key(step: Step) -> tuple[str, str]:
-    """Return the kind and name of a step's lane; both are needed because a topic and a group may have the same name."""
+    """Return the kind and name of a step's lane, because a topic and a group may have the same name."""
     return "group" if step.kind is StepKind.CONSUMPTION else "topic", step.lane
 
 
 def assign_lanes(rows: Sequence[Row]) -> Lanes:
-    """Assign lanes and tracks to the rows of a picture."""
+    """Assign lanes (columns for topics and groups) and tracks (positions within lanes) to rows of a picture."""
     drawn = [row for row in rows if not row.is_folded]
     counts = Counter(lane_key(row.step) for row in drawn)
     keys = sorted(dict.fromkeys(lane_key(row.step) for row in drawn), key=lambda key: key[0] == "group")

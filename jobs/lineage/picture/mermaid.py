@@ -45,7 +45,7 @@ _CLASSES = (
 
 
 def story_flowchart(story: Story) -> str:
-    """Return a story as a Mermaid flowchart; lines end with a newline."""
+    """Return a message's story as a Mermaid flowchart; lines end with a newline."""
     rows = choose_picture_rows(story, MAX_STEPS)
     lines = ["flowchart TD", f"  asked{_node_text(('>', ']'), escape_label(story.asked))}"]
     size = sum(map(len, lines))

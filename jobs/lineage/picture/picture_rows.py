@@ -79,7 +79,7 @@ def choose_picture_rows(story: Story, max_steps: int = MAX_STEPS) -> Rows:
 
 
 def _number_messages(story: Story) -> dict[str, int]:
-    """Return the message number of each step; all steps that edges join get the same number."""
+    """Return the message number of each step; steps that are connected by edges have the same number."""
     above = {step.id: step.id for step in story.steps}
 
     def find_root(step_id: str) -> str:
@@ -96,7 +96,7 @@ def _number_messages(story: Story) -> dict[str, int]:
 
 
 def _choose_drawn_steps(story: Story, message_numbers: dict[str, int], max_steps: int) -> set[str]:
-    """Choose the steps to draw, and return their ids; the others are folded."""
+    """Choose at most `max_steps` steps to draw, and return their ids; messages with problems come first."""
     if len(story.steps) <= max_steps:
         return set(message_numbers)
     by_message: dict[int, list[str]] = {}

@@ -74,12 +74,12 @@ def glyph_meaning(glyph: str) -> str:
 
 
 def edge_css_class(kind: str) -> str:
-    """Return the CSS class for the line of an edge of this kind."""
+    """Return the CSS class for the line of an edge of a given kind."""
     return _EDGE_LOOKS.get(kind, "plain")
 
 
 def glyph_definitions_html(glyphs: Iterable[str]) -> Html:
-    """Return an invisible HTML element that defines shapes, for use by other elements."""
+    """Return an invisible SVG element that defines shapes, which other SVG elements refer to."""
     shapes = (tag("g", Html(_SHAPES[glyph][0]), id=f"glyph-{glyph}") for glyph in glyphs)
     tip = tag("path", d="M-3.4,-11.5H3.4L0,-6.8z", class_="shape", id="glyph-tip")
     return tag("svg", tag("defs", *shapes, tip), class_="patterns", width=0, height=0, aria_hidden="true",

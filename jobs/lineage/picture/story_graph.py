@@ -71,7 +71,7 @@ class _Path:
 
 
 def story_graph_html(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
-    """Return the graph as HTML, and the number of edges for which it has no room.
+    """Return the graph as HTML, and the number of edges that are left out because the graph would be too large.
 
     Args:
         rows: The rows of the story.
@@ -159,7 +159,7 @@ def _shorten_lane_name(lane_name: str) -> str:
 
 
 def _edge_labels(story: Story) -> dict[str, str]:
-    """Return, by step id, the text of the first edge that leads to the step."""
+    """Return a mapping from step id to the text of the first edge that leads to the step."""
     return {edge.target: edge.text for edge in reversed(story.edges)}
 
 

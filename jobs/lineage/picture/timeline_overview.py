@@ -107,7 +107,7 @@ def _gap_labels(
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> Iterator[Html]:
-    """Yield the length of each large gap between two steps, above the lanes."""
+    """Yield labels above the lanes with the length of each long pause between two steps."""
     times = sorted(row.step.at for row in drawn_rows if row.step.at is not None)
     for before, after in pairwise(times):
         if after - before >= (end - start) * _GAP_PART:

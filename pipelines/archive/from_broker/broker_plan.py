@@ -73,7 +73,10 @@ class BrokerPlan:
 
     @property
     def previous_progress(self) -> PulledProgress:
-        """Progress from which a run pulls; if the store was archived from files before, the end of those."""
+        """Progress of pulling from the broker before the run.
+
+        If the store was archived only from files before, it has the end of these files.
+        """
         if self.before is None:
             return PulledProgress()
         return self.before.pulled or PulledProgress(files_end=self.before.end)
@@ -90,7 +93,7 @@ class BrokerPlan:
 
     @property
     def has_new_data(self) -> bool:
-        """True if the broker has ranges to pull, queues to report on, or a longer log than the archived one."""
+        """True if there are ranges to pull, reports on queues to record, or log bytes after the archived end."""
         return bool(self.ranges or self.reports) or self.extent.end > self.archived_end
 
 

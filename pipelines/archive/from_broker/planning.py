@@ -190,7 +190,7 @@ def _plan_broker(
 def _plan_queue(
     puller: Puller, source: BrokerSource, plan: BrokerPlan, extent: QueueExtent
 ) -> tuple[PulledRange | None, QueueReport | None]:
-    """Return the range to pull from a queue, if any, and a report on messages that were deleted before, if any."""
+    """Return the range to pull from a queue, and a report on lost messages or a recreated queue. Both may be None."""
     queue, pulled = extent.queue, plan.previous_progress
     known = pulled.next_offset(queue.topic, queue.queue_id)
     lost, is_new = 0, False
@@ -221,7 +221,7 @@ def _plan_queue(
 
 
 def _find_physical_offset(puller: Puller, source: BrokerSource, queue: MessageQueue, queue_offset: int) -> int | None:
-    """Return where the record at an offset of a queue begins in the log; None if the broker has none there."""
+    """Return the physical offset of the record at a queue offset; None if the broker does not have the record."""
     from commitlake.connectors.rocketmq.log_reading import record_at  # noqa: PLC0415 (loads the compiled reader)
 
     found = record_at(puller, queue, queue_offset, source.retry_seconds)
@@ -231,7 +231,10 @@ def _find_physical_offset(puller: Puller, source: BrokerSource, queue: MessageQu
 def _first_offset_after(
     puller: Puller, source: BrokerSource, queue: MessageQueue, low: int, high: int, physical_offset: int
 ) -> int:
-    """Find by bisection the first queue offset whose record is at or after `physical_offset`; lower if one is lost."""
+    """Find the first queue offset whose record is at or after `physical_offset`, by bisection.
+
+    The result may be too low if the broker lacks a record.
+    """
     while low < high:
         middle = (low + high) // 2
         found = _find_physical_offset(puller, source, queue, middle)
@@ -246,7 +249,9 @@ def _first_offset_after(
 
 
 def _truncate_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share_bytes: int) -> BrokerPlan | None:
-    """Return a plan for about the first `share_bytes` bytes of a broker's new log; None if it cannot be divided there.
+    """Return a plan for about the first `share_bytes` bytes of a broker's new log.
+
+    It is None if the log cannot be divided near that point.
 
     It ends where a record begins, because a later run may continue with the broker's files.
     """

@@ -51,7 +51,9 @@ class BrokerSource:
         return Admin(self.client)
 
     def open_puller(self) -> Puller:
-        """Return a client for pulling, with a group that every broker has; its offsets are never changed.
+        """Return a client for pulling, with a consumer group that exists on every broker.
+
+        The group's offsets are never changed.
 
         Raises:
             UsageError: as for `open_admin`.

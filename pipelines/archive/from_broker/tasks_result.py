@@ -147,7 +147,7 @@ def _join_first_names(names: Sequence[str], max_names: int = _SHOWN) -> str:
 
 
 def _to_gap_row(plan: BrokerPlan, lost_reports: Sequence[QueueReport]) -> dict[str, object]:
-    """Return the row of `gaps` for lost messages, which were between the last run's end and the log's start."""
+    """Return the row of `gaps` for messages that a broker deleted before they were archived."""
     start = plan.archived_end
     lost_places = _join_first_names(_lost_range_texts(lost_reports), _IN_FOUND)
     return {

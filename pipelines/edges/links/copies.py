@@ -39,7 +39,7 @@ _MESSAGE_KEY = ["broker", "unique_key"]
 
 
 def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
-    """Return the steps from delayed records to their copies, by level or by timer.
+    """Return the steps from delayed records to their delivered copies, for delay levels and for timers.
 
     The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
     several times with equal keys, for example because it was sent twice, the first copy belongs to the first record,
@@ -114,7 +114,7 @@ def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 def _make_delay_steps(
     members: LinkableRecords, from_rows: Array, to_rows: Array, definer_rows: Array, extra_columns: dict[str, Column]
 ) -> pa.Table:
-    """Return the steps from delayed records to their deliveries; one of both ends may be absent."""
+    """Return the steps from delayed records to their deliveries. One of the two ends may be absent."""
     by_timer = members.numbers("by_timer")[definer_rows] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
     columns: dict[str, Column] = {
@@ -161,7 +161,10 @@ def _boolean_column(members: LinkableRecords, name: str, rows: Array) -> pa.Arra
 
 
 def _find_cancelled_timers(members: LinkableRecords, cancel_marks: Array, timers: Array) -> Array:
-    """Find the timer that each mark cancels, by its unique key, which has the topic as a prefix since 5.3."""
+    """Find the timer that each cancel mark refers to by unique key.
+
+    Since RocketMQ 5.3, the topic precedes the key in the mark.
+    """
     plain = members.match_before(cancel_marks, timers, ["broker", ("cancels", "unique_key")])
     texts = pc.binary_join_element_wise(members.column("next_topic", timers), members.column("unique_key", timers), "_")
     left, right = encode_key_columns(
@@ -174,7 +177,7 @@ def _find_cancelled_timers(members: LinkableRecords, cancel_marks: Array, timers
 
 
 def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
-    """Return the steps from records on which a consumer group failed to their copies, as retry or dead letter.
+    """Return the steps from records that a consumer group failed to consume to their retry or dead-letter copies.
 
     A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
     failure, in the message's own topic, where ORIGIN_MESSAGE_ID names it if a broker made the copy. A group that
@@ -257,7 +260,7 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 
 
 def leads_to_dead_letters(members: LinkableRecords) -> Array:
-    """Return a mask of the members that are dead letters, or are delayed on their way to a dead-letter topic.
+    """Return a mask of the members that are dead letters, or delayed messages with a dead-letter topic as target.
 
     A client that consumes in order sends its dead letter itself, to the retry topic and with a delay. Brokers 4.9 keep
     the delay when they redirect it to the topic of dead letters.
@@ -268,14 +271,14 @@ def leads_to_dead_letters(members: LinkableRecords) -> Array:
 
 
 def find_consumable_members(members: LinkableRecords) -> tuple[Array, Array]:
-    """Return the numbers of members that groups consume: of those in retry topics, and of those in their own topics."""
+    """Return the numbers of members that groups consume: those in retry topics, and those in original topics."""
     retried = members.has_value("role", Role.RETRY, Role.DELIVERED) & members.has_value("kind", Kind.RETRY)
     own = members.has_value("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & members.has_value("kind", Kind.NORMAL)
     return members.indexes_where(retried), members.indexes_where(own)
 
 
 def _has_ambiguous_original(members: LinkableRecords, copies: Array, originals: Array) -> Array:
-    """Return a mask of the copies that have several possible originals, and no id that names one of them.
+    """Return a mask of the copies that have several possible originals, and no message id that identifies one.
 
     If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
     """
@@ -293,7 +296,10 @@ def _has_ambiguous_original(members: LinkableRecords, copies: Array, originals: 
 
 
 def _origin_offsets(members: LinkableRecords, copies: Array, originals: Array) -> Array:
-    """Return the offset in ORIGIN_MESSAGE_ID for copies of a first failure whose original is absent; else -1."""
+    """Return the offset in ORIGIN_MESSAGE_ID of first-failure copies whose original is absent.
+
+    It is -1 for all other copies.
+    """
     offsets = np.full(len(copies), NONE, np.int64)
     first = (originals < 0) & (members.numbers("attempt")[copies] <= 1) & (members.numbers("by_client")[copies] == 0)
     wanted = np.flatnonzero(first)

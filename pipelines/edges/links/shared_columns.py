@@ -22,7 +22,7 @@ from commitlake.schemas.tables.edges import AbsentReason
 
 
 def replace_unmatched(numbers: Array, replacements: Array) -> Array:
-    """Return `numbers`, with those in `replacements` in place of -1."""
+    """Return `numbers` with each -1 replaced by the number at the same index of `replacements`."""
     return np.where(numbers >= 0, numbers, replacements)
 
 
@@ -33,12 +33,12 @@ def is_null(column: Column) -> Array:
 
 
 def step_definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Column]:
-    """Return the columns `definer_broker` and `definer_offset`: the place of the record that defines each step."""
+    """Return the broker and the physical offset of the record that defines each step, as two columns."""
     return {"definer_broker": members.column("broker", rows), "definer_offset": members.column("physical_offset", rows)}
 
 
 def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: Spans) -> Column:
-    """Return the reason why each record has no predecessor; `ambiguous` for records without a unique key."""
+    """Return the reason why each record's predecessor is missing. It is `ambiguous` if the record has no unique key."""
     reasons = spans.reasons_before(members.column("broker", rows), members.times[rows])
     return pc.if_else(
         to_boolean_array(is_null(members.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons
@@ -69,7 +69,7 @@ def action_columns(entries: pa.Table) -> dict[str, Column]:
 def newest_member_at_time(
     event_keys: Array, event_times: Array, member_keys: Array, member_numbers: Array, members: LinkableRecords
 ) -> tuple[Array, Array]:
-    """Find, for each event, the newest record with its key at the event's time, and the number of such records.
+    """Find, for each event, the newest record with its key at the event's time, and count the possible records.
 
     Of the records, those within `LINK_DAYS` before the event count, as later runs look no further back. If there is no
     earlier record at all, the clocks differ, and the first later one counts. A record that is stored after the event
@@ -96,7 +96,9 @@ def newest_member_at_time(
 def may_link_otherwise(
     members: LinkableRecords, member_numbers: Array, entries: pa.Table, event_times: Array, spans: Spans
 ) -> Array:
-    """Return a mask of the events that a later run may link otherwise: not all records until then are read.
+    """Return a mask of the events that a later run may link to another record.
+
+    Some records up to their time are not read yet.
 
     That is asked of the broker of the record that was found; if it also has the trace, all records before that are
     read. Copies on other brokers are not waited for, since a broker may never be archived again.
@@ -116,7 +118,7 @@ def may_link_otherwise(
 
 
 def to_member_numbers(member_numbers: Array, indexes: Array) -> Array:
-    """Convert indexes into a selection of members to member numbers; -1 stays -1."""
+    """Return the member number at each index of `member_numbers`; -1 stays -1."""
     return (
         np.where(indexes >= 0, member_numbers[indexes], NONE)
         if len(member_numbers)

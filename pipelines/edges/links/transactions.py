@@ -29,7 +29,7 @@ _MESSAGE_KEY = ["broker", "unique_key"]
 
 
 def link_transactions(members: LinkableRecords, op_records: pa.Table, spans: Spans) -> list[pa.Table]:
-    """Return the steps from half messages: committed, finished, rechecked, and given up.
+    """Return the steps of half messages: to committed copies, op records, rechecked copies and given-up records.
 
     A committed copy has the half message's physical offset, an op record its queue offset. A half message that is
     stored again has the same unique key. The outcome of an op record is a rollback if no copy was committed before it.
@@ -140,7 +140,10 @@ def _link_transaction_ends(
 
 
 def _has_committed_copy(members: LinkableRecords, halves: Array, copies: Array, end_offsets: Array | None) -> Array:
-    """Return a mask of the half messages that have a committed copy, before the given offsets or anywhere."""
+    """Return a mask of the half messages that have a committed copy.
+
+    If `end_offsets` are given, the copy must be before them.
+    """
     index = pa.array(halves, mask=halves < 0)
     left, right = encode_key_columns(
         [members.column(name).take(index) for name in ("broker", "physical_offset")],

@@ -35,7 +35,7 @@ Places = dict[tuple[str, str, int], int]
 
 
 class KnownOffsets(NamedTuple):
-    """Offsets of the next messages that groups consume, with their times.
+    """Next offsets that groups will consume, and the times at which these offsets were read.
 
     Attributes:
         groups: offsets by group.
@@ -95,7 +95,7 @@ class ConsumedCount(NamedTuple):
 
 
 class ChosenMessages:
-    """Messages chosen for a replay, to be compared with the offsets of consumer groups.
+    """Messages chosen for a replay, with methods that compare them with the offsets of consumer groups.
 
     Args:
         table: `messages`.

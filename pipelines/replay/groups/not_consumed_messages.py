@@ -48,7 +48,7 @@ _STORE_IT = "'commitlake snapshot' and 'archive' store them, and 'commitlake lag
 
 
 class QueueStart(NamedTuple):
-    """Place from which a group has not consumed a queue.
+    """Offset from which on a group has not consumed the messages of a queue.
 
     Attributes:
         offset: queue offset of the message.
@@ -66,7 +66,7 @@ class QueueStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NotConsumed:
-    """Messages that a group has not consumed.
+    """Result of a search for the messages that a consumer group has not consumed.
 
     Attributes:
         group: the consumer group.
@@ -97,7 +97,7 @@ class NotConsumed:
 
 
 class OffsetLogRange(NamedTuple):
-    """Range of the log to which a group's offset in a queue applies, if the topic was deleted and created again.
+    """Range of the log in which a group's offset of a queue is valid, as the topic may have been created again.
 
     Attributes:
         floor: physical offset; records before it are from a topic that had been deleted at the time of the offset.
@@ -292,7 +292,7 @@ def _join_results_of_stores(
 def _check_does_not_broadcast(
     group: str, subscriptions: Subscriptions, is_topic_selected: Callable[[str], bool]
 ) -> None:
-    """Raise an error if a group broadcasts a topic, even if it has offsets there from the time before."""
+    """Raise an error if a group consumes a topic in broadcasting mode, because clients then keep the offsets."""
     for key, one in sorted(subscriptions.found.items()):
         if key.group == group and one.message_model == BROADCASTING and is_topic_selected(key.topic):
             raise ReplayError(
@@ -314,7 +314,7 @@ def _consumes_topic(
 
 
 def _check_offsets_are_known(group: str, moment: Moment, is_topic_selected: Callable[[str], bool]) -> None:
-    """Raise an error if a group's offset at the requested time lies between two snapshots and has no upper bound."""
+    """Raise an error if the snapshots before and after a time do not bound a group's offsets at that time."""
     if moment.taken_next is None or moment.at == moment.taken:
         return
     unknown: dict[str, OffsetAt] = {
@@ -348,7 +348,7 @@ def _consumed_topics(group: str, store: _StoreOffsets, is_topic_selected: Callab
 def _queue_starts(
     group: str, store: _StoreOffsets, topic_names: Collection[str], is_topic_selected: Callable[[str], bool]
 ) -> tuple[dict[Queue, QueueStart], list[str]]:
-    """Return the first offset of each queue that a group has not consumed, and notes on what is not certain."""
+    """Return, for each queue, the first offset that a group has not consumed, and notes on uncertain offsets."""
     moment = store.moment
     committed = {
         Queue(moment.broker, position.topic, position.queue_id): offset

@@ -57,7 +57,7 @@ _PLAN_MARGIN_MS = 3_600_000
 
 
 class State(IntEnum):
-    """State of a message in a group."""
+    """State of a replayed message, as seen by one consumer group."""
 
     CONSUMED = 0
     DEAD = 1
@@ -122,7 +122,7 @@ _TYPES = {"physical_offset": pa.int64(), "target_queue_id": pa.int32(), "target_
 
 
 def rows_by_dead_letter_group(rows: pa.Table) -> dict[str, pa.Table]:
-    """Return the rows of messages that were dead letters, by the group that gave them up."""
+    """Return the rows of messages that were dead letters, by the group whose dead-letter topic had them."""
     topics = rows.column("topic").unique().to_pylist()
     return {
         topic.removeprefix(DLQ_PREFIX): rows.filter(pc.equal(rows.column("topic"), topic))
@@ -210,7 +210,7 @@ class GroupFollower:
         return {} if found is None else found.offset_table
 
     def _note_delivery_offsets(self, brokers: Sequence[str]) -> None:
-        """Note, on the first call, each delay queue's delivery offset: messages before are in retry topics by now."""
+        """Store the delivery offset of each delay queue as the first offset to read, unless one is stored already."""
         for broker in brokers:
             delivered = self.client.admin.delay_offsets(broker).offset_table
             for level, offset in delivered.items():
@@ -237,7 +237,7 @@ class GroupFollower:
     def _read_new_messages(
         self, queue: MessageQueue, queue_bounds: TopicOffset, start: int
     ) -> Iterator[tuple[Origin, Message]]:
-        """Yield the replay's messages in a queue that have not been read before."""
+        """Yield messages of the replay in a queue, from `start` on, and remember the queue's end for the next call."""
         if queue_bounds.min_offset > start:
             self._cautions[
                 f"{queue.topic} on {queue.broker_name} now starts at {queue_bounds.min_offset}: messages from {start} "
@@ -249,7 +249,7 @@ class GroupFollower:
         self._next[queue] = queue_bounds.max_offset
 
     def _search_start(self, queue: MessageQueue, queue_bounds: TopicOffset) -> int:
-        """Return the first queue offset at which a queue may have copies of the replay's messages."""
+        """Return the first offset of a queue at which there may be retries or dead letters of the replay's messages."""
         if queue in self._next or not queue_bounds.max_offset:
             return self._next.get(queue, 0)
         if self._since_ms is None:
@@ -261,7 +261,7 @@ class GroupFollower:
         return min(offsets.search_by_time(queue, self._since_ms), queue_bounds.max_offset)
 
     def _first_store_time_ms(self) -> int:
-        """Return the store time of the first message, by the clock of its broker."""
+        """Return the store time of the replay's first message, as its broker recorded it."""
         found = []
         for code, queue in enumerate(self._queues):
             own = self._offsets[self._is_sent & (self._codes == code)]
@@ -309,7 +309,7 @@ class GroupFollower:
 
 
 class _RowNumbers:
-    """Index of a replay's messages: the row number of a message by its origin."""
+    """Index that finds the row of a replayed message by its original store and offset."""
 
     def __init__(self, rows: pa.Table) -> None:
         brokers = rows.column("broker").combine_chunks().dictionary_encode()
@@ -333,7 +333,7 @@ class _RowNumbers:
 
 
 def _target_queues(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
-    """Return the queues to which messages were sent, and the index of each row's queue; -1 for unsent messages."""
+    """Return the queues to which the replay sent, and for each row the index of its queue; -1 if it was not sent."""
     names = ("target_topic", "target_broker", "target_queue_id")
     found: dict[MessageQueue, int] = {}
     texts = [rows.column(name).cast(pa.string()).fill_null("").combine_chunks() for name in names]
@@ -352,7 +352,7 @@ def _target_queues(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
 def _state_of_copies(
     copies: _Copies, committed_offsets: Mapping[MessageQueue, int | None], group: str
 ) -> tuple[State, str]:
-    """Return the state of a message that failed, by its copies."""
+    """Return the state of a message whose consumption failed, derived from its retries and dead letter."""
     if copies.dead_offset is not None:
         return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
     # The newest copy is still in the delay queue, so an older retry says nothing.

@@ -82,7 +82,7 @@ def find_consumer_groups(
 
 
 def _check_route_has_brokers(client: OffsetClient, topic: str, brokers: Collection[str]) -> None:
-    """Check that a topic's route has all brokers to which messages were sent; groups of others would be missed."""
+    """Raise an error if a topic's route lacks a broker to which messages were sent, as its groups would be missed."""
     routed = {broker.broker_name for broker in client.admin.route(topic).broker_datas}
     if missing := sorted(set(brokers) - routed):
         raise NoRouteError(
@@ -100,7 +100,7 @@ def plan_group_steps(
     *,
     skips_other_messages: bool = False,
 ) -> Iterator[GroupStep]:
-    """Yield the move of each group past the messages of a replay, queue by queue.
+    """Yield, for each queue and group, how the group's offset would move past the messages of a replay.
 
     Args:
         offset_runs: Offsets of its messages.
@@ -171,7 +171,7 @@ def _subscription_filter(
 
 @dataclass(frozen=True, slots=True)
 class OtherMessages:
-    """Messages in a queue that a group wants, stored among those of a replay, but not sent by it.
+    """Messages that a group wants, stored among the messages of a replay in a queue, but not sent by the replay.
 
     Attributes:
         count: Number of messages.
@@ -247,7 +247,7 @@ def _join_other_messages(first: OtherMessages, second: OtherMessages) -> OtherMe
 
 
 class OtherMessagesReader:
-    """Reads messages of a target's queue that a group wants and that are not the replay's; for one queue and group.
+    """Reader of messages in one queue that one group wants and that a replay did not send.
 
     Args:
         puller: Reads the target.

@@ -32,7 +32,7 @@ _BODY_AT = ITEM.size
 
 @dataclass(frozen=True, slots=True)
 class EncodedPart:
-    """Encoded messages of a part.
+    """Messages of a part of the plan, encoded for sending.
 
     Attributes:
         starts: int64[rows + 1], start of each message in `data`.
@@ -85,11 +85,11 @@ class Batch:
 
     @property
     def sys_flag(self) -> int:
-        """Compression bits, which are the same for all of them."""
+        """Compression bits of sysFlag, which are the same for all messages of the batch."""
         return int(self.part.sys_flags[self.rows[0]])
 
     def body(self) -> bytes:
-        """Return the body of a batch request with the messages."""
+        """Return the body of the request that sends this batch."""
         starts, data = self.part.starts, self.part.data
         first, last = int(self.rows[0]), int(self.rows[-1])
         # Consecutive messages are one range of the data: one copy instead of one for each.
@@ -144,7 +144,7 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
 def _rows_with_separators(
     rows: pa.Table, property_counts: Array, is_kept: Array, names: pa.Array, values: pa.Array
 ) -> Array:
-    """Return, for each row, whether a text has a character that would start another property in a message.
+    """Return a mask of rows with a text that contains a separator character, which would start another property.
 
     In RocketMQ's own logs only damaged or forged records have such a text; in JMQ's any record may.
     """
@@ -164,7 +164,7 @@ def _rows_with_separators(
 
 
 def _mark_rows_with_items(row_mask: Array, item_counts: Array, item_mask: Array) -> None:
-    """Set `row_mask` for each row with an item in `item_mask`; `item_counts` has the number of items of each row."""
+    """Set `row_mask` for each row that has an item marked in `item_mask`. Row i has `item_counts[i]` items."""
     row_mask[np.repeat(np.arange(len(row_mask)), item_counts)[item_mask]] = True
 
 
@@ -180,14 +180,14 @@ def _sizes_to_starts(sizes: Array) -> Array:
 
 
 def split_properties(properties: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
-    """Return the number of properties of each message, and the names and values of all messages, concatenated."""
+    """Return the number of properties of each message, and all names and all values as one array each."""
     listed = properties.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
     flat = listed.flatten()
     return to_int64_array(pc.fill_null(pc.list_value_length(listed), 0)), flat.field("key"), flat.field("value")
 
 
 def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
-    """Return the properties that are added to each message, in their stored form.
+    """Return the properties that a replay adds to each message, encoded as a message stores them.
 
     These are the message's origin, and keys and tags if the log has them in fields of their own, as JMQ's has.
 

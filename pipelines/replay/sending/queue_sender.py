@@ -59,7 +59,7 @@ _MAX_WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TargetClient:
-    """Clients of the target, shared by all queues.
+    """Clients for the target cluster, shared by the senders of all queues.
 
     Attributes:
         producer: sends messages.
@@ -130,7 +130,7 @@ class QueueSender:
         self._is_stopped = is_stopped
 
     def check_broker_lists_clients(self) -> None:
-        """Check that the queue's broker reports its connections, for `wait_for_late_messages`.
+        """Check that the queue's broker reports which connections it has, as `wait_for_late_messages` requires.
 
         Raises:
             ReplayError: if it does not say that, or if it does not answer.
@@ -138,7 +138,7 @@ class QueueSender:
         self._retry_request(lambda: self._check_connections(self._connections.earlier_connection_count))
 
     def wait_for_late_messages(self, connection: TrackedConnection | None = None) -> None:
-        """Wait until no more messages of the replay can arrive at the broker over earlier connections.
+        """Wait until connections of earlier senders to the broker are closed, so that no late message can arrive.
 
         Args:
             connection: Connection over which no more is to be sent.
@@ -167,7 +167,7 @@ class QueueSender:
             ) from None
 
     def find_stored_messages(self) -> dict[Origin, int]:
-        """Return the queue offsets of the replay's messages that may have been stored without an answer.
+        """Search the queue for messages of the replay that were stored without a confirmation; return their offsets.
 
         Nothing may be on its way.
 
@@ -254,7 +254,7 @@ class QueueSender:
     def _send_separately(
         self, batch: Batch, get_origin: Callable[[int], Origin], attempts: int, error: RefusedError
     ) -> Iterator[SendResult]:
-        """Send each message of a refused batch separately; a batch of one message is given up."""
+        """Send the messages of a refused batch one by one; a message that is refused alone is recorded as refused."""
         if len(batch) == 1:
             yield SendResult(batch.rows, SendOutcome.REFUSED, None, attempts, str(error))
             return
@@ -300,7 +300,7 @@ class QueueSender:
 
 
 class _RetryWaits:
-    """Waits between attempts, which grow longer, up to a total time."""
+    """Growing waits between the attempts of a request, limited to a total time."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ _LOOK_SECONDS = 0.2
 
 
 class Pace:
-    """Delays messages until they may be sent; thread-safe.
+    """Rate limit that delays messages until they may be sent; thread-safe.
 
     Args:
         rate: Messages per second; 0 for no limit.
@@ -46,27 +46,30 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """The limit in messages per second that applies here; 0 if there is none."""
+        """The limit of this process in messages per second; 0 for no limit."""
         return self._total_rate * self._share
 
     @property
     def total_rate(self) -> float:
-        """The limit in messages per second of all processes that share it; 0 if there is none."""
+        """The limit in messages per second for all processes of the replay together; 0 for no limit."""
         return self._total_rate
 
     @property
     def speed(self) -> float:
-        """The factor of the pace at which the messages were stored; 0 if that pace is not kept."""
+        """The speed relative to the store times of the messages (1 is the original pace); 0 for no such limit."""
         return self._speed
 
     def set_rate(self, rate: float) -> None:
-        """Change the limit in messages per second. Threads that wait notice it within a fifth of a second."""
+        """Change the total limit in messages per second.
+
+        Waiting threads notice the change within a fifth of a second.
+        """
         with self._lock:
             self._total_rate = rate
             self._restart_clock()
 
     def set_speed(self, speed: float) -> None:
-        """Change the speed, counted from the next message. Threads that wait notice it as with `set_rate`."""
+        """Change the speed relative to store times, measured from the next message on."""
         with self._lock:
             self._speed = speed
             self._restart_clock()
@@ -79,7 +82,7 @@ class Pace:
                 self._restart_clock()
 
     def restart_speed_clock(self) -> None:
-        """Measure the speed from the next message on, after a time in which nothing could be sent.
+        """Measure the speed from the next message on, so that time in which nothing was sent is not made up for.
 
         That time is not made up for. A rate does not make up for any time.
         """
@@ -89,7 +92,7 @@ class Pace:
                 self._changes += 1
 
     def _restart_clock(self) -> None:
-        """Count time from now on. Threads that wait reserve their time again."""
+        """Measure rate and speed from now on, and make waiting threads compute their time of sending again."""
         self._next, self._began = self._clock(), None
         self._changes += 1
 

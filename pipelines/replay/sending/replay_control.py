@@ -29,7 +29,7 @@ def watch_replay(
     notify: Callable[[str], None],
     check_owner: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """While the block runs, apply requests from the replay's ledger, and pause while a group's lag is too large.
+    """Apply requests from the ledger while the block runs, and pause sending while a group's lag is too large.
 
     Args:
         pace: pace of the replay.

@@ -22,7 +22,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 
 class ReplayRun:
-    """Sends the messages of a plan.
+    """Run that sends the messages of a plan, in this process or by tasks.
 
     Args:
         lake: The lake.
@@ -53,7 +53,7 @@ class ReplayRun:
         self._counts = Counts(0, 0)
 
     def run(self, *, is_resumed: bool, has_lost_rows: bool = False) -> Counts:
-        """Send until all messages have an outcome, or until the pace is stopped.
+        """Send until all messages have an outcome, or until `pace` is stopped.
 
         Args:
             is_resumed: True if a process has begun to send before.

@@ -59,7 +59,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part that is ready to be sent. Its rows are sorted by queue of the target, then by order.
+    """Part of a plan that is ready to be sent, with rows sorted by target queue and then in the order of sending.
 
     Attributes:
         number: index of the part in the plan.
@@ -80,7 +80,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _KnownParts:
-    """Parts of the plan that the ledger has outcomes of, and the part at which sending continues.
+    """Parts of the plan with outcomes in the ledger, and the first part that may still have messages to send.
 
     Attributes:
         first: first part that may have messages to send.
@@ -136,7 +136,7 @@ class ShareSender:
         self._counting = threading.Lock()
 
     def send(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool = False) -> bool:
-        """Send until all messages have an outcome, or until the pace is stopped.
+        """Send until all messages of this share have an outcome, or until the pace is stopped.
 
         Args:
             connections: Connections over which the messages are sent.
@@ -187,7 +187,7 @@ class ShareSender:
         return True
 
     def _read_known_parts(self, *, has_lost_rows: bool) -> _KnownParts:
-        """Return the parts from which sending continues, by the ledger."""
+        """Return which parts have outcomes according to the ledger, and from which part sending continues."""
         if has_lost_rows:
             return _KnownParts(0, 0, len(self._plan.parts))
         if self._ledger.count_senders() > 1:
@@ -222,7 +222,7 @@ class ShareSender:
     def _prepare_part(
         self, part_number: int, earlier_message_count: int, known_parts: _KnownParts
     ) -> tuple[_Part, int]:
-        """Read and encode a part. Returns it with the number of messages of the plan up to its end."""
+        """Read and encode a part of the plan. Return it, and the number of the plan's messages up to its end."""
         plan = self._plan
         rows = self._messages.read_rows_of_part(part_number, earlier_message_count)
         end = earlier_message_count + rows.num_rows
@@ -258,7 +258,10 @@ class ShareSender:
         )
 
     def _record_without_sending(self, part: _Part, stored_by_origin: Mapping[Origin, tuple[int, int]]) -> Array:
-        """Record the messages that need not or cannot be sent. Returns the row numbers of the others."""
+        """Record the messages that are in the target already or cannot be sent.
+
+        Return the row numbers of the others.
+        """
         landings: list[SendResult] = []
         lanes = part.lanes.copy()
         if stored_by_origin:
@@ -285,7 +288,7 @@ class ShareSender:
         return left
 
     def _divide_into_timed_groups(self, part: _Part, rows: Array) -> Iterator[Array]:
-        """Divide rows into waves that are sent and recorded together; at a low rate, a wave takes a few seconds."""
+        """Divide rows into groups that are sent and recorded together; at a low rate a group takes a few seconds."""
         times = part.stored_ms[rows]
         while len(rows):
             rate, speed = self._pace.rate, self._pace.speed
@@ -381,7 +384,7 @@ class ShareSender:
             self._write_to_ledger()
 
     def _write_to_ledger(self) -> None:
-        """Add the outcomes that are not in the ledger yet, in one commit."""
+        """Write the outcomes that the ledger does not have yet, in one commit."""
         if self._unwritten:
             rows = pa.concat_tables(self._unwritten)
             self._unwritten.clear()  # if this fails, another process has taken over, or the replay ends
@@ -395,12 +398,12 @@ def _origins_of(rows: pa.Table) -> Iterator[Origin]:
 
 
 def _repeat_values(values: Sequence[object], sizes: Sequence[int], data_type: pa.DataType) -> pa.Array:
-    """Repeat each value as often as the size at the same index says."""
+    """Return an array that repeats each value as often as `sizes` gives at the same index."""
     return pa.array(values, data_type).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 
 def _extend_to_earlier_rows(is_chosen: Array, queue_indexes: Array) -> Array:
-    """Extend a mask of rows by all rows before a chosen row of the same target queue; rows are sorted by queue."""
+    """Extend a mask to all rows before the last chosen row of each target queue; rows are sorted by queue."""
     places = np.arange(len(queue_indexes))
     last = np.full(int(queue_indexes.max()) + 1, -1)
     np.maximum.at(last, queue_indexes[is_chosen], places[is_chosen])

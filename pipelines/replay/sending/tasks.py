@@ -83,7 +83,7 @@ class QueueShare:
 
 @dataclass(frozen=True, slots=True)
 class SendingTask:
-    """A task: the messages for some queues of the target.
+    """Task that sends the messages for some queues of the target.
 
     Attributes:
         lake: the lake.
@@ -122,7 +122,7 @@ class TaskResult:
 
 
 def check_no_speculation(spark: SparkSession, prefix: str = "") -> None:
-    """Raise an error if a session starts second attempts of tasks that are still running.
+    """Raise an error if the Spark session uses speculation, which starts second attempts of running tasks.
 
     Args:
         spark: the session whose tasks are to send.
@@ -164,7 +164,7 @@ def divide_queues(messages: PlannedMessages, max_tasks: int) -> list[QueueShare]
 
 
 def _target_queue_sizes(messages: PlannedMessages) -> list[int]:
-    """Return the number of messages for each queue of the target; 1 for each if that depends on keys or properties."""
+    """Return the number of messages for each target queue; all 1 if keys or properties decide the queue."""
     plan = messages.plan
     unknown = [1] * len(plan.target.queues)
     if plan.target.mapping is not QueueMapping.SAME:
@@ -189,7 +189,7 @@ def send_on_runner(
     is_resumed: bool,
     has_lost_rows: bool,
 ) -> bool:
-    """Send the messages of a plan by tasks, and return whether all have an outcome.
+    """Send the messages of a plan by parallel tasks; return whether all messages have an outcome.
 
     Args:
         shares: share and claim of each task.
@@ -249,14 +249,14 @@ def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
 
 
 def _ignore_message(_: str) -> None:
-    """Do nothing with a message; the driver prints them."""
+    """Ignore a notification in a task, because the driver prints notifications."""
 
 
 @contextmanager
 def follow_tasks(
     lake: Lake, replay_id: str, pace: Pace, ledger: Ledger, on_progress: Callable[[Counts], None]
 ) -> Iterator[None]:
-    """While the block runs, forward a stop to the tasks of a replay, and report their progress.
+    """Report the progress of a replay's tasks while the block runs, and stop the tasks if `pace` is stopped.
 
     Args:
         pace: A stop of this pace stops the tasks.

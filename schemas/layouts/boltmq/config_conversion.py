@@ -121,7 +121,7 @@ def _is_retry_or_dlq_topic(name: str) -> bool:
 
 
 def topics_to_boltmq(document: Document) -> Document:
-    """Convert a topics.json from RocketMQ's format to that of BoltMQ's source."""
+    """Convert a topics.json from RocketMQ's format to the format in BoltMQ's source code."""
     topics = {name: _topic_to_boltmq(config) for name, config in document[TOPICS].items()}
     return {TOPICS: {_NESTED_TOPICS[0]: topics}, **_version_to_boltmq(document)}
 
@@ -135,7 +135,7 @@ def _topic_to_boltmq(config: Mapping[Any, Any]) -> Document:
 
 
 def groups_to_boltmq(document: Document) -> Document:
-    """Convert a subscriptionGroup.json from RocketMQ's format to that of BoltMQ's source."""
+    """Convert a subscriptionGroup.json from RocketMQ's format to the format in BoltMQ's source code."""
     groups = {
         name: {field: config.get(field, default) for field, default in _GROUP_FIELDS.items()}
         for name, config in document[GROUPS].items()
@@ -144,12 +144,12 @@ def groups_to_boltmq(document: Document) -> Document:
 
 
 def offsets_to_boltmq(document: Document) -> Document:
-    """Convert a consumerOffset.json from RocketMQ's format to that of BoltMQ's source."""
+    """Convert a consumerOffset.json from RocketMQ's format to the format in BoltMQ's source code."""
     return {_BOLTMQ_OFFSETS: document[OFFSETS]}
 
 
 def delay_offsets_to_boltmq(document: Document) -> Document:
-    """Convert a delayOffset.json from RocketMQ's format to that of BoltMQ's source."""
+    """Convert a delayOffset.json from RocketMQ's format to the format in BoltMQ's source code."""
     return {OFFSETS: document[OFFSETS]}
 
 

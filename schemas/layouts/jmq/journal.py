@@ -119,7 +119,7 @@ _DELAYS = (-(1 << 31), (1 << 31) - 1)
 
 @dataclass(frozen=True, slots=True)
 class NewJournalMessage:
-    """Message as a producer defines it; queue, offsets, CRC and the broker's times are set by the append.
+    """Message to be appended, as a producer defines it. The append sets its queue, offsets, CRC and the broker's times.
 
     Attributes:
         topic: topic of the message.
@@ -174,7 +174,7 @@ class JournalMessage:
 
     @property
     def is_ordered(self) -> bool:
-        """True if the business id determined the queue."""
+        """True if the message's business id determined its queue."""
         return bool(self.sys_flag & ORDERED)
 
     @property
@@ -184,7 +184,7 @@ class JournalMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties; of a repeated key, the last value."""
+        """All properties; if a key is repeated, its last value."""
         return dict(self.property_pairs)
 
 
@@ -298,7 +298,7 @@ def _decode_text(view: memoryview, start: int, length: int) -> str:
 
 
 def stored_delay_ms(timestamp: int, send_timestamp: int) -> int:
-    """Return a broker's time in stored form: the difference to the producer's send time in ms, clamped to an int32."""
+    """Return a broker's time as a record stores it: ms after the producer's send time, clamped to an int32."""
     minimum, maximum = _DELAYS
     return max(minimum, min(timestamp - send_timestamp, maximum))
 
@@ -351,7 +351,7 @@ def serialize_message(
 
 
 def _value_range_error(values: Sequence[int]) -> UnserializableError:
-    """Return an error for the first value that does not fit in its field."""
+    """Return the error for the first of these values that does not fit in its field."""
     for (name, code, _), value in zip(HEAD.fields, values, strict=True):
         bits = 8 * struct.calcsize(">" + code)
         numbers = range(1 << bits) if code.isupper() else range(-(1 << bits - 1), 1 << bits - 1)
@@ -382,7 +382,7 @@ def _encode_address(field_name: str, host: Host) -> tuple[int, int]:
 
 
 def serialize_filler(bytes_left: int) -> bytes:
-    """Return the FILLER for the last `bytes_left` bytes of a file: only its 6 bytes, because zeros follow."""
+    """Return the first 6 bytes of the FILLER that fills the last `bytes_left` bytes of a file; the rest is zeros."""
     return FILLER.pack(bytes_left, Magic.FILLER)
 
 

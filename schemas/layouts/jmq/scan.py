@@ -63,7 +63,7 @@ def classify_span(window: memoryview, position: int, journal_offset: int, bounds
 
 
 def _examine_file_tail(tail: memoryview, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
-    """Examine the last bytes of a file, which are too few for a FILLER."""
+    """Classify the last bytes of a journal file if they are too few for a FILLER."""
     if any(tail):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
         return make_fault_finding(Fault.CUT, expected, f"{len(tail)} bytes left in the file")

@@ -108,7 +108,7 @@ class BatchEvidence:
     steps: int = 0
 
     def joined(self, other: BatchEvidence) -> BatchEvidence:
-        """Return the evidence of two parts of the log together."""
+        """Return the combined evidence of two parts of the log."""
         return BatchEvidence(self.batches + other.batches, self.steps + other.steps)
 
     def shows_batch_queues(self, record_count: int) -> bool:

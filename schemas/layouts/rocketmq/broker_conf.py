@@ -93,7 +93,7 @@ def parse_broker_conf(text: str) -> BrokerConf:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Parse a Java properties file; of a repeated key, the last value counts."""
+    """Parse a Java properties file; if a key is repeated, its last value is used."""
     found = {}
     for line in _join_continued_lines(text):
         match = _KEY.fullmatch(line)

@@ -99,7 +99,7 @@ assert MIN_RECORD_SIZE == 91
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """Message as a producer defines it; sizes, offsets, CRC and store time are set by the append.
+    """Message to be appended, as a producer defines it. The append sets its sizes, offsets, CRC and store time.
 
     Attributes:
         topic: topic in which it is stored; for a delayed or failed message an internal topic of the broker.
@@ -167,17 +167,20 @@ class Message:
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties as RocketMQ sees them: of a repeated key, the last value."""
+        """All properties as RocketMQ sees them: if a key is repeated, its last value."""
         return dict(self.property_pairs)
 
     @property
     def unique_key(self) -> str | None:
-        """The message's own UNIQ_KEY: the first one in its properties, because a broker may append that of a batch."""
+        """UNIQ_KEY of the message.
+
+        It is the first one in the properties, because a broker may append a batch's UNIQ_KEY.
+        """
         return props.first_value(self.property_pairs, props.UNIQ_KEY)
 
     @property
     def tags(self) -> str | None:
-        """TAGS property, or None."""
+        """Tags of the message, from its property TAGS; None if there are none."""
         return self.properties.get(props.TAGS)
 
     @property
@@ -368,12 +371,12 @@ def _choose_magic(topic: str, dialect: Dialect) -> Magic:
 
 
 def serialize_blank(bytes_left: int, dialect: Dialect = ROCKETMQ) -> bytes:
-    """Return the BLANK for the last `bytes_left` bytes of a segment: its 8 bytes, without the rest."""
+    """Return the first 8 bytes of the BLANK that fills the last `bytes_left` bytes of a segment."""
     return BLANK.pack(bytes_left, dialect.blank)
 
 
 def detect_segment_dialect(read_at: Callable[[int], ReadableBuffer]) -> Dialect | None:
-    """Return the dialect of a segment from its first two records, or its only one; None if they differ or are missing.
+    """Return the dialect of a segment's first two records, or of its only one; None if they differ or are missing.
 
     Two records are compared because a single flipped bit turns RocketMQ's magic into BoltMQ's.
 

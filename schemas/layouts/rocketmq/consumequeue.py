@@ -50,5 +50,5 @@ def serialize_entry(entry: ConsumeQueueEntry) -> bytes:
 
 
 def tags_code(tags: str | None) -> int:
-    """Return the tag hash in a queue entry: Java's hash of the whole TAGS value, or 0 without one."""
+    """Return the tags code of a queue entry: Java's hash of the whole TAGS value, or 0 if the record has no tags."""
     return java_hash(tags) if tags else 0

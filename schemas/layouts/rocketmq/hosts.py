@@ -57,7 +57,7 @@ class Host(NamedTuple):
 
 
 def host_size(is_v6: bool) -> int:
-    """Return the stored size in bytes."""
+    """Return the size of a host as it is stored, in bytes."""
     return V6_SIZE if is_v6 else V4_SIZE
 
 

@@ -48,7 +48,7 @@ _UNIQUE_KEY_LENGTH, _CLIENT_LENGTH = 32, 20
 
 
 class Header(NamedTuple):
-    """Header with the range of a file's entries."""
+    """Header of an index file, with the range of times and offsets of its entries."""
 
     begin_timestamp: int
     end_timestamp: int
@@ -92,7 +92,7 @@ MAX_FILE_BYTES = (1 << 31) - 1
 
 
 def geometry_of(file_size: int) -> Geometry:
-    """Return the numbers of slots and entries for a file size, at the default ratio of 1:4.
+    """Return the numbers of slots and entries of a file of this size, which must have the default ratio of 1:4.
 
     Raises:
         LayoutError: if the size does not match that ratio; then the broker's settings are needed.

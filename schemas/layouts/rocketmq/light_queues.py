@@ -55,7 +55,7 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 
 def light_queue_offsets(topic: str, properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Return each light queue of a stored record with the record's queue offset in it.
+    """Return the light queues that contain a stored record, each with the record's offset in that queue.
 
     If the lists differ in length, the result is empty. Invalid names and impossible offsets are omitted.
     """

@@ -86,7 +86,10 @@ class ScanFinding(NamedTuple):
 
 
 class SegmentSpan(NamedTuple):
-    """Classified byte range of a segment, in physical offsets; the last three fields are set only for a FAULT."""
+    """Byte range of a segment with its kind.
+
+    `start` and `end` are physical offsets; the fields after them describe a FAULT.
+    """
 
     kind: SpanKind
     start: int

@@ -80,7 +80,7 @@ PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 
 class Kind(StrEnum):
-    """Kind of a stored record: the stage of a message's life that it stands for."""
+    """Kind of a stored record, such as a normal message, a delayed message or a dead letter."""
 
     NORMAL = "normal"
     DELAY = "delay"
@@ -171,7 +171,10 @@ def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
 
 
 def _find_pop_topic(topic: str, groups: Iterable[str]) -> str:
-    """Return the topic to which a POP retry topic belongs, empty for other retry topics, or else the topic itself."""
+    """Return the original topic of a POP retry topic.
+
+    Return an empty text for other retry topics, and any other topic unchanged.
+    """
     if not topic.startswith(RETRY_PREFIX):
         return topic
     rest = topic.removeprefix(RETRY_PREFIX)

@@ -73,7 +73,7 @@ def _gather_int64_or_time(window, starts, field_offset, delay_offset, out):
 
 @compiled
 def _intern_fields(window, starts, field_offset, field_size, seed, interner, out):
-    """Number the distinct values of a fixed-size field that is at the same offset in each record."""
+    """Replace a fixed-size field of each record by the number of its distinct value in `interner`, written to `out`."""
     counts, table, texts_at, texts = interner
     likely = np.int64(-1)
     for row in range(len(starts)):
@@ -108,7 +108,7 @@ def _write_message_ids(window, record_parts, first_row, row_count, id_suffix, ou
 def decode_rows(
     window, record_parts, first_row, row_count, column_selection, interners, scratch, out_columns, out_texts
 ):
-    """Decode located records into rows of the outputs; see `layouts`."""
+    """Decode located records, and write them as rows to the output arrays; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = column_selection.wanted, column_selection.seed
     end = first_row + row_count

@@ -225,7 +225,7 @@ def read_records(
 
 @compiled
 def next_landmark(window, search_start, window_length, window_offset):
-    """Return the next position with a filler's magic, or with a message's and its own offset; -1 if there is none."""
+    """Return the next position with a filler's magic, or a message's magic and matching offset; -1 if there is none."""
     block = search_start + _AT_MAGIC
     end = window_length - _MAGIC_SIZE + 1
     while block < end:
@@ -256,7 +256,7 @@ def landmark_size():
 
 @compiled
 def ends_bad_range(span_kind):
-    """Return True for a record with valid offset and lengths, even if its body is damaged; see `layouts`."""
+    """Return whether a span is a record with valid offset and lengths, even if its body is damaged; see `layouts`."""
     return span_kind == RECORD or span_kind == _BODY_CRC
 
 

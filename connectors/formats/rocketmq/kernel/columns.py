@@ -128,7 +128,7 @@ def max_text_size(record_parts, row, column_selection):
 def decode_rows(
     window, record_parts, first_row, row_count, column_selection, interners, scratch, out_columns, out_texts
 ):
-    """Decode located records into rows of the outputs; see `layouts`."""
+    """Decode located records, and write them as rows to the output arrays; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = column_selection.wanted, column_selection.seed
     end = first_row + row_count

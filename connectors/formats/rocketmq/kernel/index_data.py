@@ -199,7 +199,7 @@ def _classify_topic(window: Array, position: int, length: int) -> Any:
 def _write_record_data(
     window: Array, record_parts: Array, first_record: Any, record_count: int, seed: Any, topic_interner: Any, out: Any
 ) -> Any:
-    """Write the data for indexes of located records to the outputs, and return how many records fit."""
+    """Write the index data of located records to the outputs, and return the number of records that fit."""
     counts, table, starts, texts = topic_interner
     used, longs, ints, key_hashes, tags_key, irregular, topic_hashes, topic_kinds = out
     row, key = used[ROWS], used[KEYS]
@@ -323,7 +323,7 @@ def read_index_data(
     max_record_bytes: int,
     verifies_crc: bool, state: Array, record_parts: Array, faults: Array, seed: Any, topic_interner: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Locate records until `state[STOP]` is set, and write the data for indexes of each to `out`; see also `hop.hop`.
+    """Locate records until `state[STOP]` is set, and write the index data of each to `out`; see also `hop.hop`.
 
     Args:
         window: see `hop`.

@@ -75,7 +75,9 @@ def split_properties(
     out_codes,
     out_texts,
 ):
-    """Write the given records' properties to `out_texts`, and the numbers of tags, origins and groups to `out_codes`.
+    """Write the records' properties to `out_texts`.
+
+    Write the numbers of their tags, original topics and groups to `out_codes`.
 
     Args:
         window: bytes that contain the properties.

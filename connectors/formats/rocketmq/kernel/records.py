@@ -252,7 +252,7 @@ def _read_records_with_magics(
     max_records,
     magics_and_crc_mask,
 ):
-    """Read intact records with either of two magics, up to a position of the window.
+    """Read consecutive intact records that have one of two magic codes, up to a position of the window.
 
     Nearly all records of a log are read here, so only the CRC is called, and no state is kept in memory.
     """
@@ -277,7 +277,7 @@ def _read_records_with_magics(
 
 @compiled
 def next_landmark(window, search_start, window_length, window_offset):
-    """Return the next position with a known magic, or -1."""
+    """Return the next position at which a record or BLANK has a known magic code; -1 if there is none."""
     end = window_length - _MAGIC_SIZE + 1
     block = search_start + _AT_MAGIC
     while block < end:
@@ -304,7 +304,7 @@ def landmark_size():
 
 @compiled
 def ends_bad_range(span_kind):
-    """Return True for an intact record only, whose body matches its CRC; see `layouts`."""
+    """Return whether a span is an intact record, whose body matches its CRC; see `layouts`."""
     return span_kind == RECORD
 
 
