@@ -40,7 +40,12 @@ from commitlake.pipelines.replay.ledger import (
     read_replay_states,
 )
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
-from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay, find_other_replays, record_plan
+from commitlake.pipelines.replay.other_replays import (
+    check_no_unfinished_replay,
+    find_other_replays,
+    record_plan,
+    split_addresses,
+)
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import (
@@ -211,6 +216,14 @@ def _check_target(plan: ReplayPlan, request: NamedReplay) -> None:
             f"the replay {plan.replay_id} was planned with to_topic={known[0]!r} and queues={str(known[1])!r}, and not "
             f"with {wanted[0]!r} and {str(wanted[1])!r}: choose another name to send the messages elsewhere"
         )
+    planned = plan.target.name_servers
+    if request.name_servers and not split_addresses(request.name_servers) & split_addresses(planned):
+        raise ReplayError(
+            f"the replay {plan.replay_id} was planned with namesrv={planned!r}, and not with "
+            f"{request.name_servers!r}: choose another name to send the messages to another cluster",
+            hint=f"if the name server of the same cluster has moved: 'commitlake replay resume {plan.replay_id} "
+            f"--namesrv {request.name_servers}'",
+        )
 
 
 def _plan_and_send(
@@ -256,7 +269,7 @@ def _plan_and_send(
         if not sent.messages:
             raise ReplayError(f"'commitlake maintain' has dropped the copies of the replay {name}: choose another name")
         record_plan(lake, sent, chosen, others, plan.selection)
-        # Read again, because another process may have recorded the plan of this name first.
+        # Read again, because another process may have continued this plan since it was recorded.
         state = read_replay_state(lake, name)
         done = _send(lake, state, request, client, runner, is_resumed=False)
     return replace(done, already_replayed=replayed, queues=tuple(queues))

@@ -124,13 +124,14 @@ def _may_share_messages(plan: ReplayPlan, other_plan: ReplayPlan) -> bool:
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
     if not any((queue.topic, queue.broker) in queues for queue in other_plan.target.queues):
         return False
-    if not _target_addresses(plan) & _target_addresses(other_plan):
+    if not split_addresses(plan.target.name_servers) & split_addresses(other_plan.target.name_servers):
         return False
     return any(True for _ in _shared_ranges(plan, other_plan))
 
 
-def _target_addresses(plan: ReplayPlan) -> set[str]:
-    return set(plan.target.name_servers.replace(",", ";").split(";"))
+def split_addresses(name_servers: str) -> set[str]:
+    """Return the addresses in a list of name servers, as `ClientOptions` takes it."""
+    return {address for part in name_servers.replace(",", ";").split(";") if (address := part.strip())}
 
 
 def _shared_ranges(plan: ReplayPlan, other_plan: ReplayPlan) -> Iterator[LogRange]:

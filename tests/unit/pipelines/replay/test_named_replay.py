@@ -144,6 +144,13 @@ def test_a_name_is_of_one_choice_and_one_target(world: ReplayWorld, lake: Lake[p
         send(world, lake, choose(lake, 1))
     with pytest.raises(ReplayError, match=r"was planned with to_topic='.*' and queues='same', and not with None"):
         send(world, lake, choose(lake), to_topic=None)
+    for options in ({}, {"dry_run": True}):
+        with pytest.raises(
+            ReplayError, match=r"was planned with namesrv='.*', and not with '10\.0\.0\.7:9876'"
+        ) as caught:
+            send(world, lake, choose(lake), namesrv="10.0.0.7:9876", **options)
+        assert f"replay resume {NAME} --namesrv 10.0.0.7:9876'" in caught.value.hint
+    assert send(world, lake, choose(lake), namesrv=f"10.0.0.7:9876; {world.name_servers}").state == "finished"
     assert world.replay("--topic", "topic-01") == 0
     with pytest.raises(ReplayError, match=r"is that of a replay that was not planned by lake\.replay"):
         send(world, lake, choose(lake), name=world.replay_id())
