@@ -110,24 +110,6 @@ SHORT_COLUMNS = (
     Column("keys", 1), Column("tags", 6), Column("reconsume_times", 8), Column("body_size", 7),
     Column("msg_id", 3, is_whole=True),
 )  # fmt: skip
-_ORDER = {
-    "messages": ("store_timestamp", "broker", "physical_offset"),
-    "quarantine": ("broker", "start_offset"),
-    "gaps": ("broker", "start_offset"),
-    "archive_runs": ("sequence",),
-    "quality_results": ("judged_at", "suite", "expectation"),
-    "store_config": ("broker", "kind", "name", "recorded_at"),
-    "consumer_offsets": ("as_of", "broker", "kind", "group", "topic", "queue_id"),
-    "subscriptions": ("as_of", "broker", "source", "group", "topic"),
-    "consumptions": ("broker", "consume_offset"),
-    "replays": ("at", "replay_id", "event"),
-    "replay_messages": ("replay_id", "broker", "physical_offset"),
-    "replay_rows": ("replay_id", "broker", "physical_offset"),
-    "message_keys": ("key_hash", "key", "store_timestamp"),
-    "profiles": ("broker", "topic", "queue_id", "window_start"),
-    "topic_minutes": ("minute", "broker", "topic", "queue_id", "tag", "other_tags", "kind"),
-    "lag_minutes": ("minute", "broker", "group", "topic", "queue_id", "broadcasts"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,7 +338,8 @@ def _sort_columns(query: QueryOptions, known_columns: Sequence[str]) -> list[str
                     f"--order-by: expected a column, or a column and 'desc', found {part.strip()!r}.{near}",
                     f"columns are: {', '.join(known_columns)}",
                 )
-    return [*order, *(name for name in _ORDER[query.table] if name not in {key.split()[0] for key in order})]
+    given = {key.split()[0] for key in order}
+    return [*order, *(name for name in LAKE_TABLES[query.table].query_order if name not in given)]
 
 
 class _LimitedRows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,7 @@ class LakeTable:
         partitions: columns by which its files are partitioned.
         key: columns that identify a row; in a table of snapshots, the columns that identify the subject of the
             snapshot. None if no code needs them.
+        query_order: columns by which `query` sorts the rows, and that decide between equal values of `--order-by`.
     """
 
     name: str
@@ -61,6 +62,7 @@ class LakeTable:
     sort_columns: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
+    query_order: tuple[str, ...] = field(kw_only=True)
 
     @property
     def columns(self) -> Columns:
@@ -78,15 +80,29 @@ _TABLES = (
         "Table with one row per message",
         ("topic", "queue_id", "queue_offset"),
         ("store_date",),
+        query_order=("store_timestamp", "broker", "physical_offset"),
     ),
-    LakeTable("quarantine", Origin.COMMITS, "archive_runs", "Table of damaged ranges of logs"),
-    LakeTable("gaps", Origin.COMMITS, "archive_runs", "Table of missing ranges of logs"),
+    LakeTable(
+        "quarantine",
+        Origin.COMMITS,
+        "archive_runs",
+        "Table of damaged ranges of logs",
+        query_order=("broker", "start_offset"),
+    ),
+    LakeTable(
+        "gaps",
+        Origin.COMMITS,
+        "archive_runs",
+        "Table of missing ranges of logs",
+        query_order=("broker", "start_offset"),
+    ),
     LakeTable(
         "message_keys",
         Origin.MESSAGES,
         "messages",
         "Table of the places of messages by business key",
         ("key_hash",),
+        query_order=("key_hash", "key", "store_timestamp"),
     ),
     LakeTable(
         "edges",
@@ -94,21 +110,46 @@ _TABLES = (
         "edges",
         "Table of the steps of each message through brokers and clients",
         ("node_hash",),
+        query_order=(
+            "event_timestamp",
+            "node",
+            "side",
+            "kind",
+            "from_broker",
+            "from_physical_offset",
+            "evidence_broker",
+            "evidence_physical_offset",
+            "evidence_entry",
+        ),
     ),
     LakeTable(
         "profiles",
         Origin.COMMITS,
         "profile",
         "Table of counts and checksums of archived messages, by topic, queue and window",
+        query_order=("broker", "topic", "queue_id", "window_start"),
     ),
-    LakeTable("quality_results", Origin.COMMITS, "archive_runs", "Table of the results of each run's expectations"),
-    LakeTable("store_config", Origin.COMMITS, "archive_runs", "Table of the stores' settings over time"),
+    LakeTable(
+        "quality_results",
+        Origin.COMMITS,
+        "archive_runs",
+        "Table of the results of each run's expectations",
+        query_order=("judged_at", "suite", "expectation"),
+    ),
+    LakeTable(
+        "store_config",
+        Origin.COMMITS,
+        "archive_runs",
+        "Table of the stores' settings over time",
+        query_order=("broker", "kind", "name", "recorded_at"),
+    ),
     LakeTable(
         "consumer_offsets",
         Origin.SNAPSHOTS,
         "offset_snapshots",
         "Table of group offsets over time",
         key=("broker", "kind", "group", "topic", "queue_id"),
+        query_order=("as_of", "broker", "kind", "group", "topic", "queue_id"),
     ),
     LakeTable(
         "subscriptions",
@@ -116,12 +157,14 @@ _TABLES = (
         "offset_snapshots",
         "Table of the groups' subscriptions over time",
         key=("broker", "source", "group", "topic"),
+        query_order=("as_of", "broker", "source", "group", "topic"),
     ),
     LakeTable(
         "consumptions",
         Origin.CONSUME_LOGS,
         "edges",
         "Table of deliveries to applications, from consume logs of JMQ stores",
+        query_order=("broker", "consume_offset"),
     ),
     LakeTable(
         "topic_minutes",
@@ -129,6 +172,7 @@ _TABLES = (
         "topic_minutes",
         "Table of messages counted by topic, queue, tag, kind and minute",
         ("topic", "minute"),
+        query_order=("minute", "broker", "topic", "queue_id", "tag", "other_tags", "kind"),
     ),
     LakeTable(
         "lag_minutes",
@@ -137,17 +181,43 @@ _TABLES = (
         "Table of the lag of consumer groups by topic, queue and minute",
         ("within_hour", "minute", "group", "topic", "queue_id"),
         key=("broker", "kind", "group", "topic", "queue_id", "broadcasts", "minute"),
+        query_order=("minute", "broker", "kind", "group", "topic", "queue_id", "broadcasts"),
     ),
-    LakeTable("archive_runs", Origin.MESSAGES, "archive_runs", "Table with one row per finished run"),
-    LakeTable("replays", Origin.REPLAYS, "replays", "Table of the events of each replay"),
-    LakeTable("replay_messages", Origin.REPLAYS, "replays", "Table of the outcome of each replayed message"),
-    LakeTable("replay_rows", Origin.REPLAYS, "replays", "Table of messages that replays change or copy"),
+    LakeTable(
+        "archive_runs",
+        Origin.MESSAGES,
+        "archive_runs",
+        "Table with one row per finished run",
+        query_order=("sequence",),
+    ),
+    LakeTable(
+        "replays",
+        Origin.REPLAYS,
+        "replays",
+        "Table of the events of each replay",
+        query_order=("at", "replay_id", "event"),
+    ),
+    LakeTable(
+        "replay_messages",
+        Origin.REPLAYS,
+        "replays",
+        "Table of the outcome of each replayed message",
+        query_order=("replay_id", "broker", "physical_offset"),
+    ),
+    LakeTable(
+        "replay_rows",
+        Origin.REPLAYS,
+        "replays",
+        "Table of messages that replays change or copy",
+        query_order=("replay_id", "broker", "physical_offset"),
+    ),
     LakeTable(
         "erasures",
         Origin.ERASURES,
         "erasures",
         "Table of erasures",
         key=("number", "erasure_id", "event", "at", "broker", "physical_offset"),
+        query_order=("number", "at", "event", "broker", "physical_offset"),
     ),
     LakeTable(
         "evidence",
@@ -155,6 +225,7 @@ _TABLES = (
         "archive_runs",
         "Table of signed documents about runs, audits and erasures",
         key=("number", "document"),
+        query_order=("number", "at", "document"),
     ),
 )
 LAKE_TABLES: Mapping[str, LakeTable] = {table.name: table for table in _TABLES}

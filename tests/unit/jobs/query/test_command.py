@@ -20,6 +20,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, QUARANTINE
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.query_lakes import FIRST_DAY, ROOT, UTC, Row, message, table_of
 
@@ -444,6 +445,18 @@ def test_other_tables_can_be_queried_with_where(ask: Ask) -> None:
     assert [row["start_offset"] for row in ask("--table", "quarantine", "--where", "start_offset = 5").rows] == [5]
     assert "\x1b" not in ask("--table", "quarantine", "--output", "table").out
     assert ask("--table", "archive_runs").rows[0]["sequence"] == 1
+
+
+@pytest.mark.parametrize("table", LAKE_TABLES)
+def test_each_table_can_be_queried_without_rows_and_with_rows(ask: Ask, tmp_path: Path, table: str) -> None:
+    columns = LAKE_TABLES[table].columns
+    write_deltalake(str(tmp_path / "l" / "messages"), table_of([], MESSAGES))
+    if table != "messages":
+        write_deltalake(str(tmp_path / "l" / table), table_of([], columns))
+    asked = ["--lake", tmp_path / "l", "--table", table, "--columns", columns.names[0], "--quiet"]
+    assert ask(*asked) == Answer(0, "", "")
+    write_deltalake(str(tmp_path / "l" / table), table_of([dict.fromkeys(columns.names)] * 2, columns), mode="append")
+    assert [*map(list, ask(*asked).rows)] == [[columns.names[0]]] * 2
 
 
 # --- refusals ---

@@ -17,4 +17,6 @@ def test_each_table_has_an_origin() -> None:
 def test_a_table_has_a_path_in_the_lake_and_its_order_partitions_and_key_are_columns(name: str) -> None:
     assert Lake("/lake").uri(name) == f"/lake/{name}"
     declared = LAKE_TABLES[name]
-    assert {*declared.sort_columns, *declared.partitions, *declared.key} <= set(declared.columns.names)
+    named = {*declared.sort_columns, *declared.partitions, *declared.key, *declared.query_order}
+    assert declared.query_order
+    assert named <= set(declared.columns.names)
