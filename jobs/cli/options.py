@@ -12,7 +12,8 @@ parser with its help (`add_options`), the environment variable, the key in a set
 checks of combinations (`find_option_conflict`); and the values with which the command is made (`option_values`).
 
 Commands share options by inheritance. The options of bases come first, then those of the fields. `after` moves the
-options of a base behind a field. A field that is declared again replaces the option of the base, at its place.
+options of a base behind a field. A field that is declared again replaces the option of the base, at its place; the
+rules of the base still hold, in addition to its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import argparse
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast, overload
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
@@ -316,12 +317,22 @@ def deprecated_option(name: str, parse: Callable[[str], object], section: Sectio
 
 def option_declarations(options_class: type[Options]) -> dict[str, Declaration | Shorthand]:
     """Return the declared options of a class by the names of their fields, in the order of the help."""
-    declared = {each.name: each.metadata.get(_DECLARATION) for each in fields(cast("Any", options_class))}
+    declared = {each.name: _declaration_with_rules(options_class, each) for each in fields(cast("Any", options_class))}
     found = (
         (name, declared.get(name) or getattr(options_class, name, None))
         for name in dict.fromkeys(_ordered_field_names(options_class))
     )
     return {name: entry for name, entry in found if isinstance(entry, Declaration | Shorthand)}
+
+
+def _declaration_with_rules(options_class: type[Options], option_field: Field[Any]) -> Declaration | None:
+    """Return a field's declaration, with the rules of all bases that declare the field, too; None if it has none."""
+    declaration: Declaration | None = option_field.metadata.get(_DECLARATION)
+    if declaration is None:
+        return None
+    of_classes = [vars(each).get("__dataclass_fields__", {}).get(option_field.name) for each in options_class.__mro__]
+    declarations = [each.metadata[_DECLARATION] for each in of_classes if each and _DECLARATION in each.metadata]
+    return replace(declaration, rules=tuple(dict.fromkeys(rule for each in declarations[::-1] for rule in each.rules)))
 
 
 def options_with_fields(options_class: type[Options]) -> list[tuple[str, Declaration]]:

@@ -110,7 +110,6 @@ class Restore(
         "--from",
         parse=parse_time,
         metavar="TIME",
-        rules=must_be_less_than("end"),
     )
     end: datetime.datetime | None = option(
         "end with the last record stored before this time", "--to", parse=parse_time, metavar="TIME"

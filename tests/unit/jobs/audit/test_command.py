@@ -163,6 +163,11 @@ def test_a_store_of_another_broker_is_refused(growing: GrowingLake, capsys: pyte
     assert "have nothing in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, but" in error
 
 
+def test_a_time_range_that_ends_before_it_begins_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit.main(["--lake", "unused", "--from", "2026-01-02", "--to", "2026-01-01"]) == ExitCode.USAGE
+    assert "is not before --to" in capsys.readouterr().err
+
+
 def test_bodies_in_an_unsupported_object_store_are_refused(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,6 +189,28 @@ def test_a_field_that_is_declared_again_replaces_the_option_at_its_place() -> No
     assert "only this topic" in Other.parser().format_help()
 
 
+def test_a_field_that_is_declared_again_keeps_the_rules_of_its_bases() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Page(Options):
+        first: int | None = option("first", parse=int, rules=must_be_less_than("last"))
+        last: int | None = option("last", parse=int)
+
+    @dataclass(frozen=True, kw_only=True)
+    class NumberedPage(Page):
+        count: bool = flag("count")
+        first: int | None = option("first", "--from", parse=int, rules=overrides("count"))
+
+    @dataclass(frozen=True, kw_only=True)
+    class ShortPage(NumberedPage):
+        first: int | None = option("first", "--begin", parse=int)
+
+    assert find_option_conflict(NumberedPage(first=2, last=1)) == ("--from 2 is not before --last 1", "exchange them")
+    assert find_option_conflict(NumberedPage(first=1, count=True)) == ("--count has no effect with --from", "")
+    assert find_option_conflict(ShortPage(first=2, last=1)) == ("--begin 2 is not before --last 1", "exchange them")
+    assert find_option_conflict(ShortPage(first=1, count=True)) == ("--count has no effect with --begin", "")
+    assert find_option_conflict(ShortPage(first=1, last=2)) is None
+
+
 def test_options_can_be_added_to_any_parser_with_other_texts() -> None:
     parser = argparse.ArgumentParser()
     add_options(parser, Forms, help_texts={"form": "the form of rows"})
