@@ -40,11 +40,13 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.consumed_counts import ChosenMessages, Places, fetch_live_offsets
 from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed
 from commitlake.pipelines.replay.ledger import (
+    ROWS_LOST,
     Counts,
     Ledger,
     ReplayState,
     add_replay_event,
     check_has_copies,
+    check_is_known_whether_begun,
     check_is_not_running,
     read_replay_state,
 )
@@ -90,7 +92,6 @@ _USUAL_MESSAGES, _USUAL_BYTES = 20_000, 50 << 20
 """Messages per second that one broker usually accepts, for estimates without a rate limit."""
 _MAX_OTHERS = 5
 _MAX_TIMES = 4
-_ROWS_LOST = "a repair of the lake has lost rows about this replay"
 
 
 class SendOutcome(NamedTuple):
@@ -262,14 +263,9 @@ def resume_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         return verify_replay_by_id(arguments, lake)
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
-    if state.has_lost_rows and state.event is ReplayEvent.PLANNED:
-        raise JobError(
-            f"the replay {plan.replay_id} cannot be resumed: {_ROWS_LOST}, so it is not known whether it has begun, "
-            "or was withdrawn",
-            "plan a new replay; --again sends messages that this one may have sent",
-        )
+    check_is_known_whether_begun(state)
     if state.has_lost_rows and not arguments.quiet:
-        print_line(f"{_ROWS_LOST}: it first looks in the target for all messages that it has sent")
+        print_line(f"{ROWS_LOST}: it first looks in the target for all messages that it has sent")
     check_has_copies(state)
     check_is_not_running(state, Ledger(lake, plan.replay_id).last_outcome_time())
     if arguments.rate is not None or arguments.speed is not None:  # replaces earlier requests

@@ -43,6 +43,8 @@ from commitlake.schemas.tables.replays import REPLAY_MESSAGES, REPLAYS, ReplayEv
 _OTHER_HOST_SECONDS = 60
 """Time without writes after which a process on another host counts as ended."""
 
+ROWS_LOST = "a repair of the lake has lost rows about this replay"
+
 _MAX_SHOWN = 100
 _TRY_SECONDS = 120
 """Time for which a commit is tried again while other senders of the replay commit first."""
@@ -539,6 +541,20 @@ def check_has_copies(state: ReplayState) -> None:
         raise ReplayError(
             f"'commitlake maintain' has dropped the copies of the messages of the replay {state.plan.replay_id} on "
             f"{state.copies_dropped_at:%Y-%m-%d}: there is nothing to send, or to compare the target with"
+        )
+
+
+def check_is_known_whether_begun(state: ReplayState) -> None:
+    """Raise an error if a repair of the lake has lost rows that may have said that a replay has begun.
+
+    Raises:
+        ReplayError: if it has.
+    """
+    if state.has_lost_rows and state.event is ReplayEvent.PLANNED:
+        raise ReplayError(
+            f"the replay {state.plan.replay_id} cannot be resumed: {ROWS_LOST}, so it is not known whether it has "
+            "begun, or was withdrawn",
+            hint="plan a new replay; --again sends messages that this one may have sent",
         )
 
 

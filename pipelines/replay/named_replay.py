@@ -35,6 +35,7 @@ from commitlake.pipelines.replay.ledger import (
     ReplayState,
     add_replay_event,
     check_has_copies,
+    check_is_known_whether_begun,
     check_is_not_running,
     read_replay_state,
     read_replay_states,
@@ -331,6 +332,7 @@ def _continue_replay(lake: Lake, state: ReplayState, request: NamedReplay, runne
         with open_target_client(name_servers) as client:
             # Sent by an earlier call, which was killed before it had verified.
             return _verify(lake, messages, client, _result_of_state(lake, state))
+    check_is_known_whether_begun(state)
     check_has_copies(state)
     check_is_not_running(state, Ledger(lake, plan.replay_id).last_outcome_time())
     with open_target_client(name_servers) as client:

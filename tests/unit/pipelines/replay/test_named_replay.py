@@ -306,6 +306,20 @@ def test_a_replay_whose_plan_is_lost_is_not_planned_again(world: ReplayWorld, la
         send(world, lake, frame)
 
 
+def test_a_plan_that_may_have_begun_before_rows_were_lost_is_not_sent(
+    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = choose(lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(named_replay, "_send", _raise_killed)
+        with pytest.raises(KeyboardInterrupt):
+            send(world, lake, frame)
+    add_replay_event(world.lake, NAME, ReplayEvent.ROWS_LOST)
+    with pytest.raises(ReplayError, match="it is not known whether it has begun, or was withdrawn"):
+        send(world, lake, frame)
+    assert sum(map(len, world.origins().values())) == 0
+
+
 def test_a_replay_that_was_withdrawn_is_not_continued(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
     frame = choose(lake)
     send(world, lake, frame)
