@@ -272,8 +272,8 @@ def resume_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         add_replay_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate, speed=arguments.speed)
     paced = replace(
         plan,
-        rate=_first_given_number(arguments.rate, state.rate, plan.rate),
-        speed=_first_given_number(arguments.speed, state.speed, plan.speed),
+        rate=state.current_rate if arguments.rate is None else arguments.rate,
+        speed=state.current_speed if arguments.speed is None else arguments.speed,
         lag_limit=arguments.pause_if_lag or plan.lag_limit,
     )
     runner = _open_runner(arguments, lake, paced)
@@ -310,10 +310,6 @@ def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> R
     spark = get_spark_session("replay", lake.s3)
     check_no_speculation(spark, "--spark: ")
     return SparkRunner(spark)
-
-
-def _first_given_number(*numbers: float | None) -> float:
-    return next((number for number in numbers if number is not None), 0.0)
 
 
 def _has_begun_sending(state: ReplayState) -> bool:

@@ -492,7 +492,8 @@ class Lake(Generic[Frame]):
             namesrv: Name server of the target, `host:port`, or several separated by `;`.
             to_topic: Topic for all messages; by default that of each, or the original one of a retry or dead letter.
             queues: Queue of a message: that of the same number, or by a hash of its first key, or of its sharding key.
-            rate: At most so many messages per second.
+            rate: At most so many messages per second. A call that continues a replay keeps its limits by default, also
+                those that `commitlake replay throttle` has set.
             speed: At a multiple of the pace at which the messages were stored; not with Spark.
             pause_if_lag: Pause while this group of the target is more than so many messages behind.
             target_timeout: How long to wait for an unreachable target: a `timedelta`, or a text such as `10 minutes`.

@@ -83,9 +83,9 @@ def open_sending_runner(spark: SparkSession, request: NamedReplay) -> Runner:
     return SparkRunner(spark)
 
 
-def _check_number(name: str, value: float | None) -> float:
+def _check_number(name: str, value: float | None) -> float | None:
     if value is None:
-        return 0.0
+        return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_NUMBER:
         raise UsageError(f"{name}: expected a number above 0, found {value!r:.80}")
     return float(value)

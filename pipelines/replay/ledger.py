@@ -93,6 +93,16 @@ class ReplayState:
     has_lost_rows: bool = False
     is_verified: bool = False
 
+    @property
+    def current_rate(self) -> float:
+        """The limit that was last requested, or else that of the plan, in messages per second; 0 for none."""
+        return self.plan.rate if self.rate is None else self.rate
+
+    @property
+    def current_speed(self) -> float:
+        """The factor of the original pace that was last requested, or else that of the plan; 0 for no such limit."""
+        return self.plan.speed if self.speed is None else self.speed
+
 
 _NOT_STATES = (
     ReplayEvent.THROTTLED,

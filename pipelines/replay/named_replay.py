@@ -89,9 +89,10 @@ class NamedReplay:
         name_servers: name servers of the target, `host:port` of each, separated by semicolons; None for none.
         target_topic: topic for all messages; None for the original topic of each.
         mapping: rule that assigns messages to queues of the target.
-        rate: largest number of messages per second; 0 for no limit.
-        speed: factor of the pace at which they were stored; 0 for no such limit.
-        lag_limit: a group, and the largest number of messages that it may have to consume; None for no such limit.
+        rate: largest number of messages per second; None for that of the replay so far, which is at first no limit.
+        speed: factor of the pace at which they were stored; None for that of the replay so far, which is at first no
+            such limit.
+        lag_limit: a group, and the largest number of messages that it may have to consume; None for that of the plan.
         settings: settings of the run.
         includes_replayed: True to send messages that an earlier replay has sent, too.
         accepts_unfinished: True to send messages of another replay to the same target that has not finished.
@@ -102,8 +103,8 @@ class NamedReplay:
     name_servers: str | None = None
     target_topic: str | None = None
     mapping: QueueMapping = QueueMapping.SAME
-    rate: float = 0.0
-    speed: float = 0.0
+    rate: float | None = None
+    speed: float | None = None
     lag_limit: tuple[str, int] | None = None
     settings: ReplaySettings = field(default_factory=ReplaySettings)
     includes_replayed: bool = False
@@ -299,7 +300,9 @@ def _make_plan(
     target = Target(request.name_servers or "", topic, request.mapping, ends)
     check_queue_numbers(queues, target)
     plan = make_plan(queues, divide_into_parts(chosen, condition), condition, target, command="lake.replay")
-    return replace(plan, replay_id=request.name, rate=request.rate, speed=request.speed, lag_limit=request.lag_limit)
+    return replace(
+        plan, replay_id=request.name, rate=request.rate or 0.0, speed=request.speed or 0.0, lag_limit=request.lag_limit
+    )
 
 
 def _receiving_groups(client: TargetClient, target: Target) -> Mapping[str, tuple[str, ...]]:
@@ -349,8 +352,20 @@ def _send(
     *,
     is_resumed: bool,
 ) -> ReplayResult:
-    plan = replace(state.plan, rate=request.rate, speed=request.speed, lag_limit=request.lag_limit)
-    if state.rate not in (None, plan.rate) or state.speed not in (None, plan.speed):  # replaces earlier requests
+    plan = replace(
+        state.plan,
+        rate=state.current_rate if request.rate is None else request.rate,
+        speed=state.current_speed if request.speed is None else request.speed,
+        lag_limit=request.lag_limit or state.plan.lag_limit,
+    )
+    if runner is not None and plan.speed:
+        raise ReplayError(
+            f"the replay {plan.replay_id} keeps to {plan.speed:g} times the pace at which the messages were stored, "
+            "which tasks on Spark cannot do",
+            hint=f"'commitlake replay throttle {plan.replay_id} --speed none' ends that, and a lake without a session "
+            "sends in one process",
+        )
+    if (plan.rate, plan.speed) != (state.current_rate, state.current_speed):  # replaces earlier requests
         add_replay_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=plan.rate, speed=plan.speed)
     pace = Pace(plan.rate, plan.speed)
     messages = open_planned_messages(lake, plan, open_pack_store(lake.packs))

@@ -15,14 +15,16 @@ import pytest
 
 import commitlake
 from commitlake.connectors.lake.lake import Lake as Tables
+from commitlake.connectors.rocketmq import Admin
 from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.replay import named_replay
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
-from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, read_replay_state
+from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, read_events, read_replay_state
 from commitlake.pipelines.replay.named_replay import ReplayResult
 from commitlake.pipelines.replay.sending import share_sender
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
+from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -318,6 +320,38 @@ def test_a_plan_that_may_have_begun_before_rows_were_lost_is_not_sent(
     with pytest.raises(ReplayError, match="it is not known whether it has begun, or was withdrawn"):
         send(world, lake, frame)
     assert sum(map(len, world.origins().values())) == 0
+
+
+def test_a_call_without_limits_keeps_those_of_the_replay(
+    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = choose(lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(named_replay, "_send", _raise_killed)
+        with pytest.raises(KeyboardInterrupt):
+            send(world, lake, frame, rate=5000, pause_if_lag=("billing", 7))
+    used: list[tuple[float, float, object]] = []
+
+    def watch_limits(tables: Tables, name: str, pace: Pace, admin: Admin, lag: Any, tell: Any) -> Any:
+        used.append((pace.total_rate, pace.speed, lag))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(named_replay, "watch_replay", watch_limits)
+        for requested, options in ((None, {}), (4000.0, {}), (None, {}), (None, {"rate": 3000}), (None, {})):
+            if requested is not None:
+                add_replay_event(world.lake, NAME, ReplayEvent.THROTTLED, rate=requested, speed=2.0)
+            with pytest.raises(KeyboardInterrupt):
+                send(world, lake, frame, **options)
+    assert [rate for rate, _, _ in used] == [5000, 4000, 4000, 3000, 3000]
+    assert [speed for _, speed, _ in used] == [0, 2, 2, 2, 2]
+    assert {lag for _, _, lag in used} == {("billing", 7)}
+    throttled = [row["rate"] for row in read_events(world.lake, NAME) if row["event"] == ReplayEvent.THROTTLED]
+    assert throttled == [4000, 3000]
+    places = {"broker-a": frame.sort_by("physical_offset").column("physical_offset").to_numpy()}
+    request = named_replay.NamedReplay(name=NAME, name_servers=world.name_servers, target_topic=world.topic)
+    with pytest.raises(ReplayError, match="keeps to 2 times the pace at which the messages were stored"):
+        named_replay.send_named_replay(Tables(world.lake.root), places, request, SendingRunner(3), is_dry_run=False)
 
 
 def test_a_replay_that_was_withdrawn_is_not_continued(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
