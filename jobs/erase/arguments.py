@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
 from commitlake.jobs.arguments.evidence_key import EvidenceArgument
+from commitlake.jobs.arguments.keys_file import keys_file_option
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
 from commitlake.jobs.cli.command import Command
@@ -28,9 +29,7 @@ class EraseOptions(
     """The options of `erase`."""
 
     key: tuple[str, ...] = repeated("business key of the messages")
-    keys_file: str | None = option(
-        "file of business keys, one per line, in UTF-8", "--keys-file", "--keys", metavar="FILE"
-    )
+    keys_file: str | None = keys_file_option("file of business keys, one per line, in UTF-8", "--keys")
     unique_key: tuple[str, ...] = repeated("client message id (UNIQ_KEY)", metavar="ID")
     id: tuple[str, ...] = repeated("offset message id, or client message id")
     reason: str | None = option("the reason, stored in the table erasures; it must not contain a key")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.keys_file import keys_file_option
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
@@ -51,12 +52,10 @@ class LineageOptions(
 
     key: tuple[str, ...] = repeated(f"business key{_SEVERAL}", section=WHICH)
     id: tuple[str, ...] = repeated(f"offset message id, or client message id (UNIQ_KEY){_SEVERAL}", section=WHICH)
-    keys_file: str | None = option(
+    keys_file: str | None = keys_file_option(
         "file of business keys, one per line, in UTF-8: the story of each, as with --key; the tables are read for "
         "thousands of keys together",
-        "--keys-file",
         "--keys-from",
-        metavar="FILE",
         section=WHICH,
     )
     offset: tuple[str, int] | None = option(

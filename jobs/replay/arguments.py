@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.keys_file import keys_file_option
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import (
     WHICH,
@@ -266,12 +267,8 @@ class ReplayOptions(
         ),
     )
     layout: str | None = layout_option(_FROM)
-    keys_file: str | None = option(
-        "only with one of the keys in a file, one per line",
-        "--keys-file",
-        "--key-file",
-        metavar="FILE",
-        section=WHICH,
+    keys_file: str | None = keys_file_option(
+        "only with one of the keys in a file, one per line", "--key-file", section=WHICH
     )
     born: bool = flag("--from and --to compare the producer's time, not the broker's", section=WHICH)
     dlq_of: str | None = option(

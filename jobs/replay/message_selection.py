@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import in_condition, text_literal
+from commitlake.jobs.arguments.keys_file import read_keys
 from commitlake.jobs.arguments.similar_names import known_names_hint, print_warning, suggest_similar_name
-from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.message_source import MessageSource, archived_store_names
@@ -22,9 +21,7 @@ from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.selection import SENDABLE, selection_condition
 from commitlake.schemas.layouts.rocketmq.topics import Kind, is_system_group, kind_of
 
-_MAX_KEY_FILE_BYTES = 64 << 20
 _MAX_KEYS = 10_000
-_BLANKS = " \t\r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +50,11 @@ def select_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource)
     not_consumed = None
     if arguments.not_consumed_by is not None:
         not_consumed = _find_not_consumed_messages(arguments, arguments.not_consumed_by, lake, source)
+    keys_of_file = [] if arguments.keys_file is None else sorted(read_keys(arguments.keys_file, _MAX_KEYS))
     wanted = replace(
         arguments.selection,
         kinds=SENDABLE if arguments.all_copies else (),
-        keys=[*arguments.key, *_read_keys_file(arguments.keys_file)],
+        keys=[*arguments.key, *keys_of_file],
         groups=() if arguments.dlq_of is None else (arguments.dlq_of,),
     )
     origin = original_topic_sql(source.table) if arguments.all_copies else None
@@ -96,20 +94,3 @@ def _topics_with_messages(source: MessageSource, topics: Sequence[str]) -> list[
         return []
     sql = f"SELECT DISTINCT topic FROM messages WHERE {in_condition('topic', map(text_literal, topics))}"
     return sorted(row["topic"] for row in run_sql(source.table, "messages", sql).read_all().to_pylist())
-
-
-def _read_keys_file(path: str | None) -> list[str]:
-    if path is None:
-        return []
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MAX_KEY_FILE_BYTES + 1)
-        keys = [line.strip(_BLANKS) for line in data.decode().split("\n")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"--keys-file {path}: {error}", "expected a text file in UTF-8, one key per line") from None
-    if len(data) > _MAX_KEY_FILE_BYTES:
-        raise JobError(f"--keys-file {path}: expected at most {size_text(_MAX_KEY_FILE_BYTES)}, found more")
-    found = sorted({key for key in keys if key})
-    if not found or len(found) > _MAX_KEYS:
-        raise JobError(f"--keys-file {path}: expected 1 to {_MAX_KEYS:,} keys, found {len(found):,}")
-    return found

@@ -17,6 +17,14 @@ def test_lines_are_keys_without_blanks(tmp_path: Path) -> None:
     assert read_keys(str(file)) == ["order-1", "order 2", "订单"]
 
 
+def test_repeated_keys_are_read_once_and_do_not_count_for_the_limit(tmp_path: Path) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_text("b\na\nb\n")
+    assert read_keys(str(file), 2) == ["b", "a"]
+    with pytest.raises(JobError, match="expected at most 1 keys, found 2"):
+        read_keys(str(file), 1)
+
+
 def test_files_that_have_no_keys_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys.txt"
     with pytest.raises(JobError, match="expected a file to read, found: No such file"):

@@ -84,14 +84,16 @@ def test_messages_are_selected_by_time_key_tag_and_sql(world: ReplayWorld) -> No
 
 def test_keys_are_read_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
-    keys.write_text("order-3\n\norder-5 \norder-3\n")
+    keys.write_text(
+        "\ufefforder-3\n\norder-5 \norder-3\n", encoding="utf-8"
+    )  # editors begin files with a byte order mark
     assert world.replay("--keys-file", str(keys)) == 0
     assert sorted(row["queue_offset"] for row in world.ledger()) == sorted(
         row["queue_offset"] for row in world.archived() if row["keys"][0] in {"order-3", "order-5"}
     )
 
 
-def test_a_file_of_keys_is_split_only_at_newlines_and_has_a_size_limit(
+def test_a_file_of_keys_is_split_only_at_newlines_and_has_limits(
     world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = tmp_path / "keys.txt"
@@ -100,9 +102,12 @@ def test_a_file_of_keys_is_split_only_at_newlines_and_has_a_size_limit(
     assert {key for row in world.archived() if row["queue_offset"] == world.ledger()[0]["queue_offset"]
             for key in row["keys"]} >= {"order-3"}  # fmt: skip
     assert len(world.ledger()) == sum(row["keys"][0] == "order-3" for row in world.archived())
-    monkeypatch.setattr("commitlake.jobs.replay.message_selection._MAX_KEY_FILE_BYTES", 10)
+    monkeypatch.setattr("commitlake.jobs.replay.message_selection._MAX_KEYS", 1)
     assert world.replay("--keys-file", str(keys)) == 2
-    assert "expected at most 10 B, found more" in capsys.readouterr().err
+    assert "expected at most 1 keys, found 2" in capsys.readouterr().err
+    monkeypatch.setattr("commitlake.jobs.arguments.keys_file.MAX_FILE_BYTES", 10)
+    assert world.replay("--keys-file", str(keys)) == 2
+    assert "expected at most 10 bytes, found more" in capsys.readouterr().err
 
 
 def test_a_message_without_a_time_is_sent_like_the_others(
@@ -477,7 +482,7 @@ def test_a_damaged_body_is_reported_and_the_others_are_sent(
         (["--topic", TOPIC, "--limit", "-1"], "--limit: '-1': expected a whole number, 0 or more"),
         (["--topic", TOPIC, "--from", "2026-01-02", "--to", "2026-01-01"], "is not before"),
         (["--not-consumed-by", "nobody"], "the lake has no offsets of the group 'nobody'"),
-        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file"),
+        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file: expected a file to read, found: No such file"),
         (["--topic", TOPIC, "--offsets-at", "2026-01-01"], "--offsets-at needs --not-consumed-by"),
         (["--dlq-of", "billing", "--topic", TOPIC], "--dlq-of and --topic cannot be used together"),
         (["list", "--topic", TOPIC], "--topic cannot be used with 'replay list'"),
