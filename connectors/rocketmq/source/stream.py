@@ -23,7 +23,7 @@ from commitlake.connectors.rocketmq.source.stream_offsets import (
     ranges_between,
     to_checkpoint,
 )
-from commitlake.connectors.rocketmq.source.stream_plan import StreamPlanner
+from commitlake.connectors.rocketmq.source.stream_plan import QueueStreamPlanner
 from commitlake.connectors.sources.schema_choice import check_columns
 from commitlake.connectors.spark.limited_stream_reader import (
     LimitedStreamReader,
@@ -50,12 +50,12 @@ class RocketmqStreamReader(LimitedStreamReader):
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
         self._options = options
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
-        self._known_planner: StreamPlanner | None = None
+        self._known_planner: QueueStreamPlanner | None = None
 
     @property
-    def _planner(self) -> StreamPlanner:
+    def _planner(self) -> QueueStreamPlanner:
         if self._known_planner is None:  # created late, because it has sockets, and workers get a copy of this object
-            self._known_planner = StreamPlanner(self._options.open_puller(), self._options)
+            self._known_planner = QueueStreamPlanner(self._options.open_puller(), self._options)
         return self._known_planner
 
     def first_offset(self) -> Offset:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _THREADS = 8
 
 
-class StreamPlanner:
+class QueueStreamPlanner:
     """The planner of one stream.
 
     Attributes:
