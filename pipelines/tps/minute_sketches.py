@@ -21,9 +21,8 @@ from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
 from commitlake.pipelines.tps.rates_query import MINUTE, RatesQuestion
+from commitlake.schemas.tables.topic_minutes import SKETCH_K
 
-SKETCH_K = 400
-"""`SKETCH_K` of `schemas.tables.topic_minutes`, which imports PySpark: that takes longer than many a question."""
 Merged = dict[tuple[Key, int], dict[str, kll_doubles_sketch]]
 """By group and number of the window, the sketch of each column; columns without values are left out."""
 _WORD = 8

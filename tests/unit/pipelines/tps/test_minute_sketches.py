@@ -16,7 +16,6 @@ from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minute_counts import SCHEMA
-from commitlake.pipelines.tps import minute_sketches
 from commitlake.pipelines.tps.minute_sketches import merge_minute_sketches
 from commitlake.pipelines.tps.rates_query import MINUTE, RatesQuestion
 from commitlake.schemas.tables import topic_minutes
@@ -100,7 +99,3 @@ def test_sketches_of_many_values_are_merged(tmp_path: Path) -> None:
     for rank in (0.5, 0.95, 0.99):
         value = sketch.get_quantile(rank, True)
         assert abs(sum(number <= value for number in numbers) / len(numbers) - rank) < 0.02
-
-
-def test_the_size_of_sketches_is_that_of_the_schema() -> None:
-    assert minute_sketches.SKETCH_K == topic_minutes.SKETCH_K
