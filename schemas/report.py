@@ -4,7 +4,7 @@ A capability makes a `Report` once, and `jobs.report` renders it: as a page, as 
 
     Report   a title, a verdict, facts (lake, broker, period), and sections
     Section  an anchor, a title, and blocks
-    block    Paragraph, Figures, Notice, Advised, Folded, Examples, Table, a chart, or `Html`
+    block    Paragraph, Figures, Notice, AdviceBlock, CollapsedContent, Examples, Table, a chart, or `Html`
     Text     what a paragraph, a title and a cell have: a string, or several parts such as a name and a badge
 
 Texts are as they are in the lake or store. Each renderer escapes them for its own form, in one place.

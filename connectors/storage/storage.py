@@ -6,9 +6,9 @@
     GcsStorage      gs://bucket/prefix          google-cloud-storage
     HdfsStorage     hdfs://host:port/folder     hdfs-native
 
-    Storage           copies of stores: all but folders     opening.open_storage
-    ReadableStorage   stores: Azure, Google and HDFS        opening.open_readable
-    LakeStorage       tables and packs: folders and S3      opening.open_lake_storage
+    Storage           copies of stores: all but folders     adapter_choice.open_storage
+    ReadableStorage   stores: Azure, Google and HDFS        adapter_choice.open_readable_storage
+    LakeStorage       tables and packs: folders and S3      adapter_choice.open_lake_storage
 
 An adapter has no connection, so it can be pickled: its clients are those of the process, which retry requests. Files
 are written completely or not at all.

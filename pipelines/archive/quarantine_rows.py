@@ -39,7 +39,7 @@ class Refusals:
     """Writer of one task's `quarantine` and `gaps` rows, which describe log ranges that could not be read.
 
     Attributes:
-        lake: locations of the two tables.
+        lake: the lake with the two tables.
         name: prefix of the names of the task's files.
         run_id: written to the rows.
         parser_version: written to the rows.

@@ -183,7 +183,7 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) 
     """Parse the rows of a partition group from the bytes of its part of the file.
 
     Args:
-        data: bytes of the file at the position of `index.stretch`.
+        data: bytes of the file in the range of `index.byte_range(group)`.
         index: index of the file.
 
     Raises:

@@ -142,7 +142,7 @@ def read_brokers(table: DeltaTable) -> list[str]:
 
 
 def rows_of_segment(table: DeltaTable, broker: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Return the rows of the records that begin in a range, in no particular order, with `row_facts.COLUMNS`."""
+    """Return the rows of the records that begin in a range, in no particular order, with `record_arrays.COLUMNS`."""
     columns = ", ".join(COLUMNS)
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     yield from run_sql(table, _NAME, f"SELECT {columns} FROM {_NAME} WHERE {wanted}")

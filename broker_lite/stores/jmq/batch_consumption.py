@@ -1,8 +1,8 @@
 """Consumption of a store's messages: consumers take batches of messages, and report the results.
 
     consuming = Consuming(store)
-    batch = consuming.take("orders", "mail", 0, client, 10)
-    consuming.finish(batch, {batch.messages[3].queue_offset: "no such address"})
+    batch = consuming.take_batch("orders", "mail", 0, client, 10)
+    consuming.finish_batch(batch, {batch.messages[3].queue_offset: "no such address"})
     for retry in consuming.take_retries("orders", "mail", 10):
         consuming.finish_retry(retry, client, None)
 
