@@ -40,7 +40,9 @@ _LATE_EDGES = (
 )
 _MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
 KEYS_AT_ONCE = 5_000
-"""Number of keys whose rows are in memory together."""
+"""Number of keys whose messages are looked up together."""
+_MAX_GATHERED = 20_000
+"""Number of rows of stories from which they are completed, before more are gathered."""
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
@@ -80,8 +82,8 @@ def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence
 def read_stories(lake: Lake, keys: Sequence[str], question: Question) -> Iterator[tuple[Story, Sequence[Row]]]:
     """Yield the history of the messages of each key, and their rows of `messages`, for their bodies.
 
-    The tables are read for thousands of keys together, and no more than those are in memory. All stories are of one
-    version of each table.
+    The tables are read for thousands of keys together. Of these, only the places of their messages are in memory, and
+    the rows for as many stories as have a limited number of rows. All stories are of one version of each table.
 
     Args:
         keys: Business keys.
@@ -92,11 +94,32 @@ def read_stories(lake: Lake, keys: Sequence[str], question: Question) -> Iterato
         some = keys[start : start + KEYS_AT_ONCE]
         tables = PrefetchedTables(lake, some, question)
         context = _StoryContext(lake, tables)
-        questions = [replace(question, key=key) for key in some]
-        gathered = [gather_rows(tables, each) for each in questions]
-        offsets = read_offsets(lake, [_consumable_records(found) for found in gathered])
-        for each, found, own_offsets in zip(questions, gathered, offsets, strict=True):
-            yield _make_story(tables, each, found, own_offsets, context)
+        for part in tables.prefetch_in_parts():
+            yield from _read_prefetched_stories(tables, [replace(question, key=key) for key in part], context)
+
+
+def _read_prefetched_stories(
+    tables: LineageTables, questions: Sequence[Question], context: _StoryContext
+) -> Iterator[tuple[Story, Sequence[Row]]]:
+    gathered: list[tuple[Question, GatheredRows]] = []
+    row_count = 0
+    for question in questions:
+        found = gather_rows(tables, question)
+        gathered.append((question, found))
+        row_count += len(found.records) + len(found.edges)
+        if row_count >= _MAX_GATHERED:
+            yield from _make_stories(tables, gathered, context)
+            gathered, row_count = [], 0
+    yield from _make_stories(tables, gathered, context)
+
+
+def _make_stories(
+    tables: LineageTables, gathered: Sequence[tuple[Question, GatheredRows]], context: _StoryContext
+) -> Iterator[tuple[Story, Sequence[Row]]]:
+    """Yield the stories of gathered rows, for which the offsets of groups are read together."""
+    offsets = read_offsets(tables.lake, [_consumable_records(found) for _, found in gathered])
+    for (question, found), own_offsets in zip(gathered, offsets, strict=True):
+        yield _make_story(tables, question, found, own_offsets, context)
 
 
 def _consumable_records(gathered: GatheredRows) -> list[Row]:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.pipelines.lineage import group_offsets, history_reader, prefetched_tables, table_lookups
 from commitlake.pipelines.lineage.history_reader import read_stories, read_story_and_rows
 from commitlake.pipelines.lineage.message_history import Question
+from commitlake.pipelines.lineage.prefetched_tables import PrefetchedTables
 from commitlake.pipelines.message_keys.table_update import catch_up_keys
 from tests.support.journeyed_lakes import SHAPES, TOPICS, JourneyedLake, Sent
 from tests.support.lineage_lakes import BROKER, KEY, at, edge, make_lake, order_lake, record, snapshot
@@ -130,3 +132,94 @@ def test_the_number_of_queries_does_not_grow_with_the_keys(tmp_path: Path, monke
     list(read_stories(lake, [f"k{n}" for n in range(1, count + 1)], Question(key="")))
     assert len(asked) <= of_one + 1
     assert BROKER in {row["broker"] for row in sent}
+
+
+HOT = "hot"
+
+
+def retried_lake(folder: Path, counts: dict[str, int], repeats: int = 1) -> Lake:
+    """Write a lake with some messages for each key; each message has a record that was sent, and one that waits."""
+    sent: list[dict[str, Any]] = []
+    waits: list[dict[str, Any]] = []
+    for key, count in counts.items():
+        for _ in range(count):
+            n = len(sent) + 1
+            sent.append(record(1000 * n, n, "orders", unique_key=f"U{n}", keys=[key] * repeats, queue_offset=n))
+            waits.append(record(1000 * n + 500, n + 1, "SCHEDULE_TOPIC_XXXX", unique_key=f"U{n}", keys=[]))
+    edges = [
+        row
+        for first, second in zip(sent, waits, strict=True)
+        for row in edge("retried", first, second, consumer_group="billing", attempt=1)
+    ]
+    return make_lake(folder, [*sent, *waits], edges, snapshot(60, {("audit", "orders", 0): 9}))
+
+
+@pytest.mark.parametrize("is_indexed", [False, True], ids=["no message_keys", "message_keys"])
+def test_keys_are_divided_by_their_messages_and_a_hot_key_is_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_indexed: bool
+) -> None:
+    monkeypatch.setattr(prefetched_tables, "_MAX_PLACES", 6)
+    counts = {"a": 1, "b": 3, "c": 2, "d": 1, HOT: 9, "e": 4, "f": 2, "g": 1}
+    lake = retried_lake(tmp_path, counts, repeats=1 if is_indexed else 2)
+    if is_indexed:
+        catch_up_keys(lake)
+    keys = ["a", "b", MISSING, "c", "d", HOT, "e", "f", "a", "g"]
+    tables = PrefetchedTables(lake.pin_versions(), keys, Question(key=""))
+    parts = []
+    for part in tables.prefetch_in_parts():
+        parts.append(part)
+        assert len(tables._rows) == (0 if len(part) == 1 else 2 * sum(map(tables._places.count, part)))
+    assert parts == [["a", "b", MISSING, "c"], ["d"], [HOT], ["e", "f"], ["a", "g"]]
+    check_stories(lake, keys, Question(key=""))
+    check_stories(lake, keys, Question(key="", limit=2))
+
+
+def test_rows_in_memory_are_limited_however_many_keys_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetched_tables, "_MAX_PLACES", 20)
+    monkeypatch.setattr(prefetched_tables, "_MAX_ROWS", 50)
+    monkeypatch.setattr(history_reader, "_MAX_GATHERED", 20)
+    lake = retried_lake(tmp_path, {f"k{number}": 5 for number in range(40)})
+
+    class CountedRow(dict[str, Any]):
+        alive = most = 0
+
+        def __init__(self, row: Any) -> None:
+            super().__init__(row)
+            CountedRow.alive += 1
+            CountedRow.most = max(CountedRow.most, CountedRow.alive)
+
+        def __del__(self) -> None:
+            CountedRow.alive -= 1
+
+    for module in (table_lookups, prefetched_tables):
+        original = module.to_row_dicts
+        monkeypatch.setattr(
+            module, "to_row_dicts", lambda batches, original=original: map(CountedRow, original(batches))
+        )
+    steps = sum(len(story.steps) for story, _ in read_stories(lake, [f"k{n}" for n in range(40)], Question(key="")))
+    assert steps >= 400
+    assert CountedRow.most <= 50 + 2 * 15  # also the story that was yielded last, and the one that is read
+
+
+def test_nothing_more_is_read_ahead_after_edges_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = retried_lake(tmp_path, {f"k{number}": 2 for number in range(8)})
+    keys = [f"k{number}" for number in range(8)]
+    monkeypatch.setattr(prefetched_tables, "_MAX_ROWS", 20)
+    asked: list[str] = []
+
+    def run_counted(table: Any, name: str, sql: str) -> Any:
+        asked.append(name)
+        return run_sql(table, name, sql)
+
+    monkeypatch.setattr(table_lookups, "run_sql", run_counted)
+    monkeypatch.setattr(prefetched_tables, "_MAX_HALVINGS", 0)
+    tables = PrefetchedTables(lake.pin_versions(), keys, Question(key=""))
+    assert list(tables.prefetch_in_parts()) == [keys]
+    assert asked == ["messages", "edges"]
+    assert not tables._edges_of
+    monkeypatch.setattr(prefetched_tables, "_MAX_HALVINGS", 1)
+    assert list(tables.prefetch_in_parts()) == [keys[:4], keys[4:]]
+    assert len(tables._edges_of) == 8
+    check_stories(lake, keys, Question(key=""))
