@@ -105,11 +105,11 @@ def _hash_sort_order(hashes: Array) -> Array:
 def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
     """Return the distinct business keys of each message in one array, and for each key the index of its message."""
     lists = messages.column("keys").combine_chunks()
-    keys, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
-    if len(keys) > len(lists) - lists.null_count:  # some message has several keys, perhaps equal ones
+    keys, parents = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+    if (parents[1:] == parents[:-1]).any():  # some message has several keys, perhaps equal ones
         once = pa.table({"parent": parents, "key": keys}).group_by(["parent", "key"]).aggregate([])
-        keys, parents = once.column("key").combine_chunks(), once.column("parent").combine_chunks()
-    return keys, parents.to_numpy()
+        keys, parents = once.column("key").combine_chunks(), once.column("parent").to_numpy()
+    return keys, parents
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.erasures import ErasedMessages, ErasedOffsets
 from commitlake.connectors.lake.lake import Lake
@@ -19,6 +20,7 @@ from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.message_keys import key_files, table_update
 from commitlake.pipelines.message_keys.key_files import KeyWriter, PreparedKeys
 from commitlake.pipelines.message_keys.table_update import follow_keys
+from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.local_archives import write_messages
 
 SORTED = [("key_hash", "ascending"), ("key", "ascending"), ("physical_offset", "ascending"), ("kind", "ascending")]
@@ -152,3 +154,12 @@ def test_a_run_without_keys_writes_none(lake: Lake, tmp_path: Path) -> None:
     command = ["--store", str(tmp_path / "store"), "--broker", "a", "--lake", lake.root, "--local", "--quiet"]
     assert archive_job.main([*command, "--no-keys"]) == 0
     assert not Path(lake.uri("message_keys")).exists()
+
+
+@pytest.mark.parametrize("others", [[], [[]], [[], []], [["b"], None]])
+def test_a_key_that_a_message_has_twice_gives_one_row(others: list[list[str] | None]) -> None:
+    """An empty list of keys must not make up for the second key of another message."""
+    keys = [["a", "a"], *others]
+    rows = [{"broker": "b", "physical_offset": number, "topic": "t", "keys": each} for number, each in enumerate(keys)]
+    messages = pa.Table.from_pylist(rows, arrow_schema(MESSAGES.select_columns(key_files.COLUMNS)))
+    assert key_files.extract_keys(messages).column("key").to_pylist().count("a") == 1
