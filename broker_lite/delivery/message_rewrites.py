@@ -33,6 +33,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import (
+    CHECK_TIMES,
     DLQ_PREFIX,
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
@@ -42,7 +43,6 @@ from commitlake.schemas.layouts.rocketmq.topics import (
 )
 
 TRANSACTION_ID = "__transactionId__"
-CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 TIMER_ENQUEUED = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUED = "TIMER_DEQUEUE_MS"
 TIMER_ROLLED = "TIMER_ROLL_TIMES"

@@ -27,7 +27,13 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
-from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, parse_op_offsets
+from commitlake.schemas.layouts.rocketmq.topics import (
+    CHECK_TIMES,
+    HALF_TOPIC,
+    OP_TOPIC,
+    TRANSACTION_GROUP,
+    parse_op_offsets,
+)
 
 QUEUE_ID = 0
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -147,7 +153,7 @@ class Transactions:
 
     def _store_next_check(self, half_message: Message, now_ms: int, timeout_ms: int, max_checks: int) -> Message | None:
         """Store a half message again with one more check counted; return it if its producer must be asked."""
-        checks = _parse_number(half_message.properties.get(message_rewrites.CHECK_TIMES)) or 0
+        checks = _parse_number(half_message.properties.get(CHECK_TIMES)) or 0
         try:
             if checks >= max_checks:
                 self._store.put(message_rewrites.to_abandoned_half(half_message))

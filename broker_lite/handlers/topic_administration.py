@@ -13,6 +13,7 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.large_answer_bodies import select_page, serialize_table_body
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from commitlake.schemas.layouts.rocketmq.topics import FILTER_TYPES
 from commitlake.schemas.remoting.admin_headers import (
     BrokerConfigResponse,
     CreateTopicRequest,
@@ -28,7 +29,6 @@ from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.routes import TopicList
 from commitlake.schemas.remoting.topic_and_group_configs import TopicConfig
 
-_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 _ATTRIBUTES = frozenset({QUEUE_TYPE, "cleanup.policy", "message.type", "reserve.time", "lite.topic.expiration"})
 """Source: TopicAttributes (5.5.0)."""
 _QUEUE_TYPES = (SIMPLE_QUEUE_TYPE, BATCH_QUEUE_TYPE)
@@ -96,8 +96,8 @@ def _find_config_problem(broker: Broker, config: TopicConfig) -> str | None:
     limit = broker.store.max_queues
     if not (0 < config.read_queue_nums <= limit and 0 < config.write_queue_nums <= limit):
         return f"expected 1 to {limit} queues, found {config.read_queue_nums} and {config.write_queue_nums}"
-    if not 0 <= config.perm < 8 or config.topic_filter_type not in _FILTER_TYPES:
-        return f"expected perm 0 to 7 and a filter type of {_FILTER_TYPES}, found {config}"
+    if not 0 <= config.perm < 8 or config.topic_filter_type not in FILTER_TYPES:
+        return f"expected perm 0 to 7 and a filter type of {FILTER_TYPES}, found {config}"
     return None
 
 

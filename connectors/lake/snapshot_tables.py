@@ -20,9 +20,9 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.offset_snapshots import LEAST_OFFSET
 
 _GROUP_KIND = "group"
-_LEAST_OFFSET = -(1 << 62)
 OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
 
 
@@ -144,7 +144,7 @@ def _offsets_condition(broker: str, offset_kind: str) -> str:
 
     Rows without a group or a queue, or with an offset far below zero, are left out: only other programs write them.
     """
-    is_possible = f'"group" IS NOT NULL AND queue_id >= 0 AND ("offset" IS NULL OR "offset" >= {_LEAST_OFFSET})'
+    is_possible = f'"group" IS NOT NULL AND queue_id >= 0 AND ("offset" IS NULL OR "offset" >= {LEAST_OFFSET})'
     is_of_kind = f"{_broker_condition(broker)} AND kind = {text_literal(offset_kind)} AND topic IS NOT NULL"
     return f"{is_of_kind} AND {is_possible}" if offset_kind == _GROUP_KIND else is_of_kind
 

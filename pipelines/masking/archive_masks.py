@@ -60,7 +60,7 @@ from commitlake.schemas.layouts.rocketmq.properties import (
 )
 from commitlake.schemas.layouts.rocketmq.properties import KEYS as KEYS_PROPERTY
 from commitlake.schemas.layouts.rocketmq.properties import TAGS as TAGS_PROPERTY
-from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, ZLIB_LEVEL, BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
 
@@ -68,7 +68,6 @@ MASKED = "COMMITLAKE_MASKED"
 """Property of a message whose body was left out because it could not be masked; its value is `body`."""
 _UNMASKED_KINDS = (str(Kind.OP),)  # internal messages of a broker, which contain only offsets
 _SALT = b"commitlake masks"
-_ZLIB_LEVEL = 5  # the level of the Java client
 _OWN = {KEYS_PROPERTY: KEYS, TAGS_PROPERTY: TAGS}
 _INT32 = np.int32
 
@@ -229,7 +228,7 @@ def _to_codec(name: str) -> BodyCodec:
 def _compress_body(body: bytes, codec: BodyCodec) -> bytes:
     if codec in {BodyCodec.NONE, BodyCodec.UNKNOWN}:
         return body
-    return zlib.compress(body, _ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)
+    return zlib.compress(body, ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)
 
 
 def _replace_columns(rows: pa.RecordBatch, **columns: pa.Array) -> pa.RecordBatch:

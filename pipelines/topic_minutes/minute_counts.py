@@ -27,7 +27,7 @@ from commitlake.pipelines.topic_minutes import compiled_counting
 from commitlake.pipelines.topic_minutes.compiled_counting import write_small_sketches
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
-from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.layouts.rocketmq.topics import CHECK_TIMES, Kind
 from commitlake.schemas.tables.topic_minutes import MAX_TAGS, MINUTE_SECONDS, SKETCH_K, TOPIC_MINUTES
 
 SCHEMA = arrow_schema(TOPIC_MINUTES)
@@ -39,7 +39,6 @@ COLUMNS = (
 """Columns of `messages` that are read."""
 REPEATING = ("broker", "topic", "tags", "kind", "properties.key_value.key", "format")
 """Columns that are best read as dictionaries."""
-_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _ROLL_TIMES = "TIMER_ROLL_TIMES"
 _DELIVERED = frozenset({DELAY, REAL_TOPIC, TIMER_OUT})  # kinds of a copy in its own topic, and of one that still waits
 _PARKED = frozenset({Kind.DELAY, Kind.TIMER, Kind.HALF, Kind.OP})
@@ -132,7 +131,7 @@ def _message_role_bits(rows: RowArrays) -> Array:
     parked, failed = (
         np.array([name in chosen for name in names.to_pylist()] + [False]) for chosen in (_PARKED, _FAILED)
     )
-    rechecked = rows.rows_with_property([_CHECK_TIMES]) & parked[kinds]
+    rechecked = rows.rows_with_property([CHECK_TIMES]) & parked[kinds]
     committed = rows.number_column("sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
     if committed.any():
         committed &= ~rows.rows_without_transaction_flags()

@@ -12,11 +12,10 @@ from pyspark.sql import functions as F
 from commitlake.pipelines.transforms.moments import AT, Moments, latest_values_at
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX
+from commitlake.schemas.tables.offset_snapshots import LEAST_OFFSET
 
 POSITION = ("broker", "owner", "topic", "queue_id")
 """Columns of a position: `owner` is the group as in the key of its offset, with a suffix if it broadcasts."""
-_LEAST_OFFSET = -(1 << 62)
-"""Offsets far below zero come from other programs only."""
 _MAX_QUEUES = 1 << 31
 
 
@@ -76,7 +75,7 @@ def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> Da
         & F.col("topic").isNotNull()
         & F.col("group").isNotNull()
         & (F.col("queue_id") >= 0)
-        & (F.col("offset").isNull() | (F.col("offset") >= F.lit(_LEAST_OFFSET)))
+        & (F.col("offset").isNull() | (F.col("offset") >= F.lit(LEAST_OFFSET)))
     )
     time = F.unix_micros("as_of").alias("as_of")
     rows = rows.select("broker", F.col("group").alias("owner"), "topic", "queue_id", time, "offset")

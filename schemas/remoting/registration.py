@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from commitlake.schemas.layouts.rocketmq.topics import FILTER_TYPES
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.fastjson import parse_fastjson, replace_lone_surrogates
 from commitlake.schemas.remoting.frames import VERSION, Version
@@ -43,7 +44,6 @@ MAX_TEXT_BYTES = STEP_CHARACTERS
 STEP_BYTES = 256 * 1024
 """Number of bytes that are decompressed at a time."""
 _INT = struct.Struct(">i")
-_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 def decode_utf8_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
@@ -351,7 +351,7 @@ def _parse_json(text: str) -> object:
 
 def _parse_topic(line: str) -> TopicConfig:
     parts = line.split(" ", 5)
-    if len(parts) < 5 or not all(_is_int(part) for part in parts[1:4]) or parts[4] not in _FILTER_TYPES:
+    if len(parts) < 5 or not all(_is_int(part) for part in parts[1:4]) or parts[4] not in FILTER_TYPES:
         raise BodyError(f"topic: expected a name, three numbers and a filter type, found {line[:80]!r}")
     name, reads, writes, perm, filter_type = parts[:5]
     fields = {"topicName": name, "readQueueNums": reads, "writeQueueNums": writes, "perm": perm}

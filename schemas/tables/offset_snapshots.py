@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns, ListOf
 
+LEAST_OFFSET = -(1 << 62)
+"""The least offset of a group that a reader believes: those far below zero come from other programs only."""
 CONSUMER_OFFSETS = Columns(
     [
         Column("broker", TEXT, "the store's name"),

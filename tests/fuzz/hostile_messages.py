@@ -11,6 +11,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
 from commitlake.schemas.layouts.rocketmq.topics import (
+    CHECK_TIMES,
     DLQ_PREFIX,
     HALF_TOPIC,
     OP_TOPIC,
@@ -24,7 +25,7 @@ from commitlake.schemas.remoting.batch import BatchItem
 INTERPRETED = (
     props.KEYS, props.TAGS, props.UNIQ_KEY, props.DELAY, props.REAL_TOPIC, props.REAL_QID, props.RETRY_TOPIC,
     props.ORIGIN_MESSAGE_ID, props.TRAN_MSG, "PGROUP", props.WAIT, props.PRIORITY, INNER_NUM, MULTI_DISPATCH,
-    MULTI_QUEUE_OFFSET, "INNER_BASE", message_rewrites.TRANSACTION_ID, message_rewrites.CHECK_TIMES, props.TIMER_OUT,
+    MULTI_QUEUE_OFFSET, "INNER_BASE", message_rewrites.TRANSACTION_ID, CHECK_TIMES, props.TIMER_OUT,
     message_rewrites.TIMER_ENQUEUED, message_rewrites.TIMER_DEQUEUED, timer_messages.DELIVER_MS,
     timer_messages.DELAY_MS, timer_messages.DELAY_SECONDS, timer_messages.CANCELLED_KEY, transactions.IMMUNITY_SECONDS,
     "TRAN_PREPARED_QUEUE_OFFSET", "MIN_OFFSET", "MAX_OFFSET",

@@ -19,7 +19,6 @@ The pack is written to a temporary file and renamed as a whole, so a reader sees
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,24 +28,23 @@ import pyarrow as pa
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import (
     MAX_FRAME_BYTES,
+    SINGLE_SEGMENT,
     FrameError,
     PackRefs,
     content_size,
     decompress_frame,
     max_stored_bytes,
 )
+from commitlake.connectors.lake.packs.merged_packs import SKIPPABLE, SKIPPABLE_MAGIC
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.packs.reader import READ_BYTES
 
-_SKIPPABLE = struct.Struct("<II")
-_SKIPPABLE_MAGIC = 0x184D2A50
 _MAGIC_BYTES = 4
 _DICTIONARY_ID_FLAG = {1: 1, 2: 2, 4: 3}  # flag by size of the id
 _EMPTY_BLOCK = bytes(3)  # a raw block without content that is not the last one
 _PADDING = {0: (0, 0), 1: (1, 0), 2: (2, 0), 3: (0, 1), 4: (4, 0), 5: (2, 1), 6: (0, 2), 7: (4, 1)}
 """For each number of missing bytes: bytes of a dictionary id, and number of empty blocks."""
 _LEVELS = (1, 3, 9, 19, 22)
-_SINGLE_SEGMENT = 0x20
 _MAX_FILLS = 64
 _DAMAGED = "Restore the pack from a backup of the lake, and erase again: nothing of this pack was changed"
 Spans = Sequence[tuple[int, int]]
@@ -125,7 +123,7 @@ def _read_frame(store: PackStore, pack: str, offset: int, length: int, content_e
     data = store.read_range(pack, offset, length)
     if len(data) < length:
         raise PackError(pack, offset, f"a frame of {length} bytes", f"the end of the pack after {len(data)}", _DAMAGED)
-    if length >= _SKIPPABLE.size and _SKIPPABLE.unpack_from(data) == (_SKIPPABLE_MAGIC, length - _SKIPPABLE.size):
+    if length >= SKIPPABLE.size and SKIPPABLE.unpack_from(data) == (SKIPPABLE_MAGIC, length - SKIPPABLE.size):
         return None
     try:
         # The header of a frame has at most 18 bytes.
@@ -219,21 +217,21 @@ def _repeat_pattern(pattern: bytes, size: int) -> bytes:
 
 
 def _make_skippable_frame(length: int) -> bytes:
-    return _SKIPPABLE.pack(_SKIPPABLE_MAGIC, length - _SKIPPABLE.size) + bytes(length - _SKIPPABLE.size)
+    return SKIPPABLE.pack(SKIPPABLE_MAGIC, length - SKIPPABLE.size) + bytes(length - SKIPPABLE.size)
 
 
 def _pad_frame(frame: bytes, length: int) -> bytes:
     """Return a frame padded to a length, if necessary by a skippable frame."""
     missing = length - len(frame)
-    if missing >= _SKIPPABLE.size:
+    if missing >= SKIPPABLE.size:
         return frame + _make_skippable_frame(missing)
     id_bytes, blocks = _PADDING[missing]
     if not missing:
         return frame
     descriptor = frame[_MAGIC_BYTES]
     # The descriptor of the window is left out in a frame of a single segment.
-    before_id = _MAGIC_BYTES + 1 + (not descriptor & _SINGLE_SEGMENT)
-    content_size_bytes = (1 if descriptor & _SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
+    before_id = _MAGIC_BYTES + 1 + (not descriptor & SINGLE_SEGMENT)
+    content_size_bytes = (1 if descriptor & SINGLE_SEGMENT else 0, 2, 4, 8)[descriptor >> 6]
     header_end = before_id + content_size_bytes  # zstd writes no dictionary id by itself
     flag = _DICTIONARY_ID_FLAG[id_bytes] if id_bytes else 0
     return b"".join([

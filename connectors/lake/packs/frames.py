@@ -35,7 +35,8 @@ MAX_FRAME_BYTES = 64 << 20
 MAX_BODY_BYTES = (1 << 31) - 1  # lengths are int32
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_SINGLE_SEGMENT = 0x20
+SINGLE_SEGMENT = 0x20
+"""Flag of a zstd frame without a window: the content has the size that the header states."""
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
 _TWO_BYTE_BIAS = 256  # the format subtracts 256 from sizes stored in two bytes
@@ -122,7 +123,7 @@ def content_size(frame: bytes) -> int:
     if frame[:4] != _MAGIC or len(frame) < 6:
         raise FrameError("a zstd frame", f"the bytes {frame[:8].hex(' ') or '(none)'}")
     descriptor = frame[4]
-    single_segment = bool(descriptor & _SINGLE_SEGMENT)
+    single_segment = bool(descriptor & SINGLE_SEGMENT)
     size = _CONTENT_SIZE_SIZES[descriptor >> 6]
     if size == 0:
         if not single_segment:

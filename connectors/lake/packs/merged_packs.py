@@ -30,8 +30,9 @@ from commitlake.connectors.lake.packs.pack_stores import PackStore
 
 MAX_MEMBERS = 4096
 """Largest number of packs in a merged one."""
-_SKIPPABLE = struct.Struct("<II")
-_SKIPPABLE_MAGIC = 0x184D2A50
+SKIPPABLE = struct.Struct("<II")
+"""Header of a frame that zstd skips: `SKIPPABLE_MAGIC`, and the number of bytes that follow."""
+SKIPPABLE_MAGIC = 0x184D2A50
 _FOOTER = struct.Struct("<II4s")
 _FOOTER_MAGIC = b"CLMP"
 _TAIL_BYTES = 64 << 10
@@ -51,7 +52,7 @@ def read_merged_index(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
     """
     tail = store.read_range(file.name, max(0, file.size - _TAIL_BYTES), _TAIL_BYTES)
     packed, plain, magic = _FOOTER.unpack(tail[-_FOOTER.size :]) if len(tail) >= _FOOTER.size else (0, 0, b"")
-    frame = _SKIPPABLE.size + packed + _FOOTER.size
+    frame = SKIPPABLE.size + packed + _FOOTER.size
     if magic != _FOOTER_MAGIC or frame > file.size or max(packed, plain) > _MAX_INDEX_BYTES:
         raise _damaged_error(file, bytes(tail[-_FOOTER.size :]).hex(" ") or "nothing")
     if frame > len(tail):
@@ -59,7 +60,7 @@ def read_merged_index(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
         tail = store.read_range(file.name, file.size - frame, frame)
     folder, places, offset = file.name.rpartition("/")[0], {}, 0
     try:
-        stored = tail[len(tail) - frame + _SKIPPABLE.size : -_FOOTER.size]
+        stored = tail[len(tail) - frame + SKIPPABLE.size : -_FOOTER.size]
         listed = json.loads(zlib.decompressobj().decompress(stored, plain))
         for stem, size in listed:
             name = f"{folder}/{stem}.zst"
@@ -98,7 +99,7 @@ def write_merged_pack(store: PackStore, name: str, pack_places: Sequence[tuple[s
     plain = json.dumps(listed, separators=(",", ":")).encode()
     packed = zlib.compress(plain)
     footer = packed + _FOOTER.pack(len(packed), len(plain), _FOOTER_MAGIC)
-    index = _SKIPPABLE.pack(_SKIPPABLE_MAGIC, len(footer)) + footer
+    index = SKIPPABLE.pack(SKIPPABLE_MAGIC, len(footer)) + footer
     total = len(index)
     with store.open_write(name) as output:
         for run in _join_adjacent_places([place for _, place in pack_places]):

@@ -7,11 +7,9 @@ import zlib
 import pyarrow as pa
 
 from commitlake.connectors.rocketmq.errors import ClientOptionError
-from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
+from commitlake.schemas.layouts.rocketmq.sysflag import ZLIB_LEVEL, BodyCodec, compression_bits
 
 DEFAULT_THRESHOLD_BYTES = 4096
-ZLIB_LEVEL = 5
-"""Compression level of the Java client for zlib."""
 CODECS = (BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD, BodyCodec.NONE)
 
 

@@ -21,10 +21,9 @@ from commitlake.connectors.source_options import (
     parse_names,
     parse_time_ms,
 )
+from commitlake.schemas.layouts.rocketmq.topics import TOOLS_GROUP
 from commitlake.schemas.remoting.heartbeats import parse_tag_expression
 from commitlake.schemas.remoting.routes import MessageQueue
-
-TOOLS_GROUP = "TOOLS_CONSUMER"
 
 
 def _parse_topics(text: str) -> tuple[str, ...]:

@@ -14,14 +14,12 @@ from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange
 from commitlake.connectors.rocketmq.throttle import Rate, Throttle
+from commitlake.schemas.layouts.rocketmq.topics import TOOLS_GROUP
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.batches import BatchInspector
     from commitlake.connectors.reading.read_request import Request
     from commitlake.connectors.rocketmq.log_reading import ReadRange
-
-
-TOOLS_GROUP = "TOOLS_CONSUMER"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, TypeGuard
 
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, FILTER_TYPES, RETRY_PREFIX
 
 Document = dict[Any, Any]
 
@@ -34,7 +34,6 @@ _NESTED_GROUPS = "tables"
 _BOLTMQ_OFFSETS = "offsets"
 _VERSION = "dataVersion"
 _NS_OF_MS = 1_000_000
-_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 _SEPARATORS = ("Separator", "SEPARATOR")
 _TOPIC_FIELDS = {
     "topicName": "", "readQueueNums": 0, "writeQueueNums": 0, "perm": 6, "topicSysFlag": 0, "order": False,
@@ -64,8 +63,8 @@ def _is_dict_of_dicts(value: object) -> TypeGuard[dict[Any, Document]]:
 
 def _topic_from_boltmq(config: Document) -> Document:
     kind = config.get("topicFilterType")
-    if type(kind) is int and 0 <= kind < len(_FILTER_TYPES):
-        return {**config, "topicFilterType": _FILTER_TYPES[kind]}
+    if type(kind) is int and 0 <= kind < len(FILTER_TYPES):
+        return {**config, "topicFilterType": FILTER_TYPES[kind]}
     return config
 
 
@@ -129,7 +128,7 @@ def topics_to_boltmq(document: Document) -> Document:
 def _topic_to_boltmq(config: Mapping[Any, Any]) -> Document:
     separator = next((config[name] for name in _SEPARATORS if name in config), "")
     kind = config.get("topicFilterType")
-    number = _FILTER_TYPES.index(kind) if kind in _FILTER_TYPES else 0
+    number = FILTER_TYPES.index(kind) if kind in FILTER_TYPES else 0
     known = {name: config.get(name, default) for name, default in _TOPIC_FIELDS.items()}
     return {_SEPARATORS[0]: separator, **known, "topicFilterType": number}
 

@@ -15,6 +15,8 @@ STORE_HOST_V6 = 0x0020
 NEED_UNWRAP = 0x0040
 INNER_BATCH = 0x0080
 COMPRESSION_MASK = 0x0700
+ZLIB_LEVEL = 5
+"""Compression level of the Java client for zlib."""
 
 
 class TransactionType(IntEnum):

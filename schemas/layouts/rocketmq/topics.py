@@ -73,6 +73,10 @@ BROADCAST_SUFFIX = "@broadcast"
 POP_SEPARATORS = ("+", "_")
 """Separators between group and topic in a POP consumer's retry topic: version 2, not valid in names, and version 1."""
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""Consumer group for tools, which every broker has."""
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+"""Values of `topicFilterType` in a topic's settings, in the order of their numbers."""
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 """Property of a half message that was stored again to ask its producer: the number of times."""
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
