@@ -42,6 +42,7 @@ from commitlake.pipelines.replay.ledger import (
 from commitlake.pipelines.replay.message_changes import MessageChanges, decode_messages, mask_and_encode
 from commitlake.pipelines.replay.planned_messages import SCHEMA, PlannedMessages
 from commitlake.schemas.tables.replays import ENDED, IDENTITY, TRANSFORMED, ReplayEvent
+from commitlake.schemas.times import from_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,7 +210,8 @@ class OldCopies:
         replays: whose rows are dropped, sorted.
         files: the data files that have such rows, each with the number of them.
         resumable: replays whose copies are just as old, but are kept because the replays can be resumed.
-        unknown: ids whose rows in the ledger cannot be read, or that no replay can have; their copies are kept.
+        unknown: ids whose rows in the ledger cannot be read, and an empty one for rows without an id; their copies are
+            kept.
     """
 
     replays: tuple[str, ...] = ()
@@ -259,15 +261,16 @@ def find_old_copies(
     unknown: set[str] = set()
     for replay_id in {name for _, counts in files for name in counts}:
         state = states.get(replay_id)
-        planned_at = _time_in_id(replay_id)
-        if replay_id in unreadable or (state is None and planned_at is None):
+        if replay_id in unreadable or not replay_id:
             unknown.add(replay_id)
         elif state is None:  # killed before its plan was recorded, or still copying
-            if _is_older(planned_at, now - min_unplanned_age):
+            # An id that a caller has chosen has no time.
+            begun_at = _time_in_id(replay_id) or _last_added_at(replay_id, files)
+            if begun_at < now - min_unplanned_age:
                 old.add(replay_id)
         elif state.copies_dropped_at is not None:
             old.add(replay_id)
-        elif _is_older(state.last_at, now - retention):
+        elif state.last_at < now - retention:
             if state.event in ENDED or (drops_resumable and _is_abandoned(lake, state, now - retention)):
                 old.add(replay_id)
             else:
@@ -311,10 +314,6 @@ def drop_copies(lake: Lake, old_copies: OldCopies) -> None:
     )
 
 
-def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> bool:
-    return moment is not None and moment < limit
-
-
 def _is_abandoned(lake: Lake, state: ReplayState, cutoff: datetime.datetime) -> bool:
     """Return whether no process is sending a replay, and none has recorded an outcome since a given time."""
     last_written = Ledger(lake, state.plan.replay_id).last_outcome_time()
@@ -333,6 +332,11 @@ def _time_in_id(replay_id: str) -> datetime.datetime | None:
         if match is not None:
             return datetime.datetime.strptime(match[1], "%Y%m%d-%H%M%S").replace(tzinfo=datetime.UTC)
     return None
+
+
+def _last_added_at(replay_id: str, files: Iterable[tuple[TableFile, Counter[str]]]) -> datetime.datetime:
+    """Return when the newest data file with rows of a replay was added to the table."""
+    return from_ms(max(file.modified_ms for file, counts in files if replay_id in counts))
 
 
 def _count_rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:

@@ -28,6 +28,7 @@ from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.pipelines.message_keys.table_update import follow_keys
+from commitlake.pipelines.replay import ledger
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -151,14 +152,18 @@ def test_copies_of_an_unfinished_or_unknown_replay_are_kept(
     add_copied_replay(growing.lake, "ended", ReplayEvent.STARTED, ReplayEvent.FINISHED)
     for name in ("left", "left2"):
         add_copied_replay(growing.lake, name, ReplayEvent.STARTED, ReplayEvent.STOPPED)
-    add_copies(growing.lake, "stranger")
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "plan_to_json", lambda _: "{")
+        add_copied_replay(growing.lake, "damaged", ReplayEvent.STARTED, ReplayEvent.FINISHED)
+    add_copies(growing.lake, "begun")
     code, printed = run(capsys, growing)
-    assert {row["replay_id"] for row in rows_of(growing.lake.uri("replay_rows"))} == {"left", "left2", "stranger"}
+    kept = {row["replay_id"] for row in rows_of(growing.lake.uri("replay_rows"))}
+    assert kept == {"left", "left2", "damaged", "begun"}
     assert code == ExitCode.OK
     assert (
         "rows of the replay left and 1 more are kept, because what was stopped can be resumed: --keep replay" in printed
     )
-    assert "rows of the replay stranger are kept, because the table 'replays' does not say how it ended" in printed
+    assert "rows of the replay damaged are kept, because the table 'replays' does not say how it ended" in printed
 
 
 def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:

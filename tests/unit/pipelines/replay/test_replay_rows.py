@@ -89,13 +89,35 @@ def test_copies_of_a_running_replay_are_kept(lake: Lake) -> None:
 
 def test_copies_of_a_replay_that_was_killed_before_its_plan_was_written_are_dropped(lake: Lake) -> None:
     killed, begins = f"{NOW - WEEK * 2:%Y%m%d-%H%M%S}-5f2a1c", f"{NOW:%Y%m%d-%H%M%S}-5f2a1d"
-    for name in (killed, begins, "20269999-999999-5f2a1c", "unknown"):
+    for name in (killed, begins):
         add_copies(lake, name)
     found = find(lake, NOW)
-    assert found.replays == (killed,)
-    assert found.unknown == ("20269999-999999-5f2a1c", "unknown")
+    assert (found.replays, found.unknown) == ((killed,), ())
     drop_copies(lake, found)
-    assert set(copies(lake)) == {begins, "20269999-999999-5f2a1c", "unknown"}
+    assert set(copies(lake)) == {begins}
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_copies_under_a_chosen_name_without_a_plan_are_dropped_by_the_age_of_their_file(
+    lake: Lake, *, is_compacted: bool
+) -> None:
+    names = ("20269999-999999-5f2a1c", "orders-again")
+    for name in names:
+        add_copies(lake, name)
+    add_copied_replay(lake, "planned", ReplayEvent.STARTED)
+    if is_compacted:
+        compact_table(lake, "replay_rows", plan_compaction(lake, "replay_rows", 1 << 20), (), lambda _: None)
+    assert find(lake, NOW + WEEK - datetime.timedelta(minutes=5)) == OldCopies()
+    found = find(lake, NOW + WEEK + datetime.timedelta(minutes=5))
+    assert (found.replays, found.unknown, found.row_count) == (names, (), 2 * COPIES)
+    drop_copies(lake, found)
+    assert set(copies(lake)) == {"planned"}
+
+
+def test_copies_without_an_id_are_kept(lake: Lake) -> None:
+    add_copies(lake, "")
+    found = find(lake)
+    assert (found.replays, found.unknown) == ((), ("",))
 
 
 def test_copies_of_a_replay_with_a_damaged_plan_are_kept(lake: Lake) -> None:
