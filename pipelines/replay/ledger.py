@@ -48,6 +48,8 @@ ROWS_LOST = "a repair of the lake has lost rows about this replay"
 _MAX_SHOWN = 100
 _TRY_SECONDS = 120
 """Time for which a commit is tried again while other senders of the replay commit first."""
+TRY_AGAIN = "Nothing was sent: try again"
+"""Advice if the commits of others were first before a replay was planned."""
 _MAX_WAIT_SECONDS = 0.5
 """Longest random wait between two tries."""
 
@@ -154,15 +156,21 @@ def _append_plan(lake: Lake, replay_id: str, rows: pa.Table) -> None:
 
     Raises:
         OtherProcessError: if the replay has a plan, as another process with the same id has just added it.
+        ReplayError: if a plan with this id was added before, and a repair of the lake has lost it.
     """
     application = f"commitlake.replays/{replay_id}"
     file = write_plain_file(rows, lake, "replays", f"part-{secrets.token_hex(16)}.zstd.parquet")
-    for _ in _iterate_commit_attempts():
+    for _ in iterate_commit_attempts():
         if commit_with_transaction(lake, "replays", [file], application, (None, 1)):
             return
         if lake.table("replays").transaction_version(application) is not None:
+            # The number is written with the row, and a repair of the lake keeps the number.
+            if not any(row["plan"] for row in read_events(lake, replay_id)):
+                raise ReplayError(
+                    f"a repair of the lake has lost the plan of the replay {replay_id}: choose another name"
+                )
             raise OtherProcessError(f"another process has just planned the replay {replay_id}, so this one has stopped")
-    raise _busy_error("replays")
+    raise busy_error("replays", TRY_AGAIN)
 
 
 def _now() -> datetime.datetime:
@@ -336,7 +344,7 @@ class Ledger:
             OtherProcessError: if another process does so at the same time.
         """
         before = self._transaction_version(self._application)
-        for _ in _iterate_commit_attempts():
+        for _ in iterate_commit_attempts():
             known = self._sender_versions()
             # Also the numbers of further senders of earlier runs, whose tasks may still be running.
             following = [version + 1 for version in known] + [1] * (sender_count - len(known))
@@ -347,7 +355,7 @@ class Ledger:
             # A task of an earlier run may have raised its sender's number at the same time.
             if self._transaction_version(self._application) != before:
                 raise self._taken_over_error()
-        raise _busy_error("replay_messages")
+        raise busy_error("replay_messages")
 
     def claim_sender(self, claim: SenderClaim) -> bool:
         """Take over a sender's share of the replay: from now on only this process can add rows of that share.
@@ -408,12 +416,12 @@ class Ledger:
         self._commit_with_retries([file], self._version)
 
     def _commit_with_retries(self, files: list[Any], version: int | None) -> None:
-        for _ in _iterate_commit_attempts():
+        for _ in iterate_commit_attempts():
             if self._try_commit(files, version):
                 return
             if self._transaction_version(self._application) != version:
                 raise self._taken_over_error()
-        raise _busy_error("replay_messages")
+        raise busy_error("replay_messages")
 
     def is_superseded(self, claim: SenderClaim) -> bool:
         """Return whether another process has taken over the replay, or the share that this one has claimed."""
@@ -629,7 +637,7 @@ def _application_id(replay_id: str) -> str:
     return f"commitlake.replay/{replay_id}"
 
 
-def _iterate_commit_attempts() -> Iterator[None]:
+def iterate_commit_attempts() -> Iterator[None]:
     """Yield once for each attempt to commit, with random waits between attempts, until a time limit."""
     end = time.monotonic() + _TRY_SECONDS
     yield
@@ -638,10 +646,17 @@ def _iterate_commit_attempts() -> Iterator[None]:
         yield
 
 
-def _busy_error(table: str) -> ReplayError:
+def busy_error(
+    table: str, advice: str = "Resume the replay, with fewer tasks if it has more than a hundred"
+) -> ReplayError:
+    """Return the error for a commit that did not succeed in the time limit of `iterate_commit_attempts`.
+
+    Args:
+        table: name of the table.
+        advice: what the user can do about it.
+    """
     return ReplayError(
-        f"other processes added rows to the table {table!r} first for {_TRY_SECONDS} s. Resume the replay, "
-        "with fewer tasks if it has more than a hundred",
+        f"other processes added rows to the table {table!r} first for {_TRY_SECONDS} s. {advice}",
         exit_code=ExitCode.FAILED,
         is_transient=True,
     )

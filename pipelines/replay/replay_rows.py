@@ -33,10 +33,13 @@ from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.file_replacement import replace_table_files
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import (
+    TRY_AGAIN,
     Ledger,
     ReplayState,
     add_replay_event,
+    busy_error,
     check_is_not_running,
+    iterate_commit_attempts,
     read_replay_states,
 )
 from commitlake.pipelines.replay.message_changes import MessageChanges, decode_messages, mask_and_encode
@@ -120,8 +123,20 @@ def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataF
 
 
 def _commit_files(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile], number: int = 1) -> None:
-    # Only the first commit of this stage: None is the number before it.
-    commit_with_transaction(lake, "replay_rows", list(files), _application_id(replay_id, stage), (None, number))
+    """Add the data files of a stage, unless another process has added those of the same stage.
+
+    Raises:
+        ReplayError: if other processes commit first for a long time.
+    """
+    written = list(files)
+    application = _application_id(replay_id, stage)
+    for _ in iterate_commit_attempts():
+        # Only the first commit of this stage: None is the number before it.
+        if commit_with_transaction(lake, "replay_rows", written, application, (None, number)):
+            return
+        if lake.table("replay_rows").transaction_version(application) is not None:
+            return
+    raise busy_error("replay_rows", TRY_AGAIN)
 
 
 def _application_id(replay_id: str, stage: str) -> str:

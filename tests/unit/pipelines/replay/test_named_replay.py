@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 import commitlake
+from commitlake.connectors.lake.committer import commit_with_transaction, open_or_create_table
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.connectors.rocketmq import Admin
 from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.pipelines.analysis.lake import Lake
-from commitlake.pipelines.replay import named_replay
+from commitlake.pipelines.replay import ledger, named_replay, replay_rows
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, read_events, read_replay_state
 from commitlake.pipelines.replay.named_replay import ReplayResult
@@ -352,6 +353,48 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
     request = named_replay.NamedReplay(name=NAME, name_servers=world.name_servers, target_topic=world.topic)
     with pytest.raises(ReplayError, match="keeps to 2 times the pace at which the messages were stored"):
         named_replay.send_named_replay(Tables(world.lake.root), places, request, SendingRunner(3), is_dry_run=False)
+
+
+def test_a_plan_that_is_lost_before_any_process_has_begun_to_send_is_named(
+    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = choose(lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(named_replay, "_send", _raise_killed)
+        with pytest.raises(KeyboardInterrupt):
+            send(world, lake, frame)
+    world.lake.table("replays").delete()
+    with pytest.raises(ReplayError, match=f"^a repair of the lake has lost the plan of the replay {NAME}: choose"):
+        send(world, lake, frame)
+    assert send(world, lake, frame, name="other").sent == CHOSEN
+
+
+@pytest.mark.parametrize("are_all_first", [False, True])
+def test_copies_are_committed_after_those_of_others(
+    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch, *, are_all_first: bool
+) -> None:
+    calls = 0
+
+    def commit_too_late(*arguments: Any, **others: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        if are_all_first or calls == 1:
+            open_or_create_table(world.lake, "replay_rows")
+            return False
+        return commit_with_transaction(*arguments, **others)
+
+    frame = choose(lake)
+    monkeypatch.setattr(ledger, "_MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(replay_rows, "commit_with_transaction", commit_too_late)
+    if are_all_first:
+        monkeypatch.setattr(ledger, "_TRY_SECONDS", 1)
+        with pytest.raises(
+            ReplayError, match=r"to the table 'replay_rows' first for 1 s\. Nothing was sent: try again"
+        ):
+            send(world, lake, frame)
+        assert read_events(world.lake, NAME) == []
+    else:
+        assert send(world, lake, frame).sent == CHOSEN
 
 
 def test_a_replay_that_was_withdrawn_is_not_continued(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
