@@ -107,8 +107,9 @@ def test_copies_under_a_chosen_name_without_a_plan_are_dropped_by_the_age_of_the
     add_copied_replay(lake, "planned", ReplayEvent.STARTED)
     if is_compacted:
         compact_table(lake, "replay_rows", plan_compaction(lake, "replay_rows", 1 << 20), (), lambda _: None)
-    assert find(lake, NOW + WEEK - datetime.timedelta(minutes=5)) == OldCopies()
-    found = find(lake, NOW + WEEK + datetime.timedelta(minutes=5))
+    written = datetime.datetime.now(datetime.UTC)
+    assert find(lake, written + WEEK - datetime.timedelta(minutes=5)) == OldCopies()
+    found = find(lake, written + WEEK + datetime.timedelta(minutes=5))
     assert (found.replays, found.unknown, found.row_count) == (names, (), 2 * COPIES)
     drop_copies(lake, found)
     assert set(copies(lake)) == {"planned"}
