@@ -95,9 +95,10 @@ def record_plan(
     accepted_replays: Collection[OtherReplay],
     selection: str | None = None,
 ) -> None:
-    """Record a new plan; raise an error if another process has just recorded one for the same messages.
+    """Record a new plan; raise an error if another process has recorded one for the same messages meanwhile.
 
-    If two are recorded at the same time, at least one sees the other and withdraws.
+    If two are recorded at the same time, at least one sees the other and withdraws. One that has even ended since
+    `accepted_replays` was found has sent messages that this plan was to send.
 
     Args:
         plan: the plan to record.
@@ -109,14 +110,25 @@ def record_plan(
         ReplayError: if there is a new one; nothing is sent.
     """
     add_replay_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
-    names = {other.state.plan.replay_id for other in accepted_replays}
     chosen = plan if selection is None else replace(plan, selection=selection)
     try:
-        found = find_other_replays(lake, chosen, messages_table)
-        check_no_unfinished_replay([other for other in found if other.state.plan.replay_id not in names])
+        _check_no_new_replay(find_other_replays(lake, chosen, messages_table), accepted_replays)
     except ReplayError as error:
         add_replay_event(lake, plan.replay_id, ReplayEvent.WITHDRAWN, detail=str(error))
         raise
+
+
+def _check_no_new_replay(found: Collection[OtherReplay], accepted_replays: Collection[OtherReplay]) -> None:
+    """Raise an error if a replay was found that was not accepted; one that has ended sent the messages, too."""
+    accepted = {other.state.plan.replay_id for other in accepted_replays}
+    new = [other for other in found if other.state.plan.replay_id not in accepted]
+    check_no_unfinished_replay(new)
+    if new:
+        raise ReplayError(
+            f"the replay {new[0].state.plan.replay_id} of {new[0].messages:,} of these messages began and ended while "
+            "this one was planned: the same command again shows what it sent, and sends them a second time",
+            exit_code=ExitCode.REFUSED,
+        )
 
 
 def _may_share_messages(plan: ReplayPlan, other_plan: ReplayPlan) -> bool:

@@ -24,6 +24,7 @@ from commitlake.pipelines.replay.other_replays import record_plan
 from commitlake.pipelines.replay.sending import queue_sender
 from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.share_sender import ShareSender
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import ClusterInfo
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
@@ -206,6 +207,28 @@ def test_only_one_of_two_simultaneous_replays_sends(world: ReplayWorld, monkeypa
     assert codes.count(0) <= 1
     assert set(codes) <= {0, 4}
     assert sum(map(len, world.received().values())) == 80 * codes.count(0)
+
+
+def test_a_replay_is_not_sent_if_another_one_ended_while_it_was_planned(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other: list[str] = []
+
+    def after_another(*arguments: object) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(send, "record_plan", record_plan)
+            assert world.replay("--topic", TOPIC) == 0
+        other.append(world.replay_id())
+        record_plan(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(send, "record_plan", after_another)
+    assert world.replay("--topic", TOPIC) == ExitCode.REFUSED
+    assert f"the replay {other[0]} of 80 of these messages began and ended while this one was planned" in (
+        capsys.readouterr().err
+    )
+    assert sum(map(len, world.received().values())) == 80
+    monkeypatch.undo()
+    assert world.replay("--topic", TOPIC) == 0
 
 
 @pytest.fixture
