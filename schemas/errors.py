@@ -21,7 +21,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit code of a command; schedulers can rely on it. See `commitlake.jobs.cli.command`."""
+    """Exit code of a command; its numbers do not change, so schedulers can rely on them."""
 
     OK = 0
     FAILED = 1

@@ -18,7 +18,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Command(NamedTuple):
-    """Command in an advice text.
+    """Command line in an advice, which a user can copy and run.
 
     Attributes:
         words: The program and its arguments.
@@ -70,7 +70,7 @@ class Advice(NamedTuple):
     commands: tuple[str, ...] = ()
 
     def fill_placeholders(self, values: Places | None = None) -> FilledAdvice:
-        """Return the advice with its placeholders filled in.
+        """Return the advice with values in place of its placeholders.
 
         >>> advice = Advice("{} makes it from the log", ("rebuild {store} --out {out}",))
         >>> print(advice.fill_placeholders({"store": "/a b"}).sentence)

@@ -116,7 +116,7 @@ class Trend(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepLink:
-    """Link in the report on a message's lineage to the details of one of its steps.
+    """Link to the details of one event in the report on a message's path through the brokers.
 
     Attributes:
         number: number of the step.
@@ -439,7 +439,7 @@ Block: TypeAlias = Paragraph | Figures | Notice | AdviceBlock | CollapsedContent
 
 
 class Verdict(NamedTuple):
-    """Verdict of a report: its severity, and one sentence.
+    """Result of a report: its severity, and one sentence.
 
     Attributes:
         kind: severity of the verdict.
@@ -468,7 +468,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Report with a verdict, and sections that contain figures, tables, charts and advice.
+    """Report with a result, and sections that contain figures, tables, charts and advice.
 
     Attributes:
         title: subject of the report, such as "Consumer lag".

@@ -46,7 +46,7 @@ class Column(str):
         can_sort: bool = True,
         text: Callable[[Any], str] | None = None,
     ) -> Self:
-        """Create a column title with layout hints."""
+        """Create a column's title with hints for the layout of the column."""
         column = super().__new__(cls, title)
         column.key, column.spare, column.is_number, column.is_ranked = key or title, spare, is_number, is_ranked
         column.is_whole, column.is_notes, column.can_sort, column.text = is_whole, is_notes, can_sort, text

@@ -59,7 +59,7 @@ class UnsafeFileError(CommitLakeError, OSError):
 
     @classmethod
     def of(cls, path: str | Path, expected: str, found: str, error_number: int = errno.ELOOP) -> UnsafeFileError:
-        """Create the error from a path and descriptions of what was expected and found there."""
+        """Create an error that names the path, what was expected there, and what was found instead."""
         return cls(error_number, f"expected {expected}, found {found}", str(path))
 
 
@@ -182,7 +182,7 @@ def _check_regular_file(path: Path, status: os.stat_result, refuse_hard_links: b
 
 
 def read_file(path: Path, *, trusted_root: Path | None = None, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
-    """Read a small file.
+    """Read a whole file of limited size, without following symbolic links.
 
     Args:
         path: path of the file.
@@ -226,7 +226,7 @@ def restricted_umask() -> Iterator[int]:
 
 
 def read_json(path: Path, *, trusted_root: Path | None = None) -> Any:
-    """Read a JSON file that this program wrote; see `read_file`.
+    """Read a JSON file that this program wrote, without following symbolic links.
 
     Raises:
         ValueError: if it is not JSON, or nested too deeply.

@@ -25,13 +25,13 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 
 def replace_invalid_utf8(text: str) -> str:
-    """Return a text with U+FFFD in place of each byte that was not UTF-8, as the texts in the tables have it."""
+    """Return a text with U+FFFD in place of each byte that is not UTF-8, as in the columns of the tables."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Conditions on messages, all of which must hold.
+    """Conditions on messages, such as topics, keys and a time range; a message must meet all of them.
 
     An empty value or None is no condition; a condition with several values needs one of them. Texts are compared
     exactly. A message without a value (without a tag, a key or a time) does not meet a condition on it.

@@ -57,7 +57,7 @@ class ManifestError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Byte range of a file that was shipped, with its checksum.
+    """Byte range of a store's file that was copied as one object, with its checksum.
 
     Attributes:
         offset: position of its first byte in the file.
@@ -79,7 +79,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ShippedFile:
-    """Shipped bytes of one file of a store.
+    """List of the byte ranges of one file of a store that were copied.
 
     Attributes:
         name: path in the store.
@@ -103,7 +103,7 @@ class ShippedFile:
 
     @property
     def shipped_bytes(self) -> int:
-        """Number of bytes that are shipped, counted from the start of the file."""
+        """Number of copied bytes, counted from the start of the file."""
         if self.is_sealed:
             return self.size
         return self.parts[-1].end if self.parts else 0
@@ -111,7 +111,7 @@ class ShippedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """List of the shipped bytes of a store's log, or of its other files.
+    """List of the files of a store's log, or of its other files, with the bytes of each that were copied.
 
     Attributes:
         broker: name of the store.
@@ -146,7 +146,7 @@ def part_name(file_name: str, part: Part) -> str:
 
 
 def make_fetch_hint(root: str) -> str:
-    """Return the last part of an error message, which advises to fetch the store into a folder first.
+    """Return advice for the end of an error message: to fetch the copy of the store into a local folder first.
 
     >>> make_fetch_hint("s3://logs/a/commitlog")
     ". 'commitlake ship --store s3://logs/a --to FOLDER --once' fetches a copy that 'commitlake ship' made"
@@ -205,7 +205,7 @@ def _file_to_json(file: ShippedFile) -> dict[str, Any]:
 
 
 def parse_manifest(data: bytes, location: str) -> Manifest:
-    """Parse a manifest.
+    """Parse a manifest from JSON, and refuse one that names files outside the store.
 
     Args:
         data: content of the file or object.

@@ -96,7 +96,7 @@ def from_ms(milliseconds: int) -> datetime.datetime:
 
 
 def from_seconds(seconds: float) -> datetime.datetime:
-    """Convert seconds since 1970 to a UTC time, limited to Python's calendar as in `from_ms`."""
+    """Convert seconds since 1970 to a UTC time, limited to the first and last time that Python can represent."""
     try:
         return EPOCH + datetime.timedelta(seconds=seconds)
     except OverflowError:

@@ -26,7 +26,7 @@ class TomlError(CommitLakeError, ValueError):
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse a TOML document.
+    """Parse a TOML document, and refuse one that would take too long to parse.
 
     Raises:
         TomlError: if it is not TOML, has more than `MAX_BYTES` characters or a key of more than `MAX_KEY_PARTS` parts,

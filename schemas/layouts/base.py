@@ -21,7 +21,7 @@ PAGE_SIZE = 4096
 
 
 class Field(NamedTuple):
-    """Field of a fixed-size region of bytes; see `Layout`.
+    """One field of a `Layout`: its name, its `struct` code and its meaning.
 
     Attributes:
         name: upstream's name in snake case.
@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def numpy_fields(self) -> list[tuple[str, str]]:
-        """Names and types of the fields, in the form that `numpy.dtype` takes."""
+        """Names and types of the fields, as the argument for `numpy.dtype`."""
         return [(field.name, _NUMPY_CODES[field.code]) for field in self.fields]
 
 

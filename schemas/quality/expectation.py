@@ -25,7 +25,7 @@ class Severity(StrEnum):
 
 
 class Grain(StrEnum):
-    """Subject of each row of a checked table: a time window, a topic or a broker."""
+    """Subject of each row of a table that is checked: a time window, a topic or a broker."""
 
     WINDOW = "window"
     TOPIC = "topic"
@@ -63,7 +63,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Expectations of one table.
+    """All expectations that the rows of one table must meet.
 
     Attributes:
         name: unique name.

@@ -44,7 +44,7 @@ class BatchItem(NamedTuple):
 
 
 def parse_batch(body: ReadableBuffer, limit: int | None = None) -> list[BatchItem]:
-    """Return the messages in the body of a batch.
+    """Parse the body of a batch request into its messages.
 
     Args:
         limit: maximum number of messages; None for any number.

@@ -30,7 +30,7 @@ _REQUIRED = object()
 
 
 class Key(str):
-    """Annotation that gives the ext field name of a header field whose ext name is not its own name in camel case."""
+    """Annotation with the ext field name of a header field, if that is not its Python name in camel case."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ def field_key(name: str, type_hint: Any) -> str:
 
 
 def _limit_of_type(type_hint: Any) -> int:
-    """Return the first integer above the range of a field's type; for text and boolean, a constant instead."""
+    """Return the first integer above the range of a field's type; a constant for text and boolean fields."""
     if get_origin(type_hint) is Annotated:
         base, *notes = get_args(type_hint)
         return 1 << 63 if Bits(64) in notes else _limit_of_type(base)

@@ -55,12 +55,12 @@ _ONE_LETTER = frozenset(
 
 
 def has_one_letter_names(code: int) -> bool:
-    """Return whether send requests with this code name their header fields by single letters."""
+    """Return whether requests with this code name their header fields by single letters, as SEND_MESSAGE_V2 does."""
     return code in _ONE_LETTER
 
 
 def parse_send_request(command: Command) -> SendMessageRequest:
-    """Parse the header of any kind of send.
+    """Parse the header of a send request of any kind: SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE.
 
     Raises:
         CommandError: if a required field is missing, or a value does not have its type.

@@ -62,7 +62,7 @@ def parse_body(
 
 
 def from_json(value_class: type[B], value: Any) -> B:
-    """Convert parsed JSON to a value of a declared type.
+    """Convert parsed JSON (dicts, lists, texts, numbers) to a value of the given class.
 
     Raises:
         BodyError: if a required field is missing or has a wrong type.
@@ -84,7 +84,7 @@ def serialize_body(value: NamedTuple, *, is_standard_json: bool = False) -> byte
 
 
 def to_json(value: Any) -> Any:
-    """Convert a value to the input of `serialize_fastjson`, without fields that are None."""
+    """Convert a value to dicts and lists for `serialize_fastjson`, without fields that are None."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         keys = _list_json_keys(type(value))
         return {key: to_json(item) for key, item in zip(keys, value, strict=True) if item is not None}
@@ -107,7 +107,7 @@ def _list_json_keys(body_class: Any) -> tuple[str, ...]:
 
 @functools.cache
 def _make_reader(type_hint: Any) -> _Reader:
-    """Return a function that converts parsed JSON to a type.
+    """Return a function that converts parsed JSON to a value of the given type.
 
     Its second argument is the value's path, for error messages.
     """

@@ -198,7 +198,7 @@ class JsonCursor:
 
 
 class RegistrationReader:
-    """Incremental reader of the topics in the body that a broker sends to register them.
+    """Incremental reader of the topics in the body of REGISTER_BROKER, which a broker sends to a name server.
 
     Attributes:
         data_version: version of the topics; known after all topics were read.

@@ -211,7 +211,7 @@ class TlsStream:
         return self._outgoing.read()
 
     def end_session(self) -> None:
-        """End the session."""
+        """Send the alert that ends the TLS session, if its handshake is complete."""
         if self.is_established:
             with contextlib.suppress(ssl.SSLError):  # the peer has not ended it yet
                 self._object.unwrap()

@@ -67,7 +67,7 @@ class AbsentReason(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """Outcome of the step that an edge describes, such as committed, failed or timed out."""
+    """Outcome of what an edge describes, such as a delivery or a transaction check: committed, failed or timed out."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"

@@ -33,7 +33,7 @@ NULL_NUMBER = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class ColumnChecksum:
-    """Checksum column of the table `profiles`, computed from columns of `messages`.
+    """Column of the table `profiles` with a checksum of certain columns of `messages`.
 
     It is null in profiles written before the checksum existed, and where the rows lack one of its columns. Such windows
     are compared by the other checksums only.

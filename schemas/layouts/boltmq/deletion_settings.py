@@ -39,7 +39,7 @@ _MAX_HOURS = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class BoltmqConf:
-    """Settings that control the deletion of segments.
+    """Settings in a BoltMQ broker.toml that control when the broker deletes segments of its log.
 
     Attributes:
         deletion: the settings in the form of RocketMQ's settings.
@@ -104,7 +104,7 @@ def _parse_document(text: str) -> dict[str, Any]:
 
 
 def _shorten(value: object) -> str:
-    """Return a value for a message, shortened if it is long."""
+    """Return a value as text for an error message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 

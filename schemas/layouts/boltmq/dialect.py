@@ -37,7 +37,7 @@ _BLANK_SEED = 0xBBCCDDEE
 
 
 class Magic(IntEnum):
-    """Second field of records and BLANKs in a CommitLog, as a signed integer like in Java."""
+    """Magic code, the second field of each record and BLANK in a CommitLog, as a signed integer like in Java."""
 
     V1 = -626843481
     V2 = -626843477
@@ -65,7 +65,7 @@ def _boltmq_key_hash(topic: str, key: str) -> int:
 
 @dataclass(frozen=True)
 class Dialect:
-    """Variant of the CommitLog and its derived files that a family of brokers writes.
+    """Variant of the CommitLog format that a family of brokers writes, such as RocketMQ's or BoltMQ's.
 
     Attributes:
         name: name of the family of brokers, for messages.
@@ -100,7 +100,7 @@ class Dialect:
 
     @property
     def is_rocketmq(self) -> bool:
-        """True for the dialect of RocketMQ's own brokers and clients."""
+        """True for the dialect that RocketMQ's own brokers and clients use."""
         return self.message is Magic.V1
 
 

@@ -64,7 +64,7 @@ DEFAULT_MAX_BODY_BYTES = 256 << 20
 
 
 class Magic(IntEnum):
-    """Second field of records and FILLERs in a journal."""
+    """Magic code, the second field of each record and FILLER in a journal."""
 
     MESSAGE = 0x1234
     FILLER = 0xBBBB
@@ -351,7 +351,7 @@ def serialize_message(
 
 
 def _value_range_error(values: Sequence[int]) -> UnserializableError:
-    """Return the error for the first of these values that does not fit in its field."""
+    """Return an error for the first of the given values that does not fit in its field."""
     for (name, code, _), value in zip(HEAD.fields, values, strict=True):
         bits = 8 * struct.calcsize(">" + code)
         numbers = range(1 << bits) if code.isupper() else range(-(1 << bits - 1), 1 << bits - 1)
@@ -395,7 +395,7 @@ def compress_body(body: bytes, level: int = DEFAULT_LEVEL) -> tuple[bytes, bool]
 
 
 def original_body(message: JournalMessage, max_bytes: int = DEFAULT_MAX_BODY_BYTES) -> bytes:
-    """Return the body as the producer's application sent it.
+    """Return the message's body, decompressed if it is stored compressed.
 
     Args:
         max_bytes: maximum size of a decompressed body.

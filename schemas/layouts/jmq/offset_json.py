@@ -31,7 +31,7 @@ class ConsumedQueue(NamedTuple):
 
 
 class ConsumerPosition(NamedTuple):
-    """Position of an application in a queue; see the module's docstring."""
+    """An application's acknowledged offset in a queue, its next offset to read, and the last acknowledgement's time."""
 
     ack: int
     pull: int

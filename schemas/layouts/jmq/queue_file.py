@@ -45,7 +45,7 @@ class JmqQueueEntry(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """True if the entry stands for a message that is missing from the journal."""
+        """True if the entry only fills the queue offset of a message that the journal lost."""
         return self.size == 0
 
 
@@ -71,7 +71,7 @@ def serialize_entry(entry: JmqQueueEntry) -> bytes:
 
 
 def count_valid_entries(data: bytes) -> int:
-    """Return the number of valid entries before the first invalid one."""
+    """Return the number of consecutive valid entries at the start of the data."""
     crc32, count = zlib.crc32, 0
     for position, (_, _, _, stored) in zip(
         range(0, len(data), ENTRY.size), ENTRY.struct.iter_unpack(data), strict=True
@@ -86,7 +86,7 @@ _MAX_QUEUE_OFFSET = (1 << 64) - 1
 
 
 class MessageIdParts(NamedTuple):
-    """Position of a message, as encoded in its message id."""
+    """Topic, queue, queue offset and broker of a message, as its message id states them."""
 
     topic: str
     queue_id: int
@@ -95,7 +95,7 @@ class MessageIdParts(NamedTuple):
 
 
 def serialize_message_id(position: MessageIdParts) -> str:
-    """Return the message id of a position: `topic/queue/queueOffset@broker`.
+    """Return the message id of a message: `topic/queue/queueOffset@broker`.
 
     Raises:
         UnserializableError: if the broker's name contains an `@`.
@@ -106,7 +106,7 @@ def serialize_message_id(position: MessageIdParts) -> str:
 
 
 def parse_message_id(text: str) -> MessageIdParts:
-    """Parse a message id; the topic in it may contain any character.
+    """Parse a message id of the form `topic/queue/queueOffset@broker`; the topic may contain any character.
 
     Raises:
         LayoutError: if the text is not a message id.

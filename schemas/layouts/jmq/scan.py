@@ -63,7 +63,7 @@ def classify_span(window: memoryview, position: int, journal_offset: int, bounds
 
 
 def _examine_file_tail(tail: memoryview, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
-    """Classify the last bytes of a journal file if they are too few for a FILLER."""
+    """Classify the last bytes of a journal file, which are too few to hold even a FILLER's header."""
     if any(tail):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
         return make_fault_finding(Fault.CUT, expected, f"{len(tail)} bytes left in the file")
@@ -93,7 +93,7 @@ def _examine_record(window: memoryview, position: int, journal_offset: int, boun
 
 
 def _make_scan_rules(file_end: int, start: int) -> Rules:
-    """Return the scanner rules for searching records in a range of journal offsets.
+    """Return the rules by which a scanner recognizes records in a range of journal offsets.
 
     A magic of two bytes occurs everywhere in a large file. But the upper half of a record's own offset is known: it is
     the same in the whole file, or one of two values.
@@ -109,7 +109,7 @@ def _make_scan_rules(file_end: int, start: int) -> Rules:
 
 
 class JournalScanner(SegmentScanner):
-    """Scanner that converts windows of a journal file to spans; see `SegmentScanner`."""
+    """Scanner that divides a journal file, given in pieces, into records, FILLERs, unwritten and damaged ranges."""
 
     def __init__(self, start: int, bounds: SizeLimits) -> None:
         """Start scanning at the journal offset `start`, at which a record should begin."""

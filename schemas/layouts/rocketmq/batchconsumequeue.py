@@ -46,7 +46,7 @@ SIMPLE_QUEUE_TYPE = "SimpleCQ"
 
 
 class BatchQueueEntry(NamedTuple):
-    """Queue entry, which points to a record with one or more messages."""
+    """Entry of a BatchConsumeQueue, which points to a record with one or more messages."""
 
     physical_offset: int
     size: int
@@ -92,7 +92,7 @@ def base_offset_and_count(properties: Mapping[str, str], queue_offset: int) -> t
 
 @dataclass(frozen=True, slots=True)
 class BatchEvidence:
-    """Evidence in a log for whether a topic's queues are BatchConsumeQueues.
+    """Counts of records in a log that show whether a topic's queues are BatchConsumeQueues.
 
     It decides if neither topics.json nor the queue folders contain the type. The flag INNER_BATCH alone proves nothing:
     a client sets it, and no checksum covers it. The offsets that the broker gave to the records do: in a
@@ -108,11 +108,11 @@ class BatchEvidence:
     steps: int = 0
 
     def joined(self, other: BatchEvidence) -> BatchEvidence:
-        """Return the combined evidence of two parts of the log."""
+        """Return the combined counts of two parts of the log."""
         return BatchEvidence(self.batches + other.batches, self.steps + other.steps)
 
     def shows_batch_queues(self, record_count: int) -> bool:
-        """Return whether the evidence shows that the topic's queues are BatchConsumeQueues.
+        """Return whether the counts show that the topic's queues are BatchConsumeQueues.
 
         Args:
             record_count: number of all records of the topic, with or without the flag.

@@ -147,12 +147,12 @@ class Message:
 
     @property
     def dialect(self) -> Dialect:
-        """Dialect that the record's magic code shows."""
+        """Dialect of the record, which its magic code shows."""
         return DIALECT_BY_MAGIC[self.magic]
 
     @property
     def msg_id(self) -> str:
-        """Offset message id."""
+        """Message id that brokers return: store host and physical offset of the record, in hex."""
         return serialize_message_id(self.store_host, self.physical_offset)
 
     @property
@@ -172,7 +172,7 @@ class Message:
 
     @property
     def unique_key(self) -> str | None:
-        """UNIQ_KEY of the message.
+        """Message id that the producer's client has generated, from the property UNIQ_KEY.
 
         It is the first one in the properties, because a broker may append a batch's UNIQ_KEY.
         """

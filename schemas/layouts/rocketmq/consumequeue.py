@@ -23,7 +23,7 @@ assert ENTRY.size == 20
 
 
 class ConsumeQueueEntry(NamedTuple):
-    """Queue entry, which points to a message in the CommitLog."""
+    """Entry of a ConsumeQueue, which points to a message in the CommitLog."""
 
     physical_offset: int
     size: int

@@ -48,7 +48,7 @@ _UNIQUE_KEY_LENGTH, _CLIENT_LENGTH = 32, 20
 
 
 class Header(NamedTuple):
-    """Header of an index file, with the range of times and offsets of its entries."""
+    """Header of an IndexFile, with the range of store times and physical offsets of its entries."""
 
     begin_timestamp: int
     end_timestamp: int
@@ -59,7 +59,7 @@ class Header(NamedTuple):
 
 
 class IndexFileEntry(NamedTuple):
-    """Index entry, which links a key to a record."""
+    """Entry of an IndexFile, which leads from the hash of a key to a record."""
 
     key_hash: int
     physical_offset: int
@@ -68,14 +68,14 @@ class IndexFileEntry(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Size of an index file in slots and entries, from which byte positions are computed."""
+    """Size of an IndexFile in slots and entries, from which byte positions are computed."""
 
     slots: int = DEFAULT_SLOTS
     entries: int = DEFAULT_ENTRIES
 
     @property
     def file_size(self) -> int:
-        """Size of a file in bytes."""
+        """Size of an IndexFile in bytes."""
         return HEADER.size + SLOT.size * self.slots + ENTRY.size * self.entries
 
     def slot_position(self, slot: int) -> int:
@@ -92,7 +92,7 @@ MAX_FILE_BYTES = (1 << 31) - 1
 
 
 def geometry_of(file_size: int) -> Geometry:
-    """Return the numbers of slots and entries of a file of this size, which must have the default ratio of 1:4.
+    """Return the number of slots and entries of an IndexFile of this size, if they have the default ratio of 1:4.
 
     Raises:
         LayoutError: if the size does not match that ratio; then the broker's settings are needed.
@@ -107,7 +107,7 @@ def geometry_of(file_size: int) -> Geometry:
 
 
 def parse_header(buffer: ReadableBuffer) -> Header:
-    """Parse the header of a file.
+    """Parse the header in the first 40 bytes of an IndexFile.
 
     Raises:
         LayoutError: if the file is shorter than a header.

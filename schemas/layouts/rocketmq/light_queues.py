@@ -31,7 +31,7 @@ _MAX_NAME_BYTES = 255
 
 
 def is_light_queue(name: str) -> bool:
-    """Return whether a name is that of a light queue to which a broker dispatches records."""
+    """Return whether a name is that of a light queue (LMQ), to which a broker dispatches records of other topics."""
     return name.startswith(LIGHT_PREFIX) and "/" not in name
 
 

@@ -21,14 +21,14 @@ assert (V4_LENGTH, V6_LENGTH) == (32, 56)
 
 
 class MessageId(NamedTuple):
-    """Store host and physical offset of a record."""
+    """Store host and physical offset of a record, which its message id consists of."""
 
     store_host: Host
     physical_offset: int
 
 
 def parse_message_id(text: str) -> MessageId:
-    """Parse an offset message id.
+    """Parse an offset message id into the store host and the physical offset.
 
     Raises:
         LayoutError: if `text` is not 32 or 56 hexadecimal digits.

@@ -76,7 +76,7 @@ class Fault(StrEnum):
 
 
 class ScanFinding(NamedTuple):
-    """Classification of the bytes at one position; `size` is 0 if it is unknown."""
+    """Classification of the bytes at one position of a segment; `size` is 0 if it is unknown."""
 
     kind: SpanKind
     size: int = 0
@@ -118,7 +118,7 @@ _MAGIC_NAMES = f"{MESSAGE_MAGIC_NAMES}, CBD43194 or CBD431A4"
 
 
 def make_fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> ScanFinding:
-    """Return the finding for a fault, with the size of the damaged range if it is certain."""
+    """Return a `ScanFinding` for damaged bytes, with the size of the damaged range if it is certain."""
     return ScanFinding(SpanKind.FAULT, size, fault, expected, found)
 
 
@@ -212,7 +212,7 @@ def has_nonzero_bytes(view: memoryview) -> bool:
 
 
 class Rules(NamedTuple):
-    """Format-specific rules that a scanner uses.
+    """Rules by which a scanner recognizes the records of one format.
 
     Attributes:
         examine: function that classifies the bytes at a position, see `classify_span`.
@@ -235,7 +235,7 @@ COMMITLOG = Rules(
 
 
 class SegmentScanner:
-    """Scanner that converts windows of a segment to spans without gaps.
+    """Scanner that divides a segment, given piece by piece, into records, BLANKs, unwritten and damaged ranges.
 
         scanner = SegmentScanner(start, Bounds(segment_end, file_end))
         while not scanner.done:
@@ -257,7 +257,7 @@ class SegmentScanner:
         self._all_zeros = False
 
     def feed(self, window: bytes | memoryview) -> Iterator[SegmentSpan]:
-        """Yield the spans that end in this window.
+        """Read the next bytes of the segment, and yield each record or other byte range that ends in them.
 
         Args:
             window: bytes of the segment from `self.position` on, of any length. A window shorter than the rest of the

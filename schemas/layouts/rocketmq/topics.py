@@ -84,7 +84,7 @@ PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 
 class Kind(StrEnum):
-    """Kind of a stored record, such as a normal message, a delayed message or a dead letter."""
+    """Kind of a stored message, such as a normal message, a delayed message or a dead letter."""
 
     NORMAL = "normal"
     DELAY = "delay"
@@ -113,7 +113,7 @@ def is_system_group(group: str) -> bool:
 
 
 def kind_of(topic: str) -> Kind:
-    """Return the kind of a record stored under `topic`."""
+    """Return the kind of a message (normal, delayed, dead letter, ...) that is stored under `topic`."""
     if topic in _KIND_BY_TOPIC:
         return _KIND_BY_TOPIC[topic]
     if topic.startswith(RETRY_PREFIX):
@@ -175,7 +175,7 @@ def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
 
 
 def _find_pop_topic(topic: str, groups: Iterable[str]) -> str:
-    """Return the original topic of a POP retry topic.
+    """Return the original topic in the name of a POP retry topic, which also contains the consumer group.
 
     Return an empty text for other retry topics, and any other topic unchanged.
     """
