@@ -139,7 +139,7 @@ def _archive_in_one_commit(
 
 
 class CommitSeries:
-    """Collects the results of a run's commits, and shows the whole run on its page.
+    """Collects the results of a run's commits, and writes the HTML page about the run.
 
     Args:
         config: settings of the run.
@@ -164,7 +164,7 @@ class CommitSeries:
         self._results.append(result)
 
     def finish_after_error(self) -> Result | None:
-        """Show the run on its page after an error, and return the result so far; None if nothing was committed."""
+        """Write the run's HTML page after an error, and return the result so far; None without a commit."""
         committed = [run for run in self._shown if run.sequence is not None]
         if self._shown and self._page is not None:
             last = self._shown[-1]
@@ -173,7 +173,7 @@ class CommitSeries:
         return self._join_results(committed) if any(result.sequence for result in self._results) else None
 
     def finish_series(self) -> Result:
-        """Show the whole run on its HTML page, and return the joined result of all commits."""
+        """Write the run's HTML page, and return the joined result of all commits."""
         result = self._join_results(self._shown)
         if self._shown and self._page is not None:
             self._page.show(self._join_shown_runs(self._shown, result))
@@ -262,7 +262,7 @@ class CommitSeries:
 
 
 def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
-    """Sum up the `profiles` rows of several commits for the page of their run.
+    """Sum up the message counts that several commits of a run wrote to `profiles`, for the run's HTML page.
 
     Only a few topics are in memory at a time.
     """

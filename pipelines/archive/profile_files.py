@@ -51,12 +51,12 @@ _READERS = 8
 
 
 def max_inline_bytes(task_count: int) -> int:
-    """Return how many bytes a profile may have in its task's manifest, given the number of tasks."""
+    """Return the largest size, in bytes, of the message counts that a task may put into its manifest."""
     return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(task_count, 1))
 
 
 def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_limit_bytes: int) -> TaskProfile:
-    """Serialize a task's profile for its manifest; write a large one to a file, and return a reference to it.
+    """Return a task's message counts for its manifest: serialized or, if they are too large, written to a named file.
 
     Args:
         run_id: id of the archive run.
@@ -77,7 +77,7 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_
 
 
 def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], max_windows: int = GROUP_ROWS) -> Iterator[pa.Table]:
-    """Merge the profiles of all tasks, and yield tables that each have all windows of some topics.
+    """Merge the message counts of all tasks, and yield tables that each have all time windows of some topics.
 
     There is at least one table.
 
@@ -103,7 +103,7 @@ def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], max_windows: in
 
 @contextmanager
 def clean_up_staged_profiles(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
-    """Delete a run's staged profile files when the context ends; VACUUM deletes those that cannot be deleted then.
+    """Delete the files of a run's message counts when the context ends; VACUUM deletes any that remain.
 
     Args:
         run_id: id of the archive run.
@@ -131,7 +131,7 @@ def _delete_folder(lake: Lake, folder: str) -> None:
 def _read_profile_group(
     readers: ThreadPoolExecutor, lake: Lake, staged_files: Sequence[tuple[str, PartitionIndex]], group: PartitionGroup
 ) -> list[pa.Table]:
-    """Read the profile rows of a group of partitions from all staged files, one table for each file."""
+    """Read the message counts in a group of partitions from all staged files, one table for each file."""
     if not staged_files:
         return []
     files = _StagedReader(lake, group)  # with current credentials
@@ -139,7 +139,7 @@ def _read_profile_group(
 
 
 class _StagedReader:
-    """Reads the profile rows of one group of partitions from staged files."""
+    """Reads the message counts in one group of partitions from staged files."""
 
     def __init__(self, lake: Lake, group: PartitionGroup) -> None:
         self._folder = lake.uri("profiles")
@@ -177,7 +177,7 @@ class ProfilesFile:
         self._written: DataFile | None = None
 
     def add_windows(self, profile: pa.Table) -> None:
-        """Write windows of the run to the file, given as a table of `PROFILE`."""
+        """Write message counts to the file, given as a table of `PROFILE` with a row for each queue and time window."""
         self._writer.write_table(to_profiles(profile, self._run_id))
         self._rows += profile.num_rows
 

@@ -76,7 +76,7 @@ def judge_run(
     *,
     is_masked: bool = False,
 ) -> JudgedRun:
-    """Run the expectation suites on the profiles of a run's tasks, a few topics at a time to limit memory.
+    """Check the message counts of a run's tasks by expectation suites, a few topics at a time to limit memory.
 
     Args:
         manifest: rows of all tasks.

@@ -86,7 +86,7 @@ class Refusals:
             yield from self._buffer_rows(table, _to_table(values, TABLES[table]).filter(wanted))
 
     def finish(self) -> Iterator[ManifestRow]:
-        """Write the remaining rows."""
+        """Write the remaining rows to files, and yield a manifest row for each file."""
         for table in TABLES:
             yield from self._write_rows(table)
 

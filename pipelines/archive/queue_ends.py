@@ -43,14 +43,14 @@ _ENDS = pa.schema([
 
 @dataclass
 class QueueEnds:
-    """End offsets of queues, kept in memory for all commits of a process."""
+    """Cache of the end offsets of brokers' queues, kept in memory for all archive commits of a process."""
 
     _ends: pa.Table = field(default_factory=_ENDS.empty_table)
     _new: list[pa.Table] = field(default_factory=list)
     _until: dict[str, int] = field(default_factory=dict)  # end of the log that `_ends` covers, by broker
 
     def begin_commit(self, lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> None:
-        """Begin a commit. If the ends of a broker's queues are unknown or outdated, read them from the lake.
+        """Prepare for a commit: read the ends of queues from the lake for brokers whose ends are unknown or outdated.
 
         Args:
             last_commit: the newest commit in the lake.
@@ -68,7 +68,7 @@ class QueueEnds:
             self._until |= {name: stores[name].end for name in unknown}
 
     def previous_end_rows(self, profile: pa.Table) -> pa.Table:
-        """Return one profile row for each queue of `profile` whose previous end is known. The rows count no messages.
+        """Return the end before this commit of each queue in `profile`, as profile rows that count no messages.
 
         Args:
             profile: a table of `PROFILE`.
@@ -94,11 +94,11 @@ class QueueEnds:
         )
 
     def add_profile(self, profile: pa.Table) -> None:
-        """Note the ends of queues in a profile of the new commit, given as a table of `PROFILE`."""
+        """Collect the ends of queues in a profile of the new commit, given as a table of `PROFILE`."""
         self._new.append(_ends_in_profiles(profile.append_column(RUN_ID.name, pa.nulls(profile.num_rows, pa.string()))))
 
     def finish_commit(self, ranges: Mapping[str, CommittedRange], incomplete_brokers: Collection[str]) -> None:
-        """End a commit that has succeeded.
+        """Replace the known ends by those of the new commit, after it has succeeded.
 
         Args:
             ranges: ranges of the brokers' logs that it archived.
@@ -148,7 +148,7 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
 
 
 def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last_commit: ArchiveCommit) -> pa.Table:
-    """Return the ends that are newer than the last run without a known profile.
+    """Return the ends from runs after the last run with an unknown profile, which may have moved any queue.
 
     That run may have added to any queue.
     """

@@ -210,7 +210,7 @@ class Result:
 def plan_work(
     config: Config, end_snapshot: Snapshot | None = None, on_new_data: Callable[[], object] | None = None
 ) -> ArchiveWork:
-    """Compare the lake's progress with the stores or brokers.
+    """Find the messages that the stores or brokers have and the lake lacks, and plan their archiving.
 
     Args:
         end_snapshot: ends to archive to; None for the current ends. See `find_archive_work` and `find_broker_work`.
@@ -475,7 +475,7 @@ def _record_changed_config(config: Config, planned_work: ArchiveWork, problems: 
 
 
 def _ignore_progress(_: int) -> None:
-    """Do nothing with the progress of a run. Used when the caller does not show progress."""
+    """Do nothing with the progress of a run; used when the caller does not show progress."""
 
 
 def _prepared_key_files(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys | None:
@@ -571,7 +571,7 @@ def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Loss
 
 
 def make_losses(config: Config, quarantined_count: int, gap_count: int) -> Losses:
-    """Return a run's counts of damaged ranges and gaps, and whether its settings accept them."""
+    """Return how many damaged ranges and gaps a run has found, and whether its settings accept them."""
     return Losses(
         quarantined_count, gap_count, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT
     )

@@ -67,7 +67,7 @@ class ShownRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Interface of a page that shows runs.
+    """Interface of the HTML page that shows archive runs.
 
     Attributes:
         path: Path of the page; None if none is written.

@@ -244,7 +244,7 @@ def _list_level_numbers(files: StoreFiles, folder: str) -> list[int]:
 
 
 def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
-    """Return the most frequent size of the examined queue files; None if there are none."""
+    """Return the most frequent size of the queue files that were examined; None if there are none."""
     sizes = Counter[int]()
     for topic in _list_folders(files, layout.folder, _LOOKED_AT):
         for queue in _list_folders(files, f"{layout.folder}/{topic}", 1):

@@ -64,7 +64,7 @@ _MAX_CORES_WITH_SMALL_ENDS = 16  # to divide a part, the driver reads some MiB o
 
 @dataclass(frozen=True)
 class ArchiveTasks:
-    """The tasks of one run.
+    """Tasks of one archive run, each of which archives some parts of the logs.
 
     Attributes:
         parts: parts of logs; a data file may have the rows of several.
@@ -113,7 +113,7 @@ class ArchiveTasks:
     def run_task(
         self, number: int, parts: Sequence[Part], inline_limit_bytes: int = max_inline_bytes(1)
     ) -> Iterator[ManifestRow]:
-        """Run one task. Yields a row for each file, and one row with all other counts.
+        """Archive the given parts in one task; yield a manifest row for each file, and one with all other counts.
 
         Args:
             number: number of the first part, for the names of files.
@@ -232,7 +232,7 @@ class _BackgroundCloser:
 
 
 def _should_write_keys(groups: Sequence[Sequence[Part]]) -> bool:
-    """Return whether the tasks read enough of the log that each should write its own file of message keys."""
+    """Return whether each task reads enough of the log to write its own file of message keys."""
     return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
 
 
@@ -272,7 +272,7 @@ class Masking:
 def _read_parts(
     parts: Sequence[Part], packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder | None
 ) -> tuple[list[pa.Table], list[ManifestRow]]:
-    """Read the messages of a range, add their bodies to packs, and return manifest rows.
+    """Read the messages of parts of a log, add their bodies to packs, and return the other columns and manifest rows.
 
     The manifest rows are for files that refusals have filled, and for queues that were pulled.
     """
@@ -300,7 +300,7 @@ def _source_request(*, with_bodies: bool) -> Request:
 
 
 def _ignore_window(_: object) -> None:
-    """Ignore a window of log bytes. Used when the bodies are already in a column of the batch."""
+    """Do nothing with a window of log bytes; used when the bodies are already in a column of the batch."""
 
 
 def _run_group(

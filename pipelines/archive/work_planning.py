@@ -87,11 +87,11 @@ class ArchiveWork:
 
     @property
     def has_nothing_to_do(self) -> bool:
-        """True if there is nothing to do."""
+        """True if no store has new messages and no earlier run must be finished."""
         return not self.has_new_data and not self.unfinished
 
     def parts(self, pack_bytes: int, cores: int) -> Sequence[Part]:
-        """Divide the ranges of all stores into parts for tasks, in order. A task divides its parts further, into packs.
+        """Divide the ranges of all stores into one part for each task, in order; the task divides it into body packs.
 
         Args:
             pack_bytes: size of the log whose bodies go into one pack.
@@ -102,7 +102,7 @@ class ArchiveWork:
         )
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[Part]:  # noqa: ARG002 (of other work)
-        """Divide the ranges of all stores into parts, in order."""
+        """Divide the ranges of all stores into parts of at most `max_partition_bytes` bytes, in order."""
         new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
         planned = for_each_store(
             lambda store: plan_splits(store, self.snapshot.ranges[store.broker], max_partition_bytes), new
@@ -110,7 +110,7 @@ class ArchiveWork:
         return [split for splits in planned for split in splits]
 
     def first_commit_work(self, max_bytes: int) -> ArchiveWork:
-        """Return the work of the first of several commits, or this work itself if it fits into one commit.
+        """Return the first part of this work, with about `max_bytes` bytes of log; all of it if it is smaller.
 
         Each store has the same share, so that the messages of one time are in the same or neighbouring commits.
 
@@ -153,7 +153,7 @@ def find_archive_work(
     formats: Formats | None = None,
     on_new_data: Callable[[], object] | None = None,
 ) -> ArchiveWork:
-    """Compare the lake's progress with the stores.
+    """Find the ranges of the stores' logs that the lake lacks, and plan their archiving.
 
     Args:
         path: stores, as for `find_stores`.

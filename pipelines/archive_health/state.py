@@ -34,7 +34,7 @@ class RangeTotals:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """State of one store in the lake.
+    """How far one store's log is archived, and which of its ranges are damaged or missing.
 
     Attributes:
         broker: The store's name.
@@ -71,7 +71,7 @@ class ArchiveState:
 
 
 def read_archive_state(lake: Lake) -> ArchiveState:
-    """Return the state of a lake."""
+    """Return how far each store of a lake is archived, and when the last run ended."""
     lake.table("messages")
     last = read_last_commit(lake)
     newest = {
@@ -104,7 +104,7 @@ def _sum_ranges_by_broker(lake: Lake, table: str) -> Mapping[str, RangeTotals]:
 
 
 def query_table(lake: Lake, table: str, sql: str) -> list[Row]:
-    """Return the rows of a query on a table; none if the table does not exist."""
+    """Return the rows of an SQL query on a table; none if the table does not exist."""
     try:
         opened = lake.table(table)
     except NoTableError:

@@ -35,7 +35,7 @@ class TopicTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Traffic of a lake's stores.
+    """Message counts of a lake's topics in the newest archived minute, with broker addresses and dead-letter offsets.
 
     Attributes:
         topics: Each topic that had messages within a day, in the newest minute of its store that is archived as a
@@ -50,7 +50,7 @@ class Traffic:
 
 
 def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
-    """Return the traffic of a lake's stores."""
+    """Return the message counts of a lake's topics in the newest archived minute of their stores."""
     ends = {store.broker: store.newest - _MINUTE for store in state.stores if store.newest is not None}
     topics = _read_topic_traffic(lake, ends)
     return Traffic(topics, _read_broker_addresses(lake, ends) if topics else {}, _read_dead_letter_ends(lake))

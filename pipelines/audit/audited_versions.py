@@ -54,7 +54,7 @@ class Moment:
 
 
 def read_moment(lake: Lake) -> Moment:
-    """Return the newest state of a lake that is complete in all its tables.
+    """Return the newest table versions of a lake at which all archive runs were finished.
 
     Raises:
         LakeError: if nothing is archived.

@@ -60,7 +60,7 @@ class PackedMessages:
             yield left if self.kept_since is None else _drop_expired(left, self.kept_since)
 
     def count_by_window(self, file: AddedFile) -> pa.Table:
-        """Count the messages of a data file by window. Returns a table of `AUDIT`."""
+        """Count the messages of a data file by queue and time window, as a table of `AUDIT`."""
         return merge_windows([count_messages_by_window(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
 
     def divide_by_pack(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
@@ -93,7 +93,7 @@ def _drop_expired(rows: pa.Table, since: datetime.date) -> pa.Table:
 
 
 def _flatten_body_refs(rows: pa.Table) -> pa.Table:
-    """Return rows in which each field of `body_ref` is a column, so that rows can be divided and sorted by them."""
+    """Return rows with a column for each field of the struct `body_ref`, by which rows can be sorted."""
     places = rows.column(BODY_REF.name)
     columns = {name: rows.column(name) for name in _COMPARED}
     columns |= {name: pc.struct_field(places, name) for name in _PLACE}
@@ -106,7 +106,7 @@ def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Table, BodyErrors]:
-    """Read the bodies of the packs of one part.
+    """Read the bodies of messages from their packs; return sizes and CRCs by time window, and the first errors.
 
     Args:
         rows: from `PackedMessages.divide_by_pack`.
@@ -208,5 +208,5 @@ def _select_first_errors(errors: BodyErrors) -> BodyErrors:
 
 
 def body_error_sentences(errors: BodyErrors) -> list[str]:
-    """Return sentences on the first errors of all parts."""
+    """Return sentences on the first bodies that could not be read."""
     return [f"{broker} {physical_offset}: {error}" for broker, physical_offset, error in _select_first_errors(errors)]

@@ -74,7 +74,7 @@ def _window_keys(rows: pa.Table) -> Iterator[_Window]:
 
 
 def _find_checksum_changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
-    """Yield each window whose checksum is not the one that runs recorded, with the difference."""
+    """Yield each time window whose messages have another checksum than runs recorded, with the difference."""
     counted = sides.read_counted_part()
     if counted is None:
         return

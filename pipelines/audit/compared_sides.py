@@ -76,7 +76,7 @@ def plan_store_splits(
 def count_split_by_window(
     criteria: RowCriteria, masks: ArchiveMasks | None, erased_messages: ErasedMessages, split: Split
 ) -> pa.Table:
-    """Count the wanted messages in a part of a store's log, by window. Returns a table of `AUDIT`.
+    """Count the wanted messages in a part of a store's log by queue and time window, as a table of `AUDIT`.
 
     Args:
         criteria: criteria for the messages.
@@ -164,14 +164,14 @@ class Sides:
         return self.erased.erased_messages if self.moment.erased_form >= FORM else NOTHING_ERASED
 
     def correct_store_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch]) -> None:
-        """Correct a store's message counts for erased messages, if an earlier version of CommitLake erased them."""
+        """Adjust a store's message counts to erasures by an earlier version, which left more data in erased rows."""
         # Earlier versions left more columns of erased rows, so a store's rows in today's erased form would not match
         # them.
         if self.moment.erased_form < FORM:
             self.correct_for_erasures(expected, log_ranges)
 
     def correct_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch] | None) -> None:
-        """Adjust `expected`, which describes messages as they were before their erasure, to what the lake has now.
+        """Adjust `expected`, the counts of messages before their erasure, to the erased rows in the lake now.
 
         Args:
             expected: profile of the runs' counts.
@@ -193,7 +193,7 @@ class Sides:
         return self._profile_files(partial(count_file_by_window, rows), files)
 
     def profile_run_counts(self) -> Profile:
-        """Return a profile of the counts that archive runs recorded."""
+        """Return the message counts that archive runs recorded in `profiles`."""
         profiles, files = self._open_run_profiles(run_counts.COLUMNS)
         return self._profile_files(partial(profiles.read_windows, self.span), files)
 
@@ -207,7 +207,7 @@ class Sides:
 
     @contextmanager
     def profile_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
-        """Read all bodies that `messages` refers to, and yield profiles of the messages and of their bodies.
+        """Read all bodies that `messages` refers to, and yield the counts of `messages` and those of the bodies read.
 
         Args:
             kept_since: bodies of earlier dates may have expired; None if all are kept.
@@ -226,7 +226,7 @@ class Sides:
     def profile_stores(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats = ANY_FORMAT
     ) -> Profile:
-        """Profile the stores, in ranges of the brokers' logs."""
+        """Count the messages in the stores by time window, in ranges of the brokers' logs."""
         splits = plan_store_splits(path, broker, ranges, layout, _SPLIT_BYTES)
         masks = parse_lake_masks(self.moment.commit.masks, os.environ)
         count = partial(count_split_by_window, RowCriteria(self.span), masks, self.erased_in_stores)
@@ -306,7 +306,7 @@ def _read_all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 @contextmanager
 def open_sides(runner: Runner, lake: Lake, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
-    """Yield the `Sides` of a lake, with a temporary folder for windows that do not fit into memory.
+    """Open the places that an audit compares, and delete its temporary files when the context ends.
 
     Args:
         runner: runs the tasks.

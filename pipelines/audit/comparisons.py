@@ -157,7 +157,7 @@ def compare_hbase(
 def _first_unexpired_date(
     expired: Mapping[str, datetime.date], retention: datetime.timedelta | None
 ) -> datetime.date | None:
-    """Return the first date whose bodies must all exist; None if nothing has expired."""
+    """Return the first date whose bodies must all exist in the packs; None if no bodies have expired."""
     dates = [expired[what] for what in ("messages", "bodies") if what in expired]
     if retention is not None:
         dates.append((datetime.datetime.now(datetime.UTC) - retention).date())

@@ -61,7 +61,7 @@ def count_messages_by_window(messages: pa.Table) -> pa.Table:
 
 
 def _message_hashes(messages: pa.Table, checksum: ColumnChecksum) -> pa.Array:
-    """Return the hash of each message for a checksum; null where it is not known."""
+    """Return each message's hash of the columns that a checksum covers; null where a column's value is unknown."""
     unknown = pa.nulls(messages.num_rows, pa.int64())
     if not {name.split(".")[0] for name in checksum.columns} <= set(messages.column_names):
         return unknown
@@ -72,7 +72,7 @@ def _message_hashes(messages: pa.Table, checksum: ColumnChecksum) -> pa.Array:
 
 
 def merge_windows(parts: Iterable[pa.Table]) -> pa.Table:
-    """Merge tables of `AUDIT` so that each window has one row.
+    """Merge tables of message counts so that each queue and time window has one row.
 
     Args:
         parts: tables with the columns of `AUDIT`, in which a window may have any number of rows.
@@ -126,7 +126,7 @@ def window_starts(times: pa.ChunkedArray) -> pa.Array:
 
 
 def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the windows in which two profiles differ.
+    """Return the time windows in which the counts or checksums of two tables differ.
 
     Args:
         expected: a table of `AUDIT`, one row per window.
@@ -159,7 +159,7 @@ def _add_window_numbers(windows: pa.Table, column_name: str) -> pa.Table:
 
 
 def _figures_differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a mask of the rows in which a figure differs.
+    """Return a mask of the rows in which a count or checksum differs between two tables.
 
     Optional checksums are compared only where both sides have one.
     """

@@ -65,7 +65,7 @@ class AuditedErasures:
 
     @property
     def uncounted_rows(self) -> pa.Table | None:
-        """Rows of `erasures` whose erasures the counts in `profiles` do not include yet; None if there are none."""
+        """Rows of `erasures` for messages that `profiles` still counts as before their erasure; None for none."""
         if self.rows is None:
             return None
         rows = self.rows.filter(pc.greater(self.rows.column("number"), self.counted)).combine_chunks()

@@ -20,7 +20,7 @@ def read_salts(options: HBaseOptions) -> range:
 
 
 def count_messages_of_salt(options: HBaseOptions, criteria: RowCriteria, salt: int) -> pa.Table:
-    """Count the messages of a salt by window. Returns a table of `AUDIT`."""
+    """Count the messages whose HBase row keys begin with a salt, by queue and time window, as a table of `AUDIT`."""
     with Client(options.with_long_connect_timeout()) as client:
         batches = read_messages_of_salt(client, salt, MESSAGES.names)
         return merge_windows(

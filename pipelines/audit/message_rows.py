@@ -121,5 +121,5 @@ class MessageRows:
 
 
 def count_file_by_window(rows: MessageRows, file: AddedFile) -> pa.Table:
-    """Count the messages of a data file by window. Returns a table of `AUDIT`."""
+    """Count the messages of a data file by queue and time window, as a table of `AUDIT`."""
     return merge_windows([count_messages_by_window(part) for part in rows.read(file)])

@@ -94,18 +94,18 @@ def find_damaged_table_files(lake: Lake, *, is_deep: bool, runner: Runner = HERE
 
 
 def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
-    """Return whether findings are on a table without which the audit cannot compare messages."""
+    """Return whether any of the findings is on a table that the audit needs to compare messages."""
     return any(finding.table in _NEEDED for finding in findings)
 
 
 def find_lost_messages(lake: Lake, span: AuditSpan) -> list[TableFinding]:
-    """Return the ranges of logs whose messages repairs could not restore, in a time range."""
+    """Return the ranges of logs whose messages were lost because no repair could restore them, in a time range."""
     lost = lost_ranges(lake, (), span.first, span.last)
     return [TableFinding("messages", len(lost), "lost ranges", describe_lost_ranges(lost))] if lost else []
 
 
 def compare_archive_runs(lake: Lake, moment: Moment, damaged_tables: Collection[str] = ()) -> list[TableFinding]:
-    """Check that the tables filled by archive runs have the rows that the commits of `messages` recorded for them.
+    """Check that `archive_runs`, `gaps` and `quarantine` have as many rows as the commits of `messages` recorded.
 
     Args:
         moment: moment to compare.
@@ -272,7 +272,7 @@ def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
 def compare_contents(
     lake: Lake, damaged_tables: Collection[str], runner: Runner
 ) -> tuple[list[TableFinding], list[str]]:
-    """Find tables whose rows are not exactly those that CommitLake wrote, except `messages` and `message_keys`.
+    """Find tables with other rows than CommitLake has written, by checksums; `messages` and its keys are left out.
 
     Returns findings, and notes on tables that could not be compared.
 

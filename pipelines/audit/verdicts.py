@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AuditVerdict:
-    """Verdict on the comparison of two sides, with the differences.
+    """Result of comparing message counts from two places, with the differences.
 
     Attributes:
         expected: name of the side that is taken as correct.
@@ -72,7 +72,7 @@ def compare_profiles(
     columns: Sequence[str] = FIGURES,
     notes: Sequence[str] = (),
 ) -> AuditVerdict:
-    """Compare an expected profile with one that was found, and return a verdict with the differences.
+    """Compare the expected message counts with those that were found, and return a verdict with the differences.
 
     Args:
         side_names: names of the two sides.

@@ -39,7 +39,7 @@ _PARTITIONS = 64
 
 
 class Totals(NamedTuple):
-    """Number of windows in a profile, and total number of messages in these windows."""
+    """Number of time windows in a profile, and total number of messages in them."""
 
     windows: int
     messages: int
@@ -47,7 +47,7 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True)
 class Differences:
-    """Windows in which two profiles differ.
+    """Time windows in which two profiles differ.
 
     Attributes:
         counts: number of windows by broker and kind of difference ("missing", "unexpected" or "different").
@@ -119,7 +119,7 @@ class Profile:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def iterate_windows(self, *, is_divided: bool) -> Iterator[pa.Table]:
-        """Yield all windows, each merged into one row, as one table or in partitions.
+        """Yield the counts of all time windows, one row for each, as one table or in partitions.
 
         Args:
             is_divided: True to yield partitions, which are the same for every profile; else one table.
@@ -136,7 +136,7 @@ class Profile:
             yield merge_windows([mine, *read_partition(self._files, number)])
 
     def count_totals(self) -> Totals:
-        """Count windows and messages."""
+        """Count the time windows and their messages."""
         windows = messages = 0
         for part in self.iterate_windows(is_divided=self.is_on_disk):
             windows += part.num_rows

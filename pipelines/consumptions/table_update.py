@@ -42,7 +42,7 @@ def read_consume_log_progress(lake: Lake, broker: str) -> int | None:
 
 
 def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpdate:
-    """Add the records that were written to the stores' consume logs since the last run.
+    """Add to `consumptions` the records that were written to the stores' consume logs since the last run.
 
     Raises:
         UnsafeFileError: if a file of a consume log is a link or not regular.

@@ -77,7 +77,7 @@ _MAX_FIELDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One dead letter of a cause.
+    """Example of a dead letter with a given cause.
 
     Attributes:
         msg_id: its offset message id, for `commitlake query --id`.
@@ -96,7 +96,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Dead letters with the same cause.
+    """Group of dead letters with the same cause.
 
     Attributes:
         group: The group that failed.
@@ -181,7 +181,7 @@ def group_by_cause(
 
 
 def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, *, max_samples: int) -> DeadLetters:
-    """Group the dead letters that match a condition by cause, like `group_by_cause`.
+    """Group the dead letters that match an SQL condition by cause: topic, tags, exception and shape of the body.
 
     Args:
         where: the condition, from `dead_letter_condition` or narrower.
@@ -218,7 +218,7 @@ def cause_texts(letters: Letters) -> pa.StringArray:
 
 
 def cause_digest(cause_text: str) -> str:
-    """Return the short id of a cause."""
+    """Return the short id of a cause: the first digits of its text's SHA-256."""
     return hashlib.sha256(cause_text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
@@ -319,7 +319,7 @@ class _Counter:
 
 
 def _newest_rows_by_code(codes: Array, times: Array, max_rows: int) -> Array:
-    """Return the indexes of the newest rows among those with the same code, at most `max_rows` for each code."""
+    """Return the indexes of the newest rows of each cause code, at most `max_rows` for each code."""
     # By cause, the newest first within each, so that the rank in a cause is the distance to its first row.
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]

@@ -59,7 +59,7 @@ def failure_reason_sql() -> str:
 
 
 def is_replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
-    """Return an SQL condition that is true if a replay had sent the message, which has then failed again."""
+    """Return an SQL condition for dead letters that a replay had sent again and that failed again."""
     return f"array_contains(map_keys({quote_column_name('properties', engine)}), {text_literal(REPLAY_ID)})"
 
 
@@ -91,7 +91,7 @@ def count_letters(table: DeltaTable, where: str) -> int:
 
 
 class Body(NamedTuple):
-    """The body of a dead letter.
+    """The body of a dead letter, or the reason why it cannot be read.
 
     Attributes:
         value: the body as the producer sent it; None if the lake has none, or it cannot be read.

@@ -62,7 +62,7 @@ Row = dict[str, Any]
 
 
 class ExportFormat(StrEnum):
-    """The format of a file."""
+    """File format of an export of dead letters: CSV, JSON lines or Parquet."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -139,7 +139,7 @@ def _export_rows(letters: Letters, writer: _Writer, *, with_bodies: bool) -> Ite
 
 
 class _Writer(Protocol):
-    """Writes rows to an open file."""
+    """Interface of a writer of exported rows to an open file."""
 
     has_times_as_text: bool
 
@@ -168,7 +168,7 @@ class _JsonWriter:
             self._file.write(line.encode() + b"\n")
 
     def close(self) -> None:
-        """Do nothing: each line is written immediately."""
+        """Do nothing: each line was written at once."""
 
 
 class _CsvWriter:

@@ -50,7 +50,7 @@ _OFFSET_ID = "^(?:[0-9A-Fa-f]{24})?[0-9A-Fa-f]{16}[0-7][0-9A-Fa-f]{15}$"
 
 
 class Action(StrEnum):
-    """Kind of a client's action, such as sending or consuming, as in trace records.
+    """Kind of a client's action in a trace record, such as sending or consuming a message.
 
     `LOGGED` stands for a row of `consumptions`.
     """
@@ -101,7 +101,7 @@ _LEAST_COLUMNS = {Action.PUB: 13, Action.BEFORE: 7, Action.AFTER: 5, Action.END:
 
 @dataclass(frozen=True)
 class ParsedTraces:
-    """Entries that were parsed from the bodies of trace messages.
+    """Trace entries, one for each message and client action, that were parsed from the bodies of trace messages.
 
     Attributes:
         entries: a table of `ENTRIES`.
@@ -113,7 +113,7 @@ class ParsedTraces:
 
 
 def parse_traces(trace_messages: pa.Table, bodies: pa.Array) -> ParsedTraces:
-    """Parse trace bodies.
+    """Parse the bodies of trace messages into entries, one for each message that a client sent or consumed.
 
     Args:
         trace_messages: the trace messages, with `PARENTS`.
@@ -157,7 +157,7 @@ def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
 
 
 class _TextColumns:
-    """Columns of trace records of one kind, which are read by column number."""
+    """Columns of the trace records of one kind, accessed by column number."""
 
     def __init__(self, columns: pa.ListArray, widths: Array) -> None:
         self._columns = columns
@@ -172,7 +172,7 @@ class _TextColumns:
         return self._widths
 
     def texts(self, column_index: int) -> pa.Array:
-        """Return a column as text; null if it is missing or not UTF-8."""
+        """Return a column as text; null where it is missing or not UTF-8."""
         has_it = self._widths > column_index
         if has_it.all():
             return _decode_utf8(pc.list_element(self._columns, column_index))
@@ -185,11 +185,11 @@ class _TextColumns:
         return found.take(pa.array(index, mask=index < 0))
 
     def integers(self, column_index: int) -> pa.Array:
-        """Return a column of integers; null if it is not a number of up to 18 digits."""
+        """Return a column of integers; null where the text is not a number of up to 18 digits."""
         return _parse_integers(self.texts(column_index))
 
     def times(self, column_index: int) -> pa.Array:
-        """Return a column of milliseconds as times; null if it is not a valid time."""
+        """Return a column of milliseconds as times; null where the text is not a valid time."""
         return _to_times(self.integers(column_index))
 
 
@@ -222,7 +222,7 @@ def _parse_entries(
 
 
 def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
-    """Replace each entry for a batch of messages by one entry per message, with the offset from its message id."""
+    """Replace each entry for a batch by an entry per message, with the physical offset from the message's id."""
     keys = entries.column("unique_key").combine_chunks()
     counts = to_numpy_numbers(pc.count_substring(keys, ",").cast(pa.int64())) + 1
     if (counts > 1).any():
@@ -386,7 +386,7 @@ def open_consumptions(lake: Lake) -> TableRows:
 
 
 def consumptions_to_entries(rows: pa.Table) -> pa.Table:
-    """Return rows of `consumptions` as entries.
+    """Convert rows of `consumptions` to the form of trace entries.
 
     >>> row = {"broker": "a", "consume_offset": 7, "topic": "t", "queue_id": 1, "queue_offset": 5, "physical_offset": 9}
     >>> rows = pa.Table.from_pylist([row], CONSUMPTION_ROWS)

@@ -46,7 +46,7 @@ _FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
 
 @dataclass(frozen=True)
 class LinkedSteps:
-    """Steps that were found by linking one increment of new rows.
+    """Steps between records that were found in one increment of new rows.
 
     Attributes:
         closed: steps that no later run changes.
@@ -58,7 +58,7 @@ class LinkedSteps:
 
 
 class Increments:
-    """Linker of new rows to each other and to earlier records of the lake, one increment at a time.
+    """Links new rows to each other and to earlier records of the lake, one increment at a time.
 
     Args:
         lake: the lake in which members of earlier runs are looked up.
@@ -75,7 +75,7 @@ class Increments:
     def link_increment(
         self, new_rows: RowContents, open_steps: pa.Table, spans: Spans, *, has_linked_messages: bool
     ) -> LinkedSteps:
-        """Find the steps of new rows, and link open steps again.
+        """Find the steps between new records, and complete earlier steps that lacked a record at one end.
 
         Args:
             new_rows: contents of rows of `messages` that were not linked before.
@@ -124,7 +124,7 @@ class Increments:
         definer_positions: pa.Table,
         relinked_steps: pa.Table,
     ) -> pa.Table:
-        """Return the steps that new records define, or that were open before.
+        """Return the steps that new records define, and those that lacked an end before.
 
         All other steps are in `edges` already.
         """
@@ -135,7 +135,7 @@ class Increments:
         return steps.filter(to_boolean_array(is_new | _were_open(steps, relinked_steps)))
 
     def _plain_members_to_link(self, new_rows: RowContents, relinked_steps: pa.Table) -> pa.Table:
-        """Return, as members, the new rows without a role that a step may lead to, by unique key or position."""
+        """Return the new rows of ordinary messages to which a step may lead, by unique key or log position."""
         keys = pa.chunked_array([
             new_rows.members.column("unique_key").combine_chunks(),
             new_rows.entries.column("unique_key").combine_chunks(),
@@ -161,7 +161,7 @@ class Increments:
         return members_of_rows(read_rows_at_positions(self._lake, positions), self._delay_levels)
 
     def _add_store_times(self, entries: pa.Table) -> pa.Table:
-        """Return the entries with the store times of their trace messages, if these are needed to link the entries."""
+        """Return the trace entries with the store times of their trace messages, where linking needs these."""
         is_by_time = pc.and_(
             pc.equal(entries.column("action"), str(Action.PUB)), pc.is_null(entries.column("sent_offset"))
         )
@@ -178,7 +178,7 @@ class Increments:
     def _read_earlier_members(
         self, steps: pa.Table, extra_keys: pa.ChunkedArray, since_us: int, known_positions: pa.Table
     ) -> pa.Table:
-        """Read earlier records from the lake that may be missing ends of steps, or that have one of `extra_keys`.
+        """Read earlier records from the lake that may be missing ends of steps, or have one of `extra_keys`.
 
         Args:
             since_us: store time of the oldest records with `extra_keys` that are needed, microseconds since 1970.
@@ -227,7 +227,7 @@ def _keys_of_client_copies(new_rows: RowContents) -> list[pa.Array]:
 
 
 def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
-    """Return the entries that are linked by unique key and time.
+    """Return the trace entries that can be linked to a record only by unique key and time.
 
     Linking them needs all earlier records with their keys.
 
@@ -252,7 +252,7 @@ def _step_key_columns(steps: pa.Table) -> list[Column]:
 
 
 def _keys_of_open_steps(new_rows: RowContents, open_steps: pa.Table) -> pa.Array:
-    """Return the unique keys that new rows and open steps have in common."""
+    """Return the unique keys that new rows have in common with steps that lack a record at one end."""
     open_keys = pc.unique(pc.coalesce(open_steps.column("from_key"), open_steps.column("to_key")).drop_null())
     columns = [new_rows.members.column("unique_key"), new_rows.entries.column("unique_key")]
     if new_rows.plain is not None:
@@ -262,7 +262,7 @@ def _keys_of_open_steps(new_rows: RowContents, open_steps: pa.Table) -> pa.Array
 
 
 def _distinct_members(members: pa.Table) -> pa.Table:
-    """Return one member for each log position. Of several, the first one is kept, which has the most complete data.
+    """Return one record for each log position: the first one, which has the most complete data.
 
     A record that was read has more than one made of an open step, except whether it was committed.
     """
@@ -279,7 +279,7 @@ def _distinct_members(members: pa.Table) -> pa.Table:
 
 
 def _earliest_link_time(rows: pa.Table, names: Sequence[str]) -> int:
-    """Return the earliest time of the rows minus `LINK_DAYS`; 0 if no row has a time.
+    """Return the earliest time of the rows minus the `LINK_DAYS` within which records are linked; 0 without times.
 
     A row's time is the first of the columns `names` that has one.
     """

@@ -146,7 +146,7 @@ def _drop_other_keys_matches(left: Array, right: Array, order: Array, order_inde
 
 
 class LinkableRecords:
-    """Records that may be ends of steps. They are called members, and are identified by their number from 0.
+    """Records between which steps are searched, each identified by its row number from 0 (member number).
 
     Args:
         table: a table of `MEMBERS`.
@@ -170,12 +170,12 @@ class LinkableRecords:
 
     @cached_property
     def offsets(self) -> Array:
-        """Physical offset of each member."""
+        """Physical offset of each record."""
         return self.numbers("physical_offset")
 
     @cached_property
     def times(self) -> Array:
-        """Store time of each member, microseconds since 1970."""
+        """Store time of each record, microseconds since 1970."""
         return self.numbers("store_timestamp")
 
     def numbers(self, name: str, null_value: int = 0) -> Array:
@@ -183,22 +183,22 @@ class LinkableRecords:
         return to_numpy_numbers(self.table.column(name), null_value=null_value)
 
     def column(self, name: str, rows: Array | None = None) -> pa.Array:
-        """Return a column's values for the given member numbers, or for all members."""
+        """Return a column's values for the records with the given row numbers, or for all records."""
         whole = self.table.column(name)
         column = whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()
         return column if rows is None else column.take(pa.array(rows))
 
     def columns(self, names: Sequence[str], rows: Array) -> list[Column]:
-        """Return the values of several columns for the given member numbers."""
+        """Return several columns' values for the records with the given row numbers, or for all records."""
         return [self.column(name, rows) for name in names]
 
     def indexes_with_role(self, *roles: Role) -> Array:
-        """Return the numbers of the members that have one of the given roles."""
+        """Return the row numbers of the records that have one of the given roles."""
         return self.indexes_where(self.has_value("role", *roles))
 
     @staticmethod
     def indexes_where(mask: Array) -> Array:
-        """Return the numbers of the members for which a condition is true."""
+        """Return the row numbers of the records for which a mask is True."""
         return np.flatnonzero(mask)
 
     def match_before(
@@ -210,7 +210,7 @@ class LinkableRecords:
         orders_by_time: bool = False,
         shifted_columns: Collection[str] = (),
     ) -> Array:
-        """Find, for each of `later_members`, the last of `earlier_members` that precedes it and has equal columns.
+        """Find, for each later record, the last of the earlier records that precedes it and has equal columns.
 
         Args:
             later_members: member numbers.

@@ -34,7 +34,7 @@ _EXPIRED = "commitlake.expiredBefore.messages"
 
 @dataclass(frozen=True, slots=True)
 class LakeSpan:
-    """First and last offset and store time of one broker's rows in the lake.
+    """First and last physical offset and store time of one broker's rows in `messages`.
 
     Attributes:
         first_offset: smallest physical offset.
@@ -83,7 +83,7 @@ class Spans:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
     def reasons_at_positions(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
-        """Return, for each given position in a broker's log, the reason why the lake has no record there."""
+        """Return, for each given physical offset in a broker's log, the reason why the lake has no record there."""
         known = to_numpy_numbers(offsets.cast(pa.int64()), null_value=-1)
         names = pc.dictionary_encode(brokers)
         codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=-1)
@@ -98,7 +98,7 @@ class Spans:
         return pa.array(found, pa.string())
 
     def reasons_before(self, brokers: pa.Array, times: Array, is_by_client: Array | None = None) -> pa.Array:
-        """Return, for each given record, the reason why the lake lacks its predecessor within `LINK_DAYS`.
+        """Return, for each given record, why the lake lacks a predecessor in the `LINK_DAYS` before it.
 
         Args:
             brokers: brokers of the later records.
@@ -120,12 +120,12 @@ class Spans:
         return pa.array(found, pa.string())
 
     def complete_until_us(self, broker: str) -> int:
-        """Return the store time up to which all rows of a broker are linked."""
+        """Return the store time up to which all rows of a broker have been searched for steps."""
         return self.complete_us.get(broker, self.brokers[broker].last_us)
 
     @property
     def all_complete_us(self) -> int:
-        """Store time up to which the rows of every broker are linked."""
+        """Store time up to which the rows of every broker have been searched for steps."""
         return min(map(self.complete_until_us, self.brokers), default=0)
 
     def are_complete(self, brokers: pa.Array, times: Array) -> Array:
@@ -137,7 +137,7 @@ class Spans:
         return found
 
     def are_newly_complete(self, times: Array) -> Array:
-        """Return, for each time, whether this increment completes the linking of some broker's rows up to that time."""
+        """Return, for each time, whether all rows of some broker up to it are linked now and were not before."""
         found = np.zeros(len(times), bool)
         for broker in self.brokers:
             found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_until_us(broker))
@@ -155,7 +155,7 @@ class Spans:
 
 
 class LinkedExtents:
-    """Tracker of how far each broker's rows are linked, while new data files are linked.
+    """Tracks up to which store time each broker's rows are linked, while new data files are linked one by one.
 
     Args:
         lake: the lake.
@@ -185,7 +185,7 @@ class LinkedExtents:
         self._spans = Spans(brokers, _EXPIRED in messages.metadata().configuration, pulled)
 
     def spans_after(self, file_names: Iterable[str]) -> Spans:
-        """Mark the given files as linked, and return the resulting extents of all brokers."""
+        """Mark the given files as linked, and return up to which store time each broker's rows are linked now."""
         for name in file_names:
             self._left.pop(name, None)
         complete: dict[str, int] = {}
@@ -200,7 +200,7 @@ class LinkedExtents:
 
 @dataclass(frozen=True, slots=True)
 class _FileBounds:
-    """Broker names and span of the rows of a data file, as the table's log describes them."""
+    """Smallest and largest broker name, physical offset and store time of a data file, from the table's log."""
 
     name: str
     least: str
@@ -225,7 +225,7 @@ def _read_file_bounds(messages: DeltaTable) -> Iterator[_FileBounds]:
 
 
 class _FileContents:
-    """Reader of the spans of brokers' rows in data files, which caches what it has read."""
+    """Reader of the first and last offset and store time of each broker's rows in data files, with a cache."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -233,7 +233,7 @@ class _FileContents:
         self._spans: dict[str, dict[str, LakeSpan]] = {}
 
     def span_of(self, file: _FileBounds, broker: str) -> LakeSpan | None:
-        """Return the span of a broker's rows in a file; None if it has none."""
+        """Return the first and last offset and store time of a broker's rows in a file; None if it has none."""
         if file.has_one_broker:
             return file.span if file.least == broker else None
         # Names take far less time than offsets and times, and most files that are opened in vain have no more read.
@@ -274,14 +274,14 @@ class _FileContents:
 
 
 class _BrokerSpans:
-    """Spans of brokers' rows over a set of data files of `messages`."""
+    """First and last offset and store time of each broker's rows over several data files of `messages`."""
 
     def __init__(self, files: Collection[_FileBounds], contents: _FileContents) -> None:
         self._files = files
         self._contents = contents
 
     def span_of(self, broker: str) -> LakeSpan | None:
-        """Return the span of a broker's rows; None if it has none."""
+        """Return the first and last offset and store time of a broker's rows; None if it has none."""
         files = [file for file in self._files if file.may_have(broker)]
         found: LakeSpan | None = None
         for file in files:

@@ -54,7 +54,7 @@ def open_messages_table(lake: Lake) -> TableRows:
 
 @dataclass(frozen=True)
 class RowContents:
-    """Contents of rows of `messages` that are needed for linking: records, trace entries and op records.
+    """Contents of rows of `messages` that are needed to find steps: records, trace entries and op records.
 
     Attributes:
         members: rows that have a role, as members.
@@ -74,7 +74,7 @@ class RowContents:
 
 
 def join_contents(parts: Iterable[RowContents]) -> RowContents:
-    """Combine the contents of several parts into one."""
+    """Combine the records, trace entries and op records of several parts."""
     known = list(parts)
     plain = [part.plain for part in known if part.plain is not None]
     return RowContents(
@@ -145,7 +145,7 @@ class RowReader:
         return pa.concat_tables(tables), unread
 
     def _read_rows_and_bodies(self, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Array]]:
-        """Yield rows with decompressed bodies; a body is null if the lake does not have it, or it is damaged."""
+        """Yield rows with decompressed bodies; a body is null if the lake lacks it or it is damaged."""
         if not rows.num_rows:
             return
         packs = pc.struct_field(rows.column("body_ref"), "pack")
@@ -185,7 +185,7 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
 
 
 def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Convert rows of `messages`, with or without a role, to members. The rows must have the columns `COLUMNS`."""
+    """Convert rows of `messages` with the columns `COLUMNS` to records between which steps are searched."""
     rows = rows.combine_chunks()
     chosen = have_roles(rows)
     special = rows.filter(to_boolean_array(chosen)).combine_chunks()
@@ -194,7 +194,7 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def plain_members_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table:
-    """Convert rows without a role to members, if `make_mask` selects them.
+    """Convert the rows of ordinary messages that `make_mask` selects to records between which steps are searched.
 
     Args:
         plain_rows: the rows, from `RowContents`.
@@ -207,6 +207,6 @@ def plain_members_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table
 
 
 def distinct_positions(rows: pa.Table, broker_column: str, offset_column: str) -> pa.Table:
-    """Return the distinct log positions in two columns of a table, one of brokers and one of physical offsets."""
+    """Return the distinct pairs of broker and physical offset in two columns of a table."""
     chosen = rows.select([broker_column, offset_column]).rename_columns(PLACES.names).drop_null()
     return chosen.group_by(PLACES.names).aggregate([]).select(PLACES.names).cast(PLACES)

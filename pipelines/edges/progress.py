@@ -35,17 +35,17 @@ _EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
 
 
 def followed_messages_version(lake: Lake) -> int:
-    """Return the version of `messages` that `edges` has reached; -1 before the first."""
+    """Return the version of `messages` up to which `edges` has the steps; -1 if it has none yet."""
     return processed_version(lake, "edges", APPLICATION_ID)
 
 
 def followed_consumptions_version(lake: Lake) -> int:
-    """Return the version of `consumptions` that `edges` has reached; -1 before the first."""
+    """Return the version of `consumptions` up to which `edges` has the steps; -1 if it has none yet."""
     return max(processed_version(lake, "edges", CONSUMPTIONS_ID), 0) - 1
 
 
 def followed_erasure_number(lake: Lake) -> int:
-    """Return the number of the newest erasure that is complete in `edges`; 0 for none."""
+    """Return the number of the newest erasure that was applied to `edges`; 0 for none."""
     return processed_erasure_number(lake, "edges")
 
 
@@ -55,13 +55,13 @@ def is_ahead_of_messages(lake: Lake) -> bool:
 
 
 def is_open_steps_file(path: str) -> bool:
-    """Return whether a data file has open steps, which the next run replaces."""
+    """Return whether a data file has steps without a record at one end, which the next run replaces."""
     return path.rpartition("/")[2].startswith(OPEN_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """Numbers of records of a kind.
+    """Numbers of records of one kind, such as delayed messages, in `messages` and in `edges`.
 
     Attributes:
         kind: the kind.
@@ -75,7 +75,7 @@ class KindCount:
 
 
 def count_records_by_kind(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
-    """Count the records of the given kinds in both tables.
+    """Count the records of each kind that leads to a step, in `messages` and in `edges`.
 
     Args:
         messages: the table, at the version that `edges` follows.

@@ -27,7 +27,7 @@ from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 @dataclass(frozen=True)
 class RetryStates:
-    """Content of the retry stores of one or several brokers.
+    """Messages in the retry stores in which brokers keep failed messages until their next attempt.
 
     Attributes:
         brokers: names of the stores; the steps of other stores stay as they are.
@@ -45,7 +45,7 @@ class RetryStates:
         return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
-        """Return whether the content of these retry stores differs from the given open steps."""
+        """Return whether the messages in these retry stores differ from those of the given steps."""
         known = steps.filter(to_boolean_array(_are_retry_entries_of(steps, self.brokers))).select(_STATE)
         state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
         if known.num_rows != state.num_rows:

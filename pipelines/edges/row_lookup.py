@@ -122,7 +122,7 @@ def _read_file_rows_at(
 
 
 def find_half_positions(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
-    """Find the log positions of half messages in `messages`, given their queue offsets.
+    """Find the log positions of half messages in `messages` by their queue offsets.
 
     Args:
         halves: table with broker, queue_id and queue_offset.
@@ -208,7 +208,7 @@ def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> 
 
 
 def refer_to_positions(rows: pa.Table, position_columns: tuple[str, str], positions: pa.Table) -> pa.Array:
-    """Return a mask of the rows whose columns `position_columns` have one of the given log positions.
+    """Return a mask of the rows whose broker and offset columns have one of the given log positions.
 
     Args:
         rows: any table.
@@ -226,7 +226,7 @@ def refer_to_positions(rows: pa.Table, position_columns: tuple[str, str], positi
 
 
 class WantedRows:
-    """Unique keys and log positions of the rows that new or open steps may need.
+    """Unique keys and log positions of the rows that new or incomplete steps may need.
 
     Args:
         new: contents of the rows that are read.
@@ -271,7 +271,7 @@ class WantedRows:
 
 
 def rows_may_have_roles(rows: pa.Table) -> bool:
-    """Return whether rows of `messages` in memory may include one that `step_records.have_roles` selects.
+    """Return whether rows of `messages` in memory may include retries, delayed, half or other special messages.
 
     Args:
         rows: as a task has them; repeated texts may be dictionaries.
@@ -284,7 +284,7 @@ def rows_may_have_roles(rows: pa.Table) -> bool:
 
 
 def file_may_have_roles(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
-    """Return whether a data file of `messages` may have a row that `step_records.have_roles` selects.
+    """Return whether a data file of `messages` may have retries, delayed, half or other special messages.
 
     Args:
         file: the data file.
@@ -325,7 +325,7 @@ def _property_names(maps: pa.MapArray) -> pa.Array:
 
 
 def _has_role_property(names: pa.Array) -> bool:
-    """Return whether any of the given property names is one that gives a record a role."""
+    """Return whether any of the property names marks a retry, a delayed message or another special record."""
     # A dictionary may have names of other rows, too.
     if pa.types.is_dictionary(names.type) and MARKING.isdisjoint(names.dictionary.to_pylist()):
         return False

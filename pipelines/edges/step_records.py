@@ -171,7 +171,7 @@ class Properties:
 
 
 def have_roles(rows: pa.Table) -> Array:
-    """Return a mask of the rows of `messages` with a role, such as retries, delayed messages and half messages."""
+    """Return a mask of the rows of `messages` that are special, such as retries, delayed messages and half messages."""
     kinds = _text_column(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
     is_commit = _number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
@@ -180,14 +180,14 @@ def have_roles(rows: pa.Table) -> Array:
 
 
 def plain_members(rows: pa.Table) -> pa.Table:
-    """Convert ordinary rows of `messages`, which `have_roles` does not select, to members."""
+    """Convert rows of ordinary messages to records between which steps are searched."""
     known = _columns_of_rows(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
     return _to_members(known, rows.num_rows)
 
 
 def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Convert rows of `messages` that `have_roles` selects to members. Rows that cannot be ends of steps are left out.
+    """Convert special rows of `messages`, such as retries, to records between which steps are searched.
 
     Args:
         delay_levels: delay of each level, by broker.

@@ -115,7 +115,7 @@ def catch_up_edges(
     files_without_roles: Collection[str] = (),
     lake_view: Lake | None = None,
 ) -> EdgesUpdate:
-    """Add the steps of all rows in `messages` to `edges`. This is retried if another run commits first.
+    """Add the steps between all rows in `messages` to `edges`; retry if another run commits first.
 
     Args:
         runner: runs the tasks that update `message_keys`, if it is not up to date.
@@ -152,7 +152,7 @@ def follow_edges(
     files_without_roles: Collection[str] = (),
     lake_view: Lake | None = None,
 ) -> EdgesUpdate:
-    """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
+    """Add the steps of new rows in `messages` and `consumptions`, or rebuild the table if these cannot be read.
 
     Args:
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
@@ -238,7 +238,7 @@ def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFi
 
 
 class _EdgesWriter:
-    """Links new rows, part by part, and writes their steps."""
+    """Searches new rows for steps, part by part, and writes the steps to data files of `edges`."""
 
     def __init__(self, lake: Lake, erased: ErasedMessages, run_id: str, without_roles: Collection[str]) -> None:
         messages = lake.table("messages")
@@ -262,7 +262,7 @@ class _EdgesWriter:
         *,
         has_linked_messages: bool,
     ) -> list[DataFile]:
-        """Link the rows of data files.
+        """Search the rows of data files for steps, and write these to files that are not committed yet.
 
         Args:
             files: new files of `messages`.
@@ -307,7 +307,7 @@ class _EdgesWriter:
     def _read_contents(
         self, files: Sequence[AddedFile], consumption_files: Sequence[AddedFile], waiting: pa.Table
     ) -> RowContents:
-        """Read new data files of `messages` and `consumptions`, except files that have nothing that a step can need."""
+        """Read new data files of `messages` and `consumptions`, except files without rows that steps can need."""
         folder = self._lake.open_folder("messages")
         table = open_messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
@@ -327,7 +327,7 @@ class _EdgesWriter:
         )
 
     def _add_consumptions(self, new_rows: RowContents, consumption_files: Sequence[AddedFile]) -> RowContents:
-        """Add the entries of data files of `consumptions` to the contents of rows of `messages`."""
+        """Add the entries in data files of `consumptions` to the contents of rows of `messages`."""
         if not consumption_files:
             return new_rows
         table = open_consumptions(self._lake)

@@ -68,7 +68,7 @@ class BrokerWork(ArchiveWork):
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
 
     def first_commit_work(self, max_bytes: int) -> BrokerWork:
-        """Return the work of the first of several commits, which ends where a message begins; see `ArchiveWork`."""
+        """Return the first part of this work, with about `max_bytes` bytes of log; all of it if it is smaller."""
         sizes = {name: plan.new_byte_count for name, plan in self.plans.items() if plan.new_byte_count}
         if sum(sizes.values()) <= max_bytes:
             return self
@@ -91,7 +91,7 @@ class BrokerWork(ArchiveWork):
         return replace(self, snapshot=snapshot, commit=commit, plans={**self.plans, **plans})
 
     def build_result(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
-        """Return the commit and notes of a run whose tasks have finished; see `ArchiveWork`."""
+        """Return the commit of a run whose tasks have finished, and notes for its summary, from the tasks' reports."""
         return build_tasks_result(self.plans, self.commit, self.source.topics, manifest, lake, parser_version)
 
 
@@ -101,7 +101,7 @@ def find_broker_work(
     end_snapshot: Snapshot | None = None,
     on_new_data: Callable[[], object] | None = None,
 ) -> BrokerWork:
-    """Compare the lake's progress with the brokers' queues.
+    """Find the messages that the brokers have and the lake lacks, as ranges of queue offsets to pull.
 
     Args:
         source: brokers and topics to pull.
@@ -190,7 +190,7 @@ def _plan_broker(
 def _plan_queue(
     puller: Puller, source: BrokerSource, plan: BrokerPlan, extent: QueueExtent
 ) -> tuple[PulledRange | None, QueueReport | None]:
-    """Return the range to pull from a queue, and a report on lost messages or a recreated queue. Both may be None."""
+    """Return the range to pull from a queue, and a report on lost messages or a recreated queue; None for neither."""
     queue, pulled = extent.queue, plan.previous_progress
     known = pulled.next_offset(queue.topic, queue.queue_id)
     lost, is_new = 0, False

@@ -38,7 +38,7 @@ LATE_US = 60_000_000
 
 
 def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return the steps to the records that producers sent, matched by offset message id or only by unique key.
+    """Return the steps from producers to the records they sent, matched by offset message id or unique key.
 
     With the unique key alone, a record that was sent again after the trace was stored is not taken into account. A send
     that failed for its producer, for example because of a timeout, may have been stored before the trace.
@@ -110,7 +110,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
 
 
 def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for each transaction that a producer ended. It begins at the newest half message at that time.
+    """Return a step for each transaction a producer ended, from the newest half message with its key until then.
 
     >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
@@ -132,7 +132,7 @@ def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: 
 
 
 def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for each timer message that a producer recalled. It begins at the newest such record at that time.
+    """Return a step for each timer message a producer recalled, from the newest record with its key until then.
 
     >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
@@ -155,7 +155,7 @@ def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spa
 def _link_decisions(
     kind: EdgeKind, members: LinkableRecords, entries: pa.Table, records: Array, spans: Spans
 ) -> pa.Table:
-    """Return a step for each decision of a producer. It begins at the newest record with the same key at that time."""
+    """Return a step for each decision of a producer, from the newest record with the same key up to its time."""
     left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], records))
     until = to_numpy_numbers(entries.column("event_timestamp")) + 1
     found, _ = newest_member_at_time(left, until, right, records, members)
@@ -169,7 +169,7 @@ def _link_decisions(
 
 
 def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for each consumption in traces, from the record that the group consumed.
+    """Return a step for each consumption in traces, from the record that the consumer group consumed.
 
     The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
     topic. A group that consumes in order has no records there, and tries the first one again.
@@ -265,7 +265,7 @@ def join_consumptions(start_entries: pa.Table, end_entries: pa.Table) -> pa.Tabl
 
 
 def _distinct_entries(entries: pa.Table) -> pa.Table:
-    """Return the entries sorted by the log position of their trace message, and by their number in it."""
+    """Return the trace entries sorted by the log position of their trace message, and by their number in it."""
     order = [("broker", "ascending"), ("physical_offset", "ascending"), ("entry", "ascending")]
     return entries.sort_by(order).combine_chunks() if entries.num_rows > 1 else entries.combine_chunks()
 
@@ -315,7 +315,7 @@ def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans:
 def _is_consumed_without_retry(
     members: LinkableRecords, entries: pa.Table, member_numbers: Array, spans: Spans
 ) -> Array:
-    """Return a mask of the consumptions whose group has no retry copy of the message and cannot get one later."""
+    """Return a mask of the consumptions after which the group has no retry copy, and can get none later."""
     copies = members.indexes_where(
         ~members.is_null("group") & (members.numbers("attempt") > 0) & ~leads_to_dead_letters(members)
     )

@@ -114,7 +114,7 @@ def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 def _make_delay_steps(
     members: LinkableRecords, from_rows: Array, to_rows: Array, definer_rows: Array, extra_columns: dict[str, Column]
 ) -> pa.Table:
-    """Return the steps from delayed records to their deliveries. One of the two ends may be absent."""
+    """Return the steps from delayed records to their deliveries, of which one may be absent."""
     by_timer = members.numbers("by_timer")[definer_rows] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
     columns: dict[str, Column] = {
@@ -161,7 +161,7 @@ def _boolean_column(members: LinkableRecords, name: str, rows: Array) -> pa.Arra
 
 
 def _find_cancelled_timers(members: LinkableRecords, cancel_marks: Array, timers: Array) -> Array:
-    """Find the timer that each cancel mark refers to by unique key.
+    """Find the timer message that each cancel mark refers to by unique key.
 
     Since RocketMQ 5.3, the topic precedes the key in the mark.
     """
@@ -260,7 +260,7 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 
 
 def leads_to_dead_letters(members: LinkableRecords) -> Array:
-    """Return a mask of the members that are dead letters, or delayed messages with a dead-letter topic as target.
+    """Return a mask of the records that are dead letters, or delayed messages with a dead-letter topic as target.
 
     A client that consumes in order sends its dead letter itself, to the retry topic and with a delay. Brokers 4.9 keep
     the delay when they redirect it to the topic of dead letters.
@@ -271,14 +271,14 @@ def leads_to_dead_letters(members: LinkableRecords) -> Array:
 
 
 def find_consumable_members(members: LinkableRecords) -> tuple[Array, Array]:
-    """Return the numbers of members that groups consume: those in retry topics, and those in original topics."""
+    """Return the row numbers of records that groups consume: those in retry topics, and those in original topics."""
     retried = members.has_value("role", Role.RETRY, Role.DELIVERED) & members.has_value("kind", Kind.RETRY)
     own = members.has_value("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & members.has_value("kind", Kind.NORMAL)
     return members.indexes_where(retried), members.indexes_where(own)
 
 
 def _has_ambiguous_original(members: LinkableRecords, copies: Array, originals: Array) -> Array:
-    """Return a mask of the copies that have several possible originals, and no message id that identifies one.
+    """Return a mask of the retry copies with several possible originals and no message id that decides.
 
     If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
     """
@@ -296,7 +296,7 @@ def _has_ambiguous_original(members: LinkableRecords, copies: Array, originals: 
 
 
 def _origin_offsets(members: LinkableRecords, copies: Array, originals: Array) -> Array:
-    """Return the offset in ORIGIN_MESSAGE_ID of first-failure copies whose original is absent.
+    """Return the physical offset in ORIGIN_MESSAGE_ID of first retry copies whose original is absent; else -1.
 
     It is -1 for all other copies.
     """
@@ -309,7 +309,7 @@ def _origin_offsets(members: LinkableRecords, copies: Array, originals: Array) -
 
 
 def link_replays(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
-    """Return the steps from archived messages to their replayed copies, found by the origin in the copies' properties.
+    """Return the steps from archived messages to their replayed copies, whose properties name the original.
 
     Copies that a broker makes of a message that was sent again keep these properties; they are left out.
 

@@ -36,7 +36,7 @@ _SHOWN = ("kind", "from", "to", "outcome", "absent_reason")
 
 
 def parse_members(text: str) -> LinkableRecords:
-    """Parse a text table into members; each record's store time in microseconds equals its physical offset.
+    """Parse a text table into records to link; each record's store time in microseconds equals its physical offset.
 
     Args:
         text: table with columns of `MEMBERS`.
@@ -46,12 +46,12 @@ def parse_members(text: str) -> LinkableRecords:
 
 
 def parse_entries(text: str) -> pa.Table:
-    """Return entries of traces from a table with columns of `ENTRIES`."""
+    """Parse a text table, with columns of `ENTRIES`, into trace entries."""
     return _to_table(_parse_rows(text), ENTRIES)
 
 
 def parse_ops(text: str) -> pa.Table:
-    """Return op records from a table with columns of `OPS`."""
+    """Parse a text table, with columns of `OPS`, into op records."""
     return _to_table(_parse_rows(text), OPS)
 
 

@@ -33,12 +33,12 @@ def is_null(column: Column) -> Array:
 
 
 def step_definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Column]:
-    """Return the broker and the physical offset of the record that defines each step, as two columns."""
+    """Return, as two columns, the broker and physical offset of the record from which each step was found."""
     return {"definer_broker": members.column("broker", rows), "definer_offset": members.column("physical_offset", rows)}
 
 
 def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: Spans) -> Column:
-    """Return the reason why each record's predecessor is missing. It is `ambiguous` if the record has no unique key."""
+    """Return why each record's predecessor is missing; `ambiguous` for a record without a unique key."""
     reasons = spans.reasons_before(members.column("broker", rows), members.times[rows])
     return pc.if_else(
         to_boolean_array(is_null(members.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons
@@ -52,7 +52,7 @@ def reasons_or_ambiguous(members: LinkableRecords, rows: Array, reason: AbsentRe
 
 
 def action_columns(entries: pa.Table) -> dict[str, Column]:
-    """Return the columns of steps that are copied from the entries of clients' actions."""
+    """Return the columns of steps that are copied from trace entries, such as the client's host and the outcome."""
     return {
         "client_host": entries.column("client_host"),
         "outcome": entries.column("outcome"),
@@ -69,7 +69,7 @@ def action_columns(entries: pa.Table) -> dict[str, Column]:
 def newest_member_at_time(
     event_keys: Array, event_times: Array, member_keys: Array, member_numbers: Array, members: LinkableRecords
 ) -> tuple[Array, Array]:
-    """Find, for each event, the newest record with its key at the event's time, and count the possible records.
+    """Find, for each event, the newest record with its key up to its time, and count the records that qualify.
 
     Of the records, those within `LINK_DAYS` before the event count, as later runs look no further back. If there is no
     earlier record at all, the clocks differ, and the first later one counts. A record that is stored after the event
@@ -96,7 +96,7 @@ def newest_member_at_time(
 def may_link_otherwise(
     members: LinkableRecords, member_numbers: Array, entries: pa.Table, event_times: Array, spans: Spans
 ) -> Array:
-    """Return a mask of the events that a later run may link to another record.
+    """Return a mask of the events for which a later run may find a better record, as not all rows are read yet.
 
     Some records up to their time are not read yet.
 
@@ -118,7 +118,7 @@ def may_link_otherwise(
 
 
 def to_member_numbers(member_numbers: Array, indexes: Array) -> Array:
-    """Return the member number at each index of `member_numbers`; -1 stays -1."""
+    """Return `member_numbers[indexes]`, but -1 where an index is -1."""
     return (
         np.where(indexes >= 0, member_numbers[indexes], NONE)
         if len(member_numbers)
