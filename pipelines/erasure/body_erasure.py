@@ -34,7 +34,7 @@ _MAX_TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class PackBodies:
-    """References to bodies that are in one pack.
+    """References to bodies in one pack, to be erased.
 
     Attributes:
         pack: name of the pack.
@@ -47,7 +47,7 @@ class PackBodies:
 
 @dataclass(frozen=True, slots=True)
 class PackWork:
-    """Amount of work on packs that an erasure has done, or would do.
+    """Numbers and sizes of packs and bodies that an erasure has overwritten, or would overwrite.
 
     Attributes:
         packs: number of packs that were rewritten.
@@ -64,7 +64,7 @@ class PackWork:
     gone: int = 0
 
     def add_wipe_result(self, wipe_result: WipeResult) -> PackWork:
-        """Add the work on another pack."""
+        """Return this work plus the work on one more pack."""
         return replace(
             self,
             packs=self.packs + bool(wipe_result.rewritten_bytes),
@@ -123,7 +123,7 @@ def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list
 
 
 def measure_pack_work(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
-    """Return the amount of work that `erase_bodies` would do.
+    """Return how many bodies and bytes in packs an erasure of the given bodies would overwrite.
 
     Raises:
         PackError: if a pack does not exist.
@@ -189,6 +189,6 @@ def _wipe_bodies_in_file(location: PackLocation, bodies: _FileBodies) -> WipeRes
 
 
 def packs_of_erasures(rows: pa.Table) -> set[str]:
-    """Return the packs that rows of `erasures` refer to."""
+    """Return the names of the packs with bodies of the erased messages in the given rows of `erasures`."""
     names = pc.unique(pc.struct_field(rows.column("body_ref").combine_chunks(), "pack")).to_pylist()
     return {name for name in names if name is not None}

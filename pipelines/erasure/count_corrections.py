@@ -116,7 +116,7 @@ def _minute_keys(rows: pa.Table, time_column: str) -> Iterator[Key]:
 def _find_runs_of_keys(
     lake: Lake, table: DeltaTable, keys: set[Key]
 ) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
-    """Return the offset range and message count of each run for each given key of `topic_minutes`.
+    """Return each archive run's offset range and message count for each given key of `topic_minutes`.
 
     Also return the keys in each data file.
     """
@@ -205,7 +205,7 @@ def _write_minutes(
 
 
 def correct_profiles(lake: Lake, erasure_number: int) -> TableWork | None:
-    """Update the table `profiles` so that it counts messages as they are after all erasures up to a number.
+    """Change the counts and checksums in `profiles` to those of the messages after all erasures up to a number.
 
     Args:
         erasure_number: number of the newest erasure, which is done in `messages`.
@@ -236,7 +236,7 @@ def correct_profiles(lake: Lake, erasure_number: int) -> TableWork | None:
 
 
 def _changes_by_window(lake: Lake, done_number: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
-    """Return, for each window, the offsets of its erased messages, and how each erasure changes the figures."""
+    """Return, for each time window, the offsets of its erased messages and how the erasures change its sums."""
     rows = newest_erasure_rows(read_erasure_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done_number)).combine_chunks()
     changes = sum_changes_by_row(rows)
@@ -256,7 +256,7 @@ def _changes_by_window(lake: Lake, done_number: int) -> dict[Window, list[tuple[
 def _changes_by_file(
     lake: Lake, table: DeltaTable, changes_by_window: dict[Window, list[tuple[int, dict[str, int]]]]
 ) -> dict[str, dict[int, dict[str, int]]]:
-    """Return the changes to add to the figures of each row in each data file of `profiles`.
+    """Return the changes to the sums in each row of each data file of `profiles`, caused by erasures.
 
     Each message counts once.
     """
@@ -346,7 +346,7 @@ def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
 
 
 def _newest_erasure_in_profiles(lake: Lake) -> int:
-    """Return the number of the newest erasure that is complete in `messages` and in `profiles`."""
+    """Return the number of the newest erasure that is applied to both `messages` and `profiles`."""
     messages = lake.table("messages")
     if read_erased_form_number(messages) < FORM:
         return 0

@@ -58,7 +58,7 @@ Change = Callable[[ErasedMessages, Iterator[pa.Table]], Iterator[pa.Table]]
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """Amount of work on a table that an erasure has done, or would do.
+    """Numbers of rows and files of one table that an erasure has changed, or would change.
 
     Attributes:
         table: name of the table.
@@ -76,13 +76,13 @@ class TableWork:
 
 
 def erase_messages(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Erase the data of erased messages in rows of `messages`."""
+    """Yield rows of `messages` without the data of erased messages; the rows themselves stay."""
     for batch in batches:
         yield erase_rows(batch, erased_messages)[0].cast(batch.schema)
 
 
 def drop_erased_rows(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Leave out rows of erased messages."""
+    """Yield rows without those of erased messages."""
     for batch in batches:
         ids = _erasure_codes(erased_messages, batch)
         kept = batch.filter(pa.array(ids < 0)) if (ids >= 0).any() else batch
@@ -91,7 +91,7 @@ def drop_erased_rows(erased_messages: ErasedMessages, batches: Iterator[pa.Table
 
 
 def drop_erased_edges(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Leave out rows of `edges` that refer to an erased message as an end or as evidence."""
+    """Yield rows of `edges` without those that refer to an erased message as an end or as evidence."""
     for batch in batches:
         kept = batch.filter(pa.array(~rows_refer_to_messages(batch, erased_messages, _PREFIXES["edges"])))
         if kept.num_rows:
@@ -132,7 +132,7 @@ CHANGES: Mapping[str, Change] = {
 
 
 def find_table_work(lake: Lake, table: str, erased_messages: ErasedMessages) -> TableWork | None:
-    """Return the work that would be done on a table; None if the lake does not have it."""
+    """Return how many rows and files of a table an erasure would change; None if the lake lacks the table."""
     opened = lake.find(table)
     if opened is None:
         return None
@@ -141,7 +141,7 @@ def find_table_work(lake: Lake, table: str, erased_messages: ErasedMessages) -> 
 
 
 def is_erasure_done(lake: Lake, table: str, erasure_number: int) -> bool:
-    """Return whether all erasures up to a number are done in a table, or the table does not exist."""
+    """Return whether all erasures up to a number are applied to a table, or the table does not exist."""
     opened = lake.find(table)
     if opened is None:
         return True
@@ -191,7 +191,7 @@ def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser
 def erase_from_table(
     lake: Lake, table: str, erased_messages: ErasedMessages, runner: Runner = HERE
 ) -> TableWork | None:
-    """Erase data from a table.
+    """Erase the data of erased messages from one of the lake's tables.
 
     Args:
         table: one of `CHANGES`.

@@ -87,7 +87,7 @@ class ErasureState:
 
     @property
     def purge_due_at(self) -> datetime.datetime | None:
-        """Time from which the erasure can be purged while other jobs run; None if it is unfinished or purged."""
+        """Time from which old table versions of the erasure may be deleted; None if unfinished or already deleted."""
         return None if self.erased_at is None or self.purged_at else self.erased_at + self.retention + _MARGIN
 
 
@@ -175,7 +175,7 @@ def begin_erasure(
     *,
     keeps_later_copies: bool = False,
 ) -> ErasureState:
-    """Begin an erasure, by one commit with its messages and with hashes that recognise their later copies.
+    """Record a new erasure in one commit: its messages, and hashes by which later copies of them are recognised.
 
     Args:
         rows: rows of `messages` before the erasure, each column in one chunk.
@@ -300,7 +300,7 @@ def collect_erasure_evidence(lake: Lake, states: Sequence[ErasureState]) -> Iter
 
 
 def _hash_sum_text(hashes: pa.ChunkedArray) -> str | None:
-    """Return the sum of row hashes as 16 hexadecimal digits; None if a row lacks its hash, as after a repair."""
+    """Return the sum of row hashes as 16 hexadecimal digits; None if a hash is null, as after a repair."""
     if hashes.null_count:
         return None
     return f"{int(hashes.to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"

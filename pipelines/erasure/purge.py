@@ -48,7 +48,7 @@ _UNFINISHED = re.compile(r"\.tmp$|#\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """Numbers and sizes of files that a purge has deleted, or would delete.
+    """Numbers and sizes of files of older table versions that were deleted, or would be deleted.
 
     Attributes:
         files: number of data files that no version needs.
@@ -132,7 +132,7 @@ def _purge_packs(
 
 
 def strip_log_statistics(lake: Lake, table_name: str, cutoff: datetime.datetime) -> tuple[int, int]:
-    """Write a checkpoint of a table's log, and remove column statistics from older entries.
+    """Write a checkpoint of a table's Delta log, and remove column statistics from the older log entries.
 
     Args:
         table_name: name of the table.

@@ -75,7 +75,7 @@ OnStep = Callable[[str], object]
 
 @dataclass(frozen=True)
 class ErasureTarget:
-    """A lake to erase from, with the runner and the HBase table for it.
+    """Lake to erase from, with the runner of its tasks and its HBase table.
 
     Attributes:
         lake: the lake.
@@ -145,7 +145,7 @@ class ErasureResult:
 
 
 def plan_erasure(target: ErasureTarget, keys_to_erase: KeysToErase, *, keeps_later_copies: bool = False) -> ErasurePlan:
-    """Find the work that an erasure would do.
+    """Find the messages to erase, and how many rows, files and packs the erasure would change.
 
     Args:
         keys_to_erase: keys and ids of the messages.
@@ -173,7 +173,7 @@ def plan_erasure(target: ErasureTarget, keys_to_erase: KeysToErase, *, keeps_lat
 def run_erasure(
     target: ErasureTarget, plan: ErasurePlan, reason: str, retention: datetime.timedelta, on_step: OnStep
 ) -> ErasureResult:
-    """Erase the data that a plan has found.
+    """Erase the messages of a plan from all tables, packs and HBase.
 
     Args:
         plan: from `plan_erasure`.
@@ -206,7 +206,7 @@ def run_erasure(
 
 
 def unfinished_erasures(lake: Lake) -> list[ErasureState]:
-    """Return the incomplete erasures, including those by an older version, and those that a repair has undone."""
+    """Return the erasures that are not complete: interrupted, made by an older version, or undone by a repair."""
     states = read_erasure_states(lake)
     tables = (*CHANGES, "profiles", "topic_minutes")
     return [
@@ -219,7 +219,7 @@ def unfinished_erasures(lake: Lake) -> list[ErasureState]:
 def finish_erasures(
     target: ErasureTarget, on_step: OnStep, state_to_finish: ErasureState | None = None
 ) -> list[ErasureResult]:
-    """Complete erasures that were begun.
+    """Complete erasures that were recorded but interrupted.
 
     Args:
         state_to_finish: the erasure that has just begun; by default all unfinished ones.
@@ -315,7 +315,7 @@ def update_hbase(target: ErasureTarget) -> int:
 
 
 def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_only_user: bool) -> list[ErasureState]:
-    """Return the erasures that can be purged.
+    """Return the erasures whose data can now be deleted from older table versions.
 
     Args:
         states: states of all erasures.
@@ -328,7 +328,7 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_o
 def purge_erasures(
     target: ErasureTarget, now: datetime.datetime, on_step: OnStep, *, is_only_user: bool = False
 ) -> tuple[list[ErasureState], Purged, PackError | None]:
-    """Delete the data of all erasures that are due from packs and from older versions of tables.
+    """Delete the data of all due erasures from older table versions and from packs.
 
     Args:
         now: current time.

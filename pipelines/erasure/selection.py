@@ -49,7 +49,7 @@ _PLACE_COLUMNS = ["broker", "physical_offset"]
 
 @dataclass(frozen=True, slots=True)
 class KeysToErase:
-    """Keys and ids to erase.
+    """Business keys and ids whose messages are to be erased.
 
     Attributes:
         keys: business keys.
@@ -69,7 +69,7 @@ class KeysToErase:
 
 @dataclass(frozen=True)
 class FoundMessages:
-    """Messages to erase.
+    """Messages to erase, and the texts to erase with them.
 
     Attributes:
         rows: rows of `messages` before the erasure, with the columns of `ROWS`.
@@ -127,7 +127,7 @@ def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
 
 
 def count_inner_batches(lake: Lake) -> int:
-    """Count the records that hold several messages.
+    """Count the records that hold several messages, whose keys and ids an erasure cannot find.
 
     The keys and ids inside them are in no table, so they cannot be found.
 
@@ -261,7 +261,7 @@ def rows_refer_to_messages(rows: pa.Table, messages: ErasedMessages, column_pref
 
 
 def drop_erased_hits(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
-    """Leave out the rows of `hits` that are erased already, in a data file of `messages`."""
+    """Leave out the rows of `hits` whose messages are already erased, in a data file of `messages`."""
     groups = {}
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         for group, rows in hits.groups.items():

@@ -36,7 +36,7 @@ _WORD = r"[\w-]"
 
 
 def measure_text_erasure(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
-    """Return how much `erase_texts` would change in a table; None if the lake does not have the table."""
+    """Return how many rows and files have the texts to erase in a table; None if the lake lacks the table."""
     opened = lake.find(table)
     if opened is None:
         return None
@@ -45,7 +45,7 @@ def measure_text_erasure(lake: Lake, table: str, texts: Collection[str]) -> Tabl
 
 
 def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
-    """Erase texts in a table, in one commit.
+    """Remove keys and ids of erased messages from the texts of a table, in one commit.
 
     Args:
         table: one of `TABLES`.

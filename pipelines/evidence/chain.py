@@ -38,7 +38,7 @@ _TEXT = "coalesce(document, '') AS document"
 
 
 class _Subject(NamedTuple):
-    """Kind of work that evidence documents describe, such as archive runs, and the table that records it.
+    """Kind of work that evidence documents describe, such as archive runs, and the table that lists this work.
 
     Attributes:
         kind: kind of the documents.
@@ -173,7 +173,7 @@ def _read_newest_in_table(table: DeltaTable | None, kind: str | None = None) -> 
 def append_evidence(
     lake: Lake, private_key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program_version: str
 ) -> Document:
-    """Sign the next document and add it to the lake.
+    """Sign a document with the given facts as the next one of the chain, and add it to the table `evidence`.
 
     Args:
         kind: archive, audit, erasure or purge.

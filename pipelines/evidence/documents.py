@@ -67,7 +67,7 @@ class EvidenceColumns(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A document of evidence.
+    """Signed document of the evidence chain, about one archive run, audit, erasure or purge.
 
     Attributes:
         text: the text.
@@ -103,7 +103,7 @@ class Document:
 
     @property
     def previous_hash(self) -> str | None:
-        """Hash of the previous document."""
+        """SHA-256 of the previous document in the chain."""
         return None if self.payload["previous"] is None else str(self.payload["previous"])
 
     @property
@@ -133,7 +133,7 @@ class Document:
 
 
 def compute_key_id(public_key: Ed25519PublicKey) -> str:
-    """Return the id of a key."""
+    """Return the id by which documents name a public key."""
     return hashlib.sha256(public_key.public_bytes_raw()).hexdigest()[:32]
 
 
@@ -147,7 +147,7 @@ def sign_document(
     program_version: str,
     signed_at: datetime.datetime,
 ) -> Document:
-    """Create and sign the next document.
+    """Create and sign the document that follows `previous_document` in the chain.
 
     Args:
         previous_document: the newest document; None for the first one.
@@ -175,7 +175,7 @@ def sign_document(
 
 
 def parse_document(text: str) -> Document:
-    """Read a document without checking its signature.
+    """Parse the text of a document without checking its signature.
 
     Raises:
         EvidenceError: if the text is not a document.

@@ -33,7 +33,7 @@ from commitlake.pipelines.evidence.documents import (
 
 @dataclass(frozen=True, slots=True)
 class ChainProblem:
-    """A problem in a chain of documents.
+    """A problem in a chain of evidence documents, such as a wrong signature or a missing number.
 
     Attributes:
         code: the first column of the module's docstring.
@@ -50,7 +50,7 @@ MAX_FINDINGS = 1000
 
 @dataclass
 class Verification:
-    """The result of checking a chain.
+    """Result of checking a chain of evidence documents.
 
     Attributes:
         documents: number of documents read.

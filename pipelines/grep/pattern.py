@@ -39,12 +39,12 @@ class Pattern:
     expression: bytes
 
     def match_bodies(self, bodies: pa.Array) -> Array:
-        """Return for each body whether it matches."""
+        """Return, for each body, whether the pattern matches it."""
         found = pc.match_substring_regex(bodies, self.expression)
         return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
 
     def first_match_excerpts(self, bodies: pa.Array) -> tuple[pa.Array, pa.Array]:
-        r"""Return where the first match of each body begins, and that place as text.
+        r"""Return the byte position of the first match in each body, and the match with some text around it.
 
         Args:
             bodies: binary; all of them match.

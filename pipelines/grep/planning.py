@@ -20,7 +20,7 @@ _PACK = "body_ref['pack']"
 
 @dataclass(frozen=True, slots=True)
 class PackPart:
-    """The bodies in one pack that a search must read.
+    """Bodies in one pack that a search must read.
 
     Attributes:
         pack: name of the pack.

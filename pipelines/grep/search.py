@@ -101,7 +101,7 @@ class _Counts:
     missing: dict[str, int] = field(default_factory=dict)
 
     def add_unreadable(self, rows: pa.RecordBatch, error: str) -> None:
-        """Count bodies that cannot be read."""
+        """Count the bodies of the given rows as unreadable, and keep the first errors."""
         self.unreadable += rows.num_rows
         if len(self.reasons) < MAX_NAMED:
             more = f" and {rows.num_rows - 1:,} more of its frame" if rows.num_rows > 1 else ""
@@ -337,7 +337,7 @@ class SearchProgress:
     is_cut: bool = False
 
     def add_result(self, result: GrepResult, expired_before: datetime.date | None) -> None:
-        """Add the counts of a task."""
+        """Add the counts of one finished task."""
         self.messages += result.messages
         self.bytes += result.bytes
         self.packs += result.packs
@@ -373,7 +373,7 @@ def run_search(
     expired_before: datetime.date | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
-    """Run a search.
+    """Search the planned packs for messages whose bodies match, and yield the matches in batches.
 
     Args:
         search: the search; its limit is one more than `limit`.

@@ -50,7 +50,7 @@ _STATES = tuple(JourneyState)
 
 @dataclass(frozen=True)
 class KeyRows:
-    """Records or messages of keys, sorted by key and, within a key, by the time at which they were sent.
+    """Records or messages of business keys, sorted by key and, within a key, by the time at which they were sent.
 
     Attributes:
         numbers: their columns, with `_NONE` for null; texts as codes: `key`, `topic`, `broker`, and `node` of records.
@@ -87,7 +87,7 @@ class KeyRows:
 
 
 def journeys_table(records: KeyRows, question: JourneysQuestion, columns: Columns = JOURNEYS) -> pa.Table:
-    """Return the journeys of keys.
+    """Return one row for each business key, with its path over topics and its outcome, from the key's records.
 
     Args:
         records: the records of keys that have one in the window.
@@ -187,7 +187,7 @@ def _run_starts(codes: Array) -> Array:
 
 
 def _merge_into_steps(messages: KeyRows) -> KeyRows:
-    """Merge messages into one row for each step of a journey.
+    """Merge a key's messages into one row for each topic that the key reached (a step of its journey).
 
     Messages without their first record join the last step of their topic.
 
@@ -219,14 +219,14 @@ def _merge_into_steps(messages: KeyRows) -> KeyRows:
 
 
 def _merge_earliest_times(times: Array, source_rows: Array, target_rows: Array) -> Array:
-    """Return times, where each target row has the earliest of its own time and those of its source rows."""
+    """Return `times`, with each target row set to the earliest of its own and its source rows' times."""
     found = np.where(times == _NONE, _LATEST, times)
     np.minimum.at(found, target_rows, found[source_rows])
     return np.where(found == _LATEST, _NONE, found)
 
 
 def _add_step_columns(steps: KeyRows) -> KeyRows:
-    """Add columns to steps: state, number in the journey, time since the previous step, and flags."""
+    """Add to each step of a journey its state, number, time since the previous step, and flags."""
     sent, starts = steps["stored_us"], steps.key_starts
     first = np.repeat(starts, np.diff(np.append(starts, len(steps))))
     number = np.arange(len(steps)) - first + 1
@@ -250,7 +250,7 @@ def _add_step_columns(steps: KeyRows) -> KeyRows:
 
 
 def _out_of_order_mask(steps: KeyRows) -> Array:
-    """Return a mask of the steps that are before an earlier step of the same key in their broker's log."""
+    """Return a mask of the steps whose record comes before that of an earlier step in the same broker's log."""
     brokers = steps["key"] * (len(steps.texts["broker"]) + 1) + steps["broker"]
     order = np.argsort(brokers, kind="stable")
     brokers, offsets = brokers[order], steps["physical_offset"][order]
@@ -261,7 +261,7 @@ def _out_of_order_mask(steps: KeyRows) -> Array:
 
 
 def _state_codes(steps: KeyRows) -> Array:
-    """Return the code of each step's state, by the same rules as the SQL query `merged`."""
+    """Return the code of each step's state, such as delivered, waiting or dead."""
     died, dead, sent = steps["died_us"], steps["dead_us"], steps["last_send_us"]
     rules = {
         JourneyState.DEAD: (dead != _NONE) & (dead >= sent),
@@ -331,7 +331,7 @@ _HOP_KEYS = HOP_COUNTS.names[:-1]
 
 
 def count_hops(records: KeyRows, question: JourneysQuestion, window_us: int | None) -> pa.Table:
-    """Count the hops of keys between topics, by time window and delay. Delays are rounded up to two digits.
+    """Count how often keys go from one topic to the next (hops), by time window and by delay rounded to two digits.
 
     Args:
         records: the records of keys that have one in the window.
@@ -371,13 +371,13 @@ def round_up_to_two_digits(numbers: Array) -> Array:
 
 
 def sum_hop_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the sum of several tables that `count_hops` returned."""
+    """Add up tables of hop counts with the columns `HOP_COUNTS`."""
     added = pa.concat_tables(count_tables).group_by(_HOP_KEYS).aggregate([("hops", "sum")])
     return added.rename_columns([*_HOP_KEYS, "hops"])
 
 
 def hops_table(hop_count_table: pa.Table) -> pa.Table:
-    """Return the hops between topics in each window, computed from the result of `sum_hop_counts`.
+    """Return, for each time window and pair of topics, the number of hops of keys and percentiles of their delay.
 
     Returns:
         A table with the columns `HOPS`, sorted by the first three.

@@ -18,7 +18,7 @@ KINDS = ("normal", "delay", "timer", "half", "retry", "dlq")
 
 @dataclass(frozen=True, slots=True)
 class JourneysQuestion:
-    """A question on the journeys of the keys that have a record in a window.
+    """Query for the path over topics of each business key that has a record in a time window.
 
     A result depends on the records from `margin` before the window to `margin` after it, and on nothing later.
 

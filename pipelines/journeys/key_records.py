@@ -68,7 +68,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class KeySlice:
-    """Records of some keys, with integer codes in place of topics and brokers.
+    """Records of some business keys, with integer codes in place of topics and brokers.
 
     Attributes:
         rows: rows of `Statements.records_sql`, with codes for `topic` and `broker`.
@@ -80,7 +80,7 @@ class KeySlice:
 
 
 class KeyRecords:
-    """Context manager that provides the records of all keys that a question asks for, in slices.
+    """Context manager that provides the records of all business keys of a query, in slices that fit into memory.
 
     At its end, temporary files are deleted.
 
@@ -129,7 +129,7 @@ class KeyRecords:
         self._closing.close()
 
     def iterate_slices(self) -> Iterator[KeySlice]:
-        """Yield the slices in the order of their keys; there is at least one, which may be empty."""
+        """Yield the slices of records in the order of their keys; there is at least one, which may be empty."""
         texts = {name: list(codes) for name, codes in self._codes.items()}
         if self._ends is None:
             yield KeySlice(pa.concat_tables(self._kept), texts)
@@ -138,7 +138,7 @@ class KeyRecords:
             yield KeySlice(pa.concat_tables(read_partition(self._files, number)), texts)
 
     def _add_chunk(self, chunk: pa.Table) -> None:
-        """Keep rows in memory, or write them to the files of their slices once there are too many."""
+        """Keep rows in memory or, if there are too many for one slice, write them to a file for each slice."""
         self._kept.append(chunk)
         self._kept_rows += chunk.num_rows
         if self._ends is None:
@@ -195,7 +195,7 @@ class KeyRecords:
         return list(pairwise(times))
 
     def _count_rows_in_window(self) -> float:
-        """Return the number of rows in the files that may have records of the window; infinity if it is not known."""
+        """Return the number of rows in files that may have records of the time window; infinity if unknown."""
         asked, actions = self._question, read_file_actions(self._tables["messages"])
         first, last = column_bounds_per_file(actions, "store_timestamp", pa.timestamp("us", "UTC"))
         rows = actions.column("num_records")

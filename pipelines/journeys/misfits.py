@@ -27,7 +27,7 @@ BETWEEN = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
-    """Conditions for keys with an unexpected journey.
+    """Conditions that find business keys with an unexpected path over topics.
 
     A key must meet `missing`, `stuck` or `is_unexpected`, if any is set.
 
@@ -52,7 +52,7 @@ class Misfits:
 
     @property
     def needs_reason(self) -> bool:
-        """True if keys must be missing, stuck or unexpected, and not only pass through some topics."""
+        """True if keys must lack a topic, be stuck, or be on a rare path, not only pass through some topics."""
         return bool(self.missing or self.stuck or self.is_unexpected)
 
 
@@ -67,7 +67,7 @@ def stuck_topic_reason(topic: str) -> str:
 
 
 def count_keys_by_path(journeys: pa.Table) -> pa.Table:
-    """Count the keys of each path: all keys, keys with a dead letter, and keys that are still open."""
+    """Count the keys of each path over topics: all keys, keys with a dead letter, and keys that still wait."""
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
     outcomes = began_here.column("outcome")
     counts = {
@@ -80,7 +80,7 @@ def count_keys_by_path(journeys: pa.Table) -> pa.Table:
 
 
 def sum_path_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the sum of several tables that `count_keys_by_path` returned, the most frequent path first."""
+    """Add up tables of key counts by path, and sort the paths by their number of keys, largest first."""
     return _sum_by_path(pa.concat_tables(count_tables)).sort_by([("keys", "descending"), ("path", "ascending")])
 
 
@@ -108,13 +108,13 @@ def first_keys_by_path(
 
 
 def rare_paths(counts: pa.Table) -> pa.Array:
-    """Return the paths that less than `RARE_PERCENT` of all keys have."""
+    """Return the paths that less than `RARE_PERCENT` percent of all keys have."""
     keys = counts.column("keys").to_numpy()
     return join_chunks(counts.column("path")).take(pa.array(np.flatnonzero(keys * 100 < keys.sum() * RARE_PERCENT)))
 
 
 def misfits_of_table(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None = None) -> pa.Table:
-    """Return the journeys of the keys that meet `criteria`, in the same order, with the column `reasons`.
+    """Return the journeys of the keys that meet `criteria`, in the same order, with the reasons why.
 
     Args:
         journeys: journeys of some keys.

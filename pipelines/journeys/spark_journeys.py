@@ -106,7 +106,7 @@ def hops_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion, w
 
 
 def journeys_and_hop_counts_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion) -> DataFrame:
-    """Return journeys without their steps, and hop counts for `sum_hops`, as rows of one DataFrame.
+    """Return the journey of each key, and counts of hops between topics, as rows of one DataFrame.
 
     Hops are counted over the whole time range.
 
@@ -123,7 +123,7 @@ def journeys_and_hop_counts_of(messages: DataFrame, edges: DataFrame, question: 
 
 
 def sum_hops(counts: DataFrame) -> DataFrame:
-    """Return the hops between topics in each window, summed up from partial counts with the columns `HOP_COUNTS`."""
+    """Return the number and delay of hops between topics in each time window, summed up from rows of `HOP_COUNTS`."""
     return to_columns(
         counts.select(*HOP_COUNTS.names)
         .repartition("hour_us", "source", "target")
@@ -135,7 +135,7 @@ def sum_hops(counts: DataFrame) -> DataFrame:
 def _compute_by_key(
     messages: DataFrame, edges: DataFrame, question: JourneysQuestion, end_us: int, compute: _Compute, columns: Columns
 ) -> DataFrame:
-    """Return the rows that `compute` makes from the records of keys. Python workers call it for some keys at a time.
+    """Return the rows that `compute` makes from the records of keys; Python workers call it for some keys at a time.
 
     Args:
         messages: rows of `messages`.
@@ -187,7 +187,7 @@ def _hop_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def paths_of(journeys: DataFrame) -> DataFrame:
-    """Count the journeys on each path, like `sum_path_counts`, but with `path` as a list of topics."""
+    """Count the keys on each path over topics, with the path as a list of topics, most frequent first."""
     is_open = F.col("outcome").isin("prepared", "waiting")
     counts = (
         journeys.where("NOT began_before")
@@ -210,7 +210,7 @@ def first_keys_of(journeys: DataFrame, paths: Sequence[Sequence[str]], limit: in
 
 
 def misfits_of(journeys: DataFrame, criteria: Misfits) -> DataFrame:
-    """Return the journeys of the keys that do not fit, as `misfits_of_table` does, in the order of keys."""
+    """Return the journeys of the keys that meet `criteria`, in the order of keys, with the reasons why."""
     found = journeys.where("NOT began_before")
     reasons = [
         F.when(~F.array_contains("path", topic) & ~F.col("is_cut"), F.lit(missing_topic_reason(topic)))
@@ -235,7 +235,7 @@ def misfits_of(journeys: DataFrame, criteria: Misfits) -> DataFrame:
 
 
 def batches_of(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    """Run a Spark query, and yield the rows of a DataFrame in order.
+    """Run the Spark query of a DataFrame, and yield its rows in order, as Arrow batches.
 
     Only one partition at a time is in this process.
     """

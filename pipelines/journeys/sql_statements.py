@@ -43,7 +43,7 @@ PERCENTS = (50, 95, 99)
 
 
 class Sources(NamedTuple):
-    """Tables, or queries in parentheses, that a statement reads.
+    """Names of the tables, or queries in parentheses, from which a statement reads messages and edges.
 
     Attributes:
         messages: rows of `messages` that meet the conditions of the question, in any range of time.
@@ -55,7 +55,7 @@ class Sources(NamedTuple):
 
 
 class _Dialect(NamedTuple):
-    """Functions in SQL that differ between the engines.
+    """SQL functions that differ between DataFusion and Spark.
 
     Attributes:
         micros: microseconds since 1970 of a time.
@@ -112,7 +112,7 @@ TOTALS: Mapping[str, tuple[Sum, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Writer of statements for a question and an engine.
+    """Builder of the SQL that reads the records of business keys, for one query and one SQL engine.
 
     Attributes:
         question: the question.
@@ -156,7 +156,7 @@ class Statements:
         return f"{_with_clause({'known': known})}SELECT from_us FROM known WHERE {condition}"
 
     def _queries_up_to_linked(self, first_us: int, end_us: int, *, only_window_keys: bool) -> dict[str, str]:
-        """Return the subqueries up to the one named `linked`, for the records of a time range.
+        """Return the SQL subqueries that join the records of a time range with their edges, by name.
 
         Args:
             first_us: the first time.
@@ -238,7 +238,7 @@ _OF_CONSUME_LOG = f"kind = '{EdgeKind.CONSUMED}' AND evidence_physical_offset < 
 
 
 def _links_query(begin_us: int, first_us: int, end_us: int) -> str:
-    """Return the query that sums up, for each record, the steps of `edges` that begin or end at it.
+    """Return the SQL query that sums up, for each record, the edges that begin or end at it.
 
     A consumption counts only if the broker's own log has it: for others, the broker stores copies.
 
@@ -328,7 +328,7 @@ SENT_COUNTS: Mapping[str, str] = {
 
 
 def _linked_query(rows_query_name: str) -> str:
-    """Return the query that adds what `edges` knows of each record. Records that only cancel a timer are left out."""
+    """Return the SQL query that adds to each record the facts known from `edges`, without marks that cancel a timer."""
     # Spark sorts both sides by the columns in this order; offsets differ, where names of brokers are mostly the same.
     facts = ", ".join(f"coalesce(links.{name}, 0) AS {name}" for name in _FACTS)
     return f"""

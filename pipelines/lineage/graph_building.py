@@ -34,7 +34,7 @@ RETRY_STORE = "retry store"
 
 @dataclass
 class Graph:
-    """Graph of a message history: its steps and edges, and the rows of `edges` that they are built from.
+    """Graph of a message history: its steps, the edges between them, and the rows of `edges` that show these.
 
     Attributes:
         steps: By id.
@@ -51,12 +51,12 @@ class Graph:
 
 
 def step_id(place: Place) -> str:
-    """Return the id of a record's step."""
+    """Return the id of a record's step in a message history: `broker:physical_offset`."""
     return f"{place[0]}:{place[1]}"
 
 
 def consumption_id(edge: Row) -> str:
-    """Return the id of a consumption's step: the location of its trace entry."""
+    """Return the id of a consumption's step in a message history: the location of its trace entry."""
     told = [edge["evidence_broker"], edge["evidence_physical_offset"], edge["evidence_entry"]]
     return "consumption:" + ":".join("" if part is None else str(part) for part in told)
 
@@ -81,7 +81,7 @@ def build_graph(gathered: GatheredRows, now: datetime.datetime | None) -> Graph:
 
 
 def order_graph(graph: Graph) -> tuple[list[Step], list[Edge]]:
-    """Return the steps in time order, those without a time next to a neighbour, and the edges ordered by target."""
+    """Return the steps in time order, and the edges by target; a step without a time is next to a neighbour."""
     sources = {edge.target: edge.source for edge in graph.edges}
     targets = {edge.source: edge.target for edge in graph.edges}
 
@@ -119,7 +119,7 @@ def _make_record_step(
 
 
 def to_story_record(row: Row, gathered: GatheredRows) -> Record:
-    """Return a row of `messages` as a record of a story."""
+    """Convert a row of `messages` to a record of a message history."""
     place = row["broker"], row["physical_offset"]
     related = place in gathered.related and place not in gathered.matched
     return Record(

@@ -46,7 +46,7 @@ class NewestOffset:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Offsets of groups in the queues of a story.
+    """Consumer groups' offsets in the queues of one message history.
 
     Attributes:
         groups: Offsets by queue and group.
@@ -60,7 +60,7 @@ class Offsets:
     taken: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
     def offsets_of_groups(self, record_row: Row) -> Mapping[str, NewestOffset]:
-        """Return the offsets of groups in the queue of a record."""
+        """Return each group's newest offset in the queue of a record."""
         return self.groups.get((record_row["broker"], record_row["topic"], record_row["queue_id"]), {})
 
     def groups_by_topic(self) -> dict[tuple[str, str], set[str]]:
@@ -75,7 +75,7 @@ class Offsets:
 
 
 def read_offsets(lake: Lake, rows_of_stories: Sequence[Collection[Row]]) -> list[Offsets]:
-    """Return, for each story, the offsets of groups in the queues of its records.
+    """Return, for each message history, the offsets of groups in the queues of its records.
 
     Args:
         rows_of_stories: For each story, rows of `messages`.
@@ -120,7 +120,7 @@ def _offsets_of_story(
     taken: Mapping[str, datetime.datetime],
     passed: Mapping[Place, Mapping[str, datetime.datetime]],
 ) -> Offsets:
-    """Return the offsets that belong to the records of one story, out of those of many stories."""
+    """Select, from the offsets for many message histories, those that concern the records of one."""
     brokers, topics = {row["broker"] for row in rows}, {row["topic"] for row in rows}
     return Offsets(
         {queue: known for queue, known in groups.items() if queue[0] in brokers and queue[1] in topics},
@@ -130,7 +130,7 @@ def _offsets_of_story(
 
 
 def _rows_with_passed_times(rows: Collection[Row]) -> dict[Place, Row]:
-    """Return the records for which to look up when groups passed them; none if there are too many records."""
+    """Return the records for which to find out when groups' offsets passed them; none if they are too many."""
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
     return {} if len(chosen) > _MAX_PASSED else {(row["broker"], row["physical_offset"]): row for row in chosen}
 

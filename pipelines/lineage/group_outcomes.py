@@ -66,7 +66,7 @@ class _Chain:
 
 
 class Outcomes:
-    """Computes the current state of each message of a history, for each group that consumes it.
+    """Computes the current state of each message of a history, such as consumed or waiting, for each consumer group.
 
     Args:
         found: Rows of the story.
@@ -217,7 +217,7 @@ class Outcomes:
         return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
 
     def _find_application_copy(self, dead_letter: Row) -> Row | None:
-        """Return the first record with a dead letter's unique key that an application sent later; None if none."""
+        """Return the first record with a dead letter's unique key that an application sent after it."""
         if dead_letter["unique_key"] is None or dead_letter["store_timestamp"] is None:
             return None
         later = [
@@ -240,7 +240,7 @@ class Outcomes:
         return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
 
     def _first_store_time(self, place: Place) -> datetime.datetime | None:
-        """Return the store time of a message's first record, such as the one before a delay or a commit."""
+        """Return when a message was first stored, which may be before its delay or its commit."""
         seen = {place}
         while True:
             before = [

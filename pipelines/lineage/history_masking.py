@@ -23,7 +23,7 @@ Replacements = dict[str, str]
 
 
 def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
-    """Return a story with masked records.
+    """Return a message history whose records are masked by the given rules.
 
     Args:
         masks: The rules, in order; a rule for the property KEYS or TAGS applies to keys or tags.
@@ -48,7 +48,7 @@ def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
 
 
 def _to_mask_of_keys_or_tags(mask: Mask) -> Mask:
-    """Turn a rule for the property KEYS or TAGS into one for keys or tags, which are separate fields."""
+    """Convert a masking rule for the property KEYS or TAGS to one for the field `keys` or `tags`."""
     field = _OWN.get(mask.path[0]) if mask.field == PROPERTY else None
     return mask if field is None else replace(mask, field=field, path=())
 
@@ -72,7 +72,7 @@ def _mask_record(record: Record, masks: Sequence[Mask], key: bytes, replacements
 
 
 def _apply_mask(message: Message, mask: Mask, key: bytes, replacements: Replacements) -> Message:
-    """Apply one mask of keys, tags or properties to a message, and record the values that it changes."""
+    """Apply one masking rule for keys, tags or properties to a message, and record the values that it changes."""
     if mask.field == KEYS:
         values = list(message.keys)
     elif mask.field == TAGS:
@@ -90,7 +90,7 @@ def _apply_mask(message: Message, mask: Mask, key: bytes, replacements: Replacem
 
 
 def _replacement_function(replacements: Replacements) -> Callable[[str], str]:
-    """Return a function that replaces in a text all values that rules have changed."""
+    """Return a function that replaces, in any text, all values that masking rules have changed."""
     cut = {
         value[:_SHOWN_OF_QUESTION]: shown for value, shown in replacements.items() if len(value) > _SHOWN_OF_QUESTION
     }

@@ -47,7 +47,7 @@ _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
 def read_story(lake: Lake, question: Question) -> Story:
-    """Return the history of the messages that match a question; without steps if none match.
+    """Return the history of the messages with the requested key, id or offset; without steps if there are none.
 
     Raises:
         LogDamagedError: The log of `messages` is damaged.
@@ -57,12 +57,12 @@ def read_story(lake: Lake, question: Question) -> Story:
 
 
 def read_matching_rows(lake: Lake, question: Question) -> Sequence[Row]:
-    """Return only the rows of `messages` that match a question."""
+    """Return only the rows of `messages` with the requested key, id or offset."""
     return LineageTables(lake).find_matches(question).rows
 
 
 def read_matching_records(lake: Lake, question: Question) -> list[Record]:
-    """Return the records that match a question, in time order."""
+    """Return the records with the requested key, id or offset, in time order."""
     found = GatheredRows()
     rows = {(row["broker"], row["physical_offset"]): row for row in read_matching_rows(lake, question)}
     found.matched = set(rows)
@@ -71,7 +71,7 @@ def read_matching_records(lake: Lake, question: Question) -> list[Record]:
 
 
 def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
-    """Return the history of the messages that match a question, and their rows of `messages`, for their bodies."""
+    """Return the history of the messages with the requested key, id or offset, and their rows of `messages`."""
     lake = lake.pin_versions()  # all of a story is of one version of each table
     tables = LineageTables(lake)
     found = gather_rows(tables, question)
@@ -80,7 +80,7 @@ def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence
 
 
 def read_stories(lake: Lake, keys: Sequence[str], question: Question) -> Iterator[tuple[Story, Sequence[Row]]]:
-    """Yield the history of the messages of each key, and their rows of `messages`, for their bodies.
+    """Yield, for each key, the history of its messages and their rows of `messages`, which locate the bodies.
 
     The tables are read for thousands of keys together. Of these, only the places of their messages are in memory, and
     the rows for as many stories as have a limited number of rows. All stories are of one version of each table.
@@ -127,7 +127,7 @@ def _consumable_records(gathered: GatheredRows) -> list[Row]:
 
 
 class _StoryContext:
-    """Values that are the same for the stories of many keys, each read when it is first needed."""
+    """Values that are the same for the histories of many keys, each read when it is first needed."""
 
     def __init__(self, lake: Lake, tables: LineageTables) -> None:
         self._lake, self._tables = lake, tables
@@ -140,7 +140,7 @@ class _StoryContext:
         return newest_commit(self._lake, self._tables.messages)
 
     def lost_ranges(self, question: Question) -> list[LostRange]:
-        """Return the ranges that the lake has lost, and that may hold records of a question."""
+        """Return the log ranges that the lake has lost and that may have held records of a query."""
         same = _without_key(question)
         if same not in self._lost:
             self._lost[same] = _read_lost_ranges(self._lake, question)
@@ -155,7 +155,7 @@ class _StoryContext:
 
 
 def _without_key(question: Question) -> Question:
-    """Return the question without its key, so that the questions for all keys are equal."""
+    """Return the query without its key, so that the queries for all keys share one cached result."""
     return question if question.key is None else replace(question, key="")
 
 
@@ -191,7 +191,7 @@ def _make_story(
 
 
 def _read_lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
-    """Return the ranges of logs that the lake has lost and that may hold records which match a question."""
+    """Return the log ranges that the lake has lost and that may have held records of a query."""
     broker, offset = question.place or (None, parse_id_offset(question.message_id))
     lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)
     return lost if offset < 0 else [part for part in lost if part.contains_offset(offset)]
@@ -244,7 +244,7 @@ def _collect_cautions(
 
 
 def expiry_cautions(lake: Lake, question: Question) -> list[str]:
-    """Return a sentence if the records of a question may have been dropped for their age; else an empty list.
+    """Return a sentence if records that a query asks for may have been dropped by retention; else an empty list.
 
     Args:
         question: a question without matching records.
@@ -266,7 +266,7 @@ def expiry_cautions(lake: Lake, question: Question) -> list[str]:
 
 @dataclass(frozen=True)
 class NearSteps:
-    """Steps of a story that are shown, with the edges between them and their outcomes.
+    """Steps of a message history that are shown, with the edges between them and their outcomes.
 
     Attributes:
         steps: The steps, in the story's order.
@@ -288,7 +288,7 @@ def select_near_steps(
     start_step_ids: Collection[str],
     depth: int,
 ) -> NearSteps:
-    """Return the part of a story that is at most a number of edges away from the given steps.
+    """Return the part of a message history that is at most `depth` edges away from the given steps.
 
     Args:
         steps: All steps.

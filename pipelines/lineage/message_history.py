@@ -36,7 +36,7 @@ _MAX_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about the messages of a key, a message id or an offset, with options.
+    """Query for the history of messages with a key, a message id or a physical offset, with options.
 
     It has no `Selection`, which may have several keys and many other conditions, because a story is of one of them.
 
@@ -76,7 +76,7 @@ class Question:
 
     @property
     def question_text(self) -> str:
-        """The question as text, such as `key order-4711`."""
+        """The query as text, such as `key order-4711`."""
         if self.place is not None:
             text = f"offset {self.place[0]}:{self.place[1]}"
         elif self.message_id is not None:
@@ -275,7 +275,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Connection from one step of a story to a later one.
+    """Connection from one step of a message history to a later one.
 
     Attributes:
         kind: Kind, as in the table `edges`.
@@ -340,7 +340,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """History of the messages of a key, an id or an offset.
+    """History of the messages with a key, an id or an offset, as a graph of steps and edges.
 
     Attributes:
         asked: The question in words: `key order-4711`.
@@ -368,7 +368,7 @@ class Story:
         return [step.record for step in self.steps if step.record is not None]
 
     def step(self, step_id: str) -> Step:
-        """Return a step by its id.
+        """Return the step with the given id.
 
         Raises:
             KeyError: if the story has no such step.
@@ -391,7 +391,7 @@ class Story:
 
 
 class _StoryWalk:
-    """Depth-first walk over a story, without recursion, because a chain may be longer than Python's stack."""
+    """Depth-first walk over a message history, without recursion, as a chain may be longer than Python's stack."""
 
     def __init__(self, story: Story) -> None:
         self._order = {step.id: number for number, step in enumerate(story.steps)}

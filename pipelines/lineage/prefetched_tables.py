@@ -57,7 +57,7 @@ _MESSAGES, _EDGES = arrow_schema(MESSAGES), arrow_schema(EDGES)
 
 
 class PrefetchedTables(LineageTables):
-    """Tables of a lake, with the rows for the stories of some of the given keys in memory.
+    """Tables of a lake, with the rows for the histories of some of the given keys kept in memory.
 
     Args:
         lake: The lake, pinned to versions.
@@ -93,7 +93,7 @@ class PrefetchedTables(LineageTables):
                 parts += [(part[middle:], halvings + 1), (part[:middle], halvings + 1)]
 
     def _divide_keys(self) -> list[Sequence[str]]:
-        """Divide the keys into parts with at most `_MAX_PLACES` matching messages; a key with more is alone."""
+        """Divide the keys into parts with at most `_MAX_PLACES` messages; a key with more is alone."""
         parts: list[list[str]] = []
         room = -1
         for key in self._keys:
@@ -106,7 +106,7 @@ class PrefetchedTables(LineageTables):
         return list(parts)
 
     def _read_ahead(self, keys: Sequence[str]) -> bool:
-        """Replace the rows in memory by those for the stories of keys; return False if not all had room."""
+        """Replace the rows in memory by those for the given keys; return False if there are too many."""
         self._rows, self._edges_of, self._edge_count, self._copies = {}, {}, 0, None
         if len(keys) == 1:
             return True
@@ -120,11 +120,11 @@ class PrefetchedTables(LineageTables):
         return newest_message_places(keep_times(places, self._question), self._question.limit)
 
     def _room(self) -> int:
-        """Return the number of further rows that may be in memory."""
+        """Return how many more rows may be kept in memory."""
         return max(0, _MAX_ROWS - len(self._rows) - self._edge_count)
 
     def _follow_edges(self) -> bool:
-        """Read the edges of the rows in memory, and the records at their ends; return False if not all had room."""
+        """Read the edges of the rows in memory, and the records at their ends; return False if there are too many."""
         nodes = {node_id_of(row) for row in self._rows.values() if row is not None}
         for _ in range(MAX_ROUNDS):
             edges = self._load_edges(nodes)
@@ -204,14 +204,14 @@ class PrefetchedTables(LineageTables):
         return Matches(rows, max(0, places.num_rows - question.limit))
 
     def read_message_rows(self, message_places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
-        """Return the rows of `messages` at the given places, see `LineageTables.read_message_rows`."""
+        """Return the rows of `messages` at the given log positions, from memory where they are there."""
         unknown = {place: at for place, at in message_places.items() if place not in self._rows}
         read = super().read_message_rows(unknown) if unknown else []
         known = (self._rows.get(place) for place in message_places)
         return [*(row for row in known if row is not None), *read]
 
     def read_edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
-        """Return the rows of `edges` of the given nodes, see `LineageTables.read_edges_of`."""
+        """Return the rows of `edges` of the given nodes, from memory where they are there."""
         unknown = [node for node in nodes if node not in self._edges_of]
         known = (row for node in nodes for row in self._edges_of.get(node, ()))
         found = list(islice(known, limit + 1))
@@ -241,7 +241,7 @@ class PrefetchedTables(LineageTables):
             yield from self.to_rows([wanted.select(_cast_to_table(batch, _MESSAGES))])
 
     def _load_edges(self, nodes: Collection[str]) -> Sequence[Row] | None:
-        """Read the rows of `edges` of nodes, and return them; None, and none is kept, if they have no room."""
+        """Read the rows of `edges` of nodes into memory and return them; None if there are too many."""
         room = self._room()
         if len(nodes) < _MIN_SCANNED:
             found = super().read_edges_of(nodes, room)
@@ -268,13 +268,13 @@ class PrefetchedTables(LineageTables):
 
 
 def _cast_to_table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch cast to the types of a table. The engine returns texts in a form that cannot be filtered."""
+    """Cast a batch to the types of a table, as Arrow cannot filter the text type that the SQL engine returns."""
     names = batch.schema.names
     return batch.cast(pa.schema([schema.field(name) if name in schema.names else batch.field(name) for name in names]))
 
 
 class _PlacesByKey:
-    """Log positions of the messages of many keys, each once for a key.
+    """Index of the log positions of messages by key.
 
     Args:
         keys: Keys, also those without messages.

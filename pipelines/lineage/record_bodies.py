@@ -18,7 +18,7 @@ _NONE = "the lake does not have its body"
 
 
 def add_bodies_to_story(story: Story, rows: Iterable[Row], packs: PackStore) -> Story:
-    """Add bodies to the records of a story. A record whose body cannot be read gets the reason instead.
+    """Add to the records of a message history their bodies, or the reason why a body cannot be read.
 
     Args:
         rows: Rows of `messages`, with references to bodies.

@@ -58,7 +58,7 @@ class GatheredRows:
 
 
 def gather_rows(tables: LineageTables, question: Question) -> GatheredRows:
-    """Read the rows of `messages` and `edges` from which the history for a question is built.
+    """Read the rows of `messages` and `edges` from which the history for a query is built.
 
     Raises:
         VersionsError: `message_keys` cannot be read.
@@ -82,7 +82,7 @@ def gather_rows(tables: LineageTables, question: Question) -> GatheredRows:
 
 
 def _add_copies_of_dead_letters(gathered: GatheredRows, tables: LineageTables, question: Question) -> None:
-    """Add all records with the unique key of a dead letter, as no edge leads to copies that an application sent."""
+    """Add all records with a dead letter's unique key, as no edge leads to copies sent by applications."""
     keys = {row["unique_key"] for row in gathered.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
     for key in sorted(keys)[:_MAX_DEAD]:
         _add_records(gathered, tables.find_copies(key, question))
@@ -98,7 +98,7 @@ def _add_records(gathered: GatheredRows, rows: Iterable[Row]) -> set[Place]:
 
 
 def node_id_of(row: Row) -> str:
-    """Return the id of a record's node in the table `edges`: its unique key, or else its place."""
+    """Return the id of a record's node in the table `edges`: its unique key, or else its broker and offset."""
     return row["unique_key"] or f"{row['broker']}@{row['physical_offset']}"
 
 
@@ -129,7 +129,7 @@ def _follow_edges(gathered: GatheredRows, tables: LineageTables) -> None:
 
 
 def _edge_identity(row: Row) -> tuple[object, ...]:
-    """Return a key that identifies an edge. It is equal in the two rows of an edge, one for each of its messages."""
+    """Return a key that identifies an edge, which is equal in the two rows that the table `edges` has for it."""
     names = (
         "kind", "from_broker", "from_physical_offset", "from_queue_offset", "to_broker", "to_physical_offset",
         "evidence_broker", "evidence_physical_offset", "evidence_entry", "request_id", "consumer_group", "attempt",
@@ -139,7 +139,7 @@ def _edge_identity(row: Row) -> tuple[object, ...]:
 
 
 def _unread_end_places(gathered: GatheredRows) -> dict[Place, datetime.datetime | None]:
-    """Return locations and times of the records at ends of edges that are still to be read from the lake."""
+    """Return the locations and times of records at ends of edges that have not been read from the lake yet."""
     places: dict[Place, datetime.datetime | None] = {}
     for row in gathered.edges:
         for end in ("from", "to"):

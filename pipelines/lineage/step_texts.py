@@ -61,7 +61,7 @@ _PLACE_IN_STORE = "the message's place, in the broker's retry store"
 
 
 def shared_edge_value(edge: Row) -> str | None:
-    """Return a name for the value that the two ends of an edge have in common; None if it is not known."""
+    """Return the name of the value by which an edge's two ends were linked, such as UNIQ_KEY; None if unknown."""
     return _PLACE_IN_STORE if is_in_retry_store(edge) else _JOINED_BY.get(edge["kind"])
 
 
@@ -72,12 +72,12 @@ def is_in_retry_store(edge: Row) -> bool:
 
 
 def outcome_text(outcome: str | None) -> str | None:
-    """Return an outcome that a client reported as readable text."""
+    """Return the outcome of a consumption that a client reported, as readable text."""
     return None if outcome is None else _OUTCOMES.get(outcome, outcome.replace("_", " "))
 
 
 def record_title(row: Row, incoming: Sequence[Row]) -> str:
-    """Return a short title of a record.
+    """Return a short title of a record, such as `sent to orders`.
 
     Args:
         row: Row of `messages`.
@@ -150,7 +150,7 @@ def _retry_text(group: str | None, retry_number: int) -> str:
 
 
 def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now: datetime.datetime | None) -> str:
-    """Return a sentence on a record: its queue, its sender, and what it waits for."""
+    """Return a sentence on a record: its queue, its sender, and the event that it waits for."""
     parts = [f"queue {row['queue_id']}, offset {row['queue_offset']:,}" if row["queue_offset"] is not None else ""]
     for edge in incoming:
         if edge["kind"] == EdgeKind.PRODUCED:
@@ -176,7 +176,7 @@ def _decision_text(edge: Row) -> str:
 
 
 def consumption_title(edge: Row) -> str:
-    """Return a short title of a consumption."""
+    """Return a short title of a consumption, such as `consumed by billing`."""
     group, outcome = edge["consumer_group"] or "a group", edge["outcome"]
     if outcome is None:
         return f"begun by {group}"
@@ -186,7 +186,7 @@ def consumption_title(edge: Row) -> str:
 
 
 def consumption_text(edge: Row) -> str:
-    """Return a sentence on a consumption."""
+    """Return a sentence on a consumption: its client, its duration and its result."""
     attempt, outcome = edge["attempt"], edge["outcome"]
     parts = [f"the {ordinal_text(attempt + 1)} try" if attempt is not None else ""]
     parts.append(f"on {edge['client_host']}" if edge["client_host"] else "")
@@ -198,7 +198,7 @@ def consumption_text(edge: Row) -> str:
 
 
 def edge_text(edge: Row) -> str:
-    """Return a sentence on an edge."""
+    """Return a sentence on how an edge's later record came from the earlier one."""
     words = _EDGES.get(edge["kind"])
     return words(edge) if words is not None else str(edge["kind"]).replace("_", " ")
 
@@ -267,7 +267,7 @@ _EDGES: Mapping[str, Callable[[Row], str]] = {
 
 
 def missing_record_title(edge: Row, edge_end: str) -> str:
-    """Return a short title for an edge's end whose record is not in the lake."""
+    """Return a short title for the end of an edge whose record is not in the lake."""
     kind, is_open = edge["kind"], edge["absent_reason"] == AbsentReason.NOT_YET
     if edge_end == "to" and is_in_retry_store(edge):
         group = edge["consumer_group"] or "a group"

@@ -48,7 +48,7 @@ _PER_QUESTION = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Records that match a question about a key, an id or an offset.
+    """Rows of `messages` with a requested key, id or offset.
 
     Attributes:
         rows: Rows of `messages`.
@@ -62,7 +62,7 @@ class Matches:
 
 
 class LineageTables:
-    """Tables of a lake, opened once for a story.
+    """Tables of a lake from which message histories are read, opened once.
 
     Args:
         lake: The lake.
@@ -84,7 +84,7 @@ class LineageTables:
         )
 
     def find_matches(self, question: Question) -> Matches:
-        """Return the records that match a question."""
+        """Return the records with the requested key, id or offset."""
         if question.place is not None:
             broker, offset = question.place
             where = f"broker = {text_literal(broker)} AND physical_offset = {offset}"
@@ -94,7 +94,7 @@ class LineageTables:
         return self._match_keys(question.key or "", BUSINESS_KEY, question)
 
     def find_copies(self, unique_key: str, question: Question) -> Sequence[Row]:
-        """Return all records with a unique key, within the time range of a question."""
+        """Return all records with a unique key, within the time range of a query."""
         return self._match_keys(unique_key, UNIQUE_KEY, question).rows
 
     def _match_message_id(self, message_id: str, question: Question) -> Matches:
@@ -118,7 +118,7 @@ class LineageTables:
         return Matches(has_key, max(0, wanted.num_rows - question.limit), traces)
 
     def _find_key_places(self, key: str, key_kind: str) -> pa.Table | None:
-        """Return the places of a key's messages, each once; None if `message_keys` cannot be used."""
+        """Return the distinct log positions of a key's messages; None if `message_keys` cannot be read."""
         try:
             return find_indexed_message_places(self.lake, [key], key_kind)
         except VersionsError:
@@ -134,7 +134,7 @@ class LineageTables:
         return Matches(self._select_rows(where, more), max(0, count - question.limit))
 
     def read_message_rows(self, message_places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
-        """Return the rows of `messages` at the given places.
+        """Return the rows of `messages` at the given log positions.
 
         Args:
             message_places: Places, with the store times of the records; None if not known.
@@ -172,18 +172,18 @@ class LineageTables:
         return self.to_rows(run_sql(self.messages, "messages", self.select_sql(conditions_sql) + sql_suffix))
 
     def select_sql(self, conditions_sql: Sequence[str]) -> str:
-        """Return SQL for the columns of rows of `messages` that meet conditions."""
+        """Return SQL that selects the needed columns of the rows of `messages` that meet conditions."""
         return f"SELECT {self._columns} FROM messages WHERE {' AND '.join(conditions_sql)}"
 
     def to_rows(self, batches: Iterable[pa.RecordBatch]) -> list[Row]:
-        """Return the rows of batches as dictionaries, in which `properties` is a dictionary, too."""
+        """Convert batches to dictionaries, one for each row, in which `properties` is a dictionary, too."""
         rows: list[dict[str, Any]] = list(to_row_dicts(batches))
         for row in rows:
             row["properties"] = dict(row["properties"] or ())
         return list(rows)
 
     def read_edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
-        """Return the rows of `edges` of the given nodes, at most one more than the limit. A step may appear twice."""
+        """Return the rows of `edges` of the given nodes, at most `limit` + 1; an edge may appear twice."""
         if self.edges is None or not nodes:
             return []
         wanted = set(nodes)
@@ -229,7 +229,7 @@ _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 def newest_message_places(message_places: pa.Table, limit: int) -> dict[Place, datetime.datetime | None]:
-    """Return the newest of the given message locations, with their store times."""
+    """Return the newest of the given log positions of messages, with their store times."""
     order = pc.sort_indices(message_places, [("store_timestamp", "descending"), ("physical_offset", "descending")])
     chosen = message_places.take(order[:limit])
     names = ("broker", "physical_offset", "store_timestamp")
@@ -238,12 +238,12 @@ def newest_message_places(message_places: pa.Table, limit: int) -> dict[Place, d
 
 
 def time_conditions(question: Question) -> list[str]:
-    """Return SQL conditions for the time range of a question."""
+    """Return SQL conditions for the time range of a query."""
     return selection_conditions(Selection(start=question.start, end=question.end))
 
 
 def keep_times(message_places: pa.Table, question: Question) -> pa.Table:
-    """Return the message locations in the time range of a question."""
+    """Return those log positions of messages whose store time is in the time range of a query."""
     if question.start is None and question.end is None:
         return message_places
     column = message_places.column("store_timestamp")

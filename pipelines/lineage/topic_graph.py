@@ -31,7 +31,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class TopicLink:
-    """Link between two topics: keys pass from one to the other.
+    """Link between two topics: records of one are followed by records of the other with the same business key.
 
     Attributes:
         source: The earlier topic.
@@ -92,7 +92,7 @@ def build_topic_graph(
     max_delay: datetime.timedelta = MAX_DELAY,
     limit: int = MAX_LINKS,
 ) -> TopicGraph:
-    """Find the links between topics in a time range: pairs through which the same business keys pass.
+    """Find the links between topics in a time range: pairs of topics through which the same business keys pass.
 
     Args:
         start: Records stored at or after this time.

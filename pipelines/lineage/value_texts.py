@@ -17,7 +17,7 @@ _NEAR = datetime.timedelta(days=6)
 
 
 def ordinal_text(number: int) -> str:
-    """Return a number as an ordinal.
+    """Return a number as an ordinal, such as `first` or `22nd`.
 
     >>> [ordinal_text(number) for number in (1, 3, 11, 12, 22, 113)]
     ['first', 'third', '11th', '12th', '22nd', '113th']
@@ -71,7 +71,7 @@ def relative_time_text(moment: datetime.datetime, now: datetime.datetime | None)
 
 
 def consumer_group_of(topic: str, properties: Mapping[str, str]) -> str | None:
-    """Return the consumer group of a copy of a failed message; None for other records.
+    """Return the consumer group whose failed message a record is a copy of; None for other records.
 
     Args:
         topic: Topic that stores the record: a retry topic, a dead letter topic, or one in which it waits.
