@@ -113,7 +113,7 @@ class JournalStory:
         self._orders = {order.key: order for order in self.plan.orders}
 
     def generate_traffic(self) -> None:
-        """Generate all traffic, starting at the clock's time."""
+        """Write all example traffic to the store, starting at the clock's time."""
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
         step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
@@ -248,7 +248,7 @@ class JournalStory:
 
 @dataclass(frozen=True)
 class ShopJournal(ShopSummary):
-    """Summary of the written traffic.
+    """Summary of the example traffic that was written to a store in JMQ's layout.
 
     Attributes:
         options: options with which the store must be opened.

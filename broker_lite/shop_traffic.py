@@ -102,7 +102,7 @@ class Story:
         self._orders = {order.key: order for order in self.plan.orders}
 
     def generate_traffic(self) -> None:
-        """Generate all traffic, starting at the clock's time."""
+        """Write all example traffic to the store, starting at the clock's time."""
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
         self._create_topics_and_groups()
@@ -247,7 +247,7 @@ def _order_content(order: Order) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class ShopTraffic(ShopSummary):
-    """Summary of the written traffic.
+    """Summary of the example traffic that was written to a store in RocketMQ's layout.
 
     Attributes:
         options: options with which the store must be opened.

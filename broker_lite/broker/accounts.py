@@ -105,7 +105,7 @@ class Accounts:
         administrators: frozenset[str],
         brokers: frozenset[str] = frozenset(),
     ) -> None:
-        """Store the accounts, after checking them.
+        """Check that the given accounts are safe, and keep them.
 
         Args:
             secret_keys: by access key.

@@ -114,7 +114,7 @@ def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:
 
 
 def _subscription_size(subscription: SubscriptionData) -> int:
-    """Return the approximate number of characters of a subscription."""
+    """Return the approximate number of characters of a subscription, which counts against a limit."""
     tags = sum(map(len, subscription.tags_set)) + 8 * len(subscription.code_set)
     return len(subscription.topic) + len(subscription.sub_string) + tags
 

@@ -90,7 +90,7 @@ def compile_filter(
 
 
 class _PausableCondition:
-    """Function that checks a record against an SQL92 expression, and can pause; see `Filter.accepts_record`."""
+    """Function that checks a record against an SQL92 expression; if it pauses, the next call continues the check."""
 
     def __init__(self, condition: Callable[[PausableProperties], bool]) -> None:
         self._condition = condition

@@ -26,7 +26,7 @@ LOCK_LIFETIME_MS = 60_000
 
 
 def is_valid_group(name: str) -> bool:
-    """Return whether a broker accepts a name for a consumer group."""
+    """Return whether a text is valid as the name of a consumer group."""
     return VALID_NAME.fullmatch(name) is not None and len(name) <= MAX_GROUP_LENGTH
 
 

@@ -25,7 +25,7 @@ _CODES = 16
 
 @dataclass(slots=True)
 class HeldPull:
-    """Pull request that waits, because there was no message for it.
+    """Pull request that waits on the broker, because there was no message for it.
 
     Attributes:
         request: command without the parts that the answer does not need.
@@ -44,13 +44,13 @@ class HeldPull:
 
     @property
     def weight(self) -> int:
-        """Cost of the pull for the limits, as a number of ordinary pulls."""
+        """Cost of the waiting pull, counted against the limits, as a number of ordinary pulls."""
         codes = self.wanted.codes or ()
         return 1 + len(self.header.subscription or "") // _SUBSCRIPTION_LENGTH + len(codes) // _CODES
 
 
 class HeldPulls:
-    """Held pulls of a broker, by queue."""
+    """Pull requests that wait on the broker for messages, by queue."""
 
     def __init__(self) -> None:
         self._by_queue: dict[tuple[str, int], list[HeldPull]] = {}
@@ -60,21 +60,21 @@ class HeldPulls:
         return sum(map(len, self._by_queue.values()))
 
     def hold(self, pull: HeldPull) -> bool:
-        """Add a waiting pull; return False if the limits do not allow it."""
+        """Let a pull request wait for messages; return False if the limits do not allow it."""
         if not self._quotas.take(pull.channel, pull.weight):
             return False
         self._by_queue.setdefault((pull.header.topic, pull.header.queue_id), []).append(pull)
         return True
 
     def take(self, topic: str, queue_id: int) -> list[HeldPull]:
-        """Remove and return the pulls of a queue, without those whose connection has closed."""
+        """Remove and return the waiting pulls of a queue, without those whose connection has closed."""
         pulls = self._by_queue.pop((topic, queue_id), [])
         for pull in pulls:
             self._quotas.release(pull.channel, pull.weight)
         return [pull for pull in pulls if pull.channel.is_open]
 
     def take_expired(self, now_ms: int) -> Iterator[HeldPull]:
-        """Remove the pulls past their deadline or with a closed connection, and yield those that can be answered."""
+        """Remove waiting pulls with a passed deadline or a closed connection, and yield the former to be answered."""
         for key, pulls in list(self._by_queue.items()):
             late = [pull for pull in pulls if pull.deadline_ms <= now_ms or not pull.channel.is_open]
             if not late:

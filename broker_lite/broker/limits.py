@@ -61,7 +61,7 @@ def check_limit(resource: str, limit: int, count: int) -> None:
 
 
 class Quotas:
-    """Counts of a resource in use by clients, with limits per connection, per address and in total."""
+    """Numbers of units of a resource that clients use, with limits per connection, per address and in total."""
 
     def __init__(self, *, of_one: int, of_address: int, in_all: int) -> None:
         """Set the limits.
@@ -126,7 +126,7 @@ class LimitedLog:
         self._windows: dict[str, tuple[float, int]] = {}
 
     def warning(self, sentence: str, *values: object) -> None:
-        """Log a warning, or only count it if its kind has reached the limit.
+        """Log a warning; if its kind has reached the limit, only count it.
 
         Args:
             sentence: format string; it identifies the kind of warning, and must not contain text from a client.

@@ -89,7 +89,7 @@ class SliceScheduler:
         return max(0.0, self._paused_until - now) if now - self._served_at < _RECENT_SECONDS else 0.0
 
     def note_short_request(self) -> None:
-        """Record that a short request was just answered; while there are recent ones, clients' long work pauses."""
+        """Record that a short request was just answered; clients' long work pauses for a moment after each of these."""
         self._served_at = time.perf_counter()
 
     def run(self, steps: Steps, channel: Channel | None = None, memory_bytes: int = 0) -> bool:

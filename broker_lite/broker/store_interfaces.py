@@ -46,17 +46,17 @@ class Offsets(Protocol):
         """Set a group's offset in a queue, whether or not it has consumed the messages before it."""
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
-        """Set a group's offset in a queue after a member has finished all messages before it, successfully or not."""
+        """Set a group's offset in a queue after a consumer has finished all messages before it, successfully or not."""
 
     def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
-        """Record that a member of a group has been given the messages of a queue from `offset` to `end_offset` - 1."""
+        """Record that a consumer of a group has received the messages of a queue from `offset` to `end_offset` - 1."""
 
     def remove_if(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the offsets whose topic or group was deleted."""
 
 
 class Config(Protocol):
-    """Interface of a store's tables: topics, groups and offsets."""
+    """Interface of the tables that a store keeps beside messages: topics, consumer groups and offsets."""
 
     @property
     def topics(self) -> Topics:
@@ -103,7 +103,7 @@ class BrokerStore(Protocol):
 
     @property
     def options(self) -> StoreSettings:
-        """Settings of the store."""
+        """Settings of the store, such as its maximum message size."""
 
     @property
     def config(self) -> Config:
@@ -166,7 +166,7 @@ class BrokerStore(Protocol):
     def get_by_key(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = MAX_TIME_MS, limit: int = DEFAULT_KEY_LIMIT
     ) -> list[Message]:
-        """Return the newest messages with a key, in the order of the log.
+        """Return the newest messages with a key that were stored in a time range, in the order of the log.
 
         Raises:
             IndexDisabledError: if the store keeps no index.
@@ -176,7 +176,7 @@ class BrokerStore(Protocol):
     def get_by_key_in_steps(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
-        """Find messages as `get_by_key` does, but in small steps, and with at most `limit_bytes` of records."""
+        """Find the newest messages with a key in small steps, and read at most `limit_bytes` of records."""
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the store time of a message, or -1 if there is no message at that offset."""

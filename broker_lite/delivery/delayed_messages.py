@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMessage:
-    """Message that is delivered next in its delay level.
+    """Message that is the next to deliver of its delay level.
 
     Attributes:
         due_ms: time at which it must be delivered.
@@ -38,7 +38,7 @@ class ScheduledMessage:
 
 
 class Schedule:
-    """Delayed messages of a store; several threads may use it."""
+    """Messages of a store that wait for their delay level's time; several threads may use it."""
 
     def __init__(self, store: MessageStore) -> None:
         """Resume from `delayOffset.json`, within the range that the queues still contain."""

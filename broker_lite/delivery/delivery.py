@@ -32,14 +32,14 @@ DEFAULT_MAX_DELAY_MS = 3 * 86_400_000
 
 
 class Delivery:
-    """Delays, retries, dead letters and transactions of a store; several threads may use it.
+    """Service of a store for delays, retries, dead letters and transactions; several threads may use it.
 
     Attributes:
         store: store of the messages.
     """
 
     def __init__(self, store: MessageStore, timer_max_delay_ms: int = DEFAULT_MAX_DELAY_MS) -> None:
-        """Resume from the progress in the store's config files.
+        """Continue from the progress of deliveries that the store's config files contain.
 
         Args:
             timer_max_delay_ms: longest delay of a message with a delivery time of its own.
@@ -95,7 +95,7 @@ class Delivery:
             raise MessageRefusedError(f"timer: expected a delay level, because {name} does not support delivery times")
 
     def accept_message(self, message: SentMessage) -> PutResult:
-        """Store a producer's message with its properties in serialized form; see `send`."""
+        """Store a producer's message with serialized properties, which may make it a delayed or a half message."""
         return self.send(message.as_new_message())
 
     def _put_plain_or_delayed_message(self, message: NewMessage, delay_property: str | None) -> PutResult:
@@ -179,15 +179,15 @@ class Delivery:
         return self.store.get_at(physical_offset)
 
     def commit(self, producer_group: str, half_offset: int) -> PutResult:
-        """Commit a half message; see `Transactions.commit`."""
+        """Commit a half message: store its message for consumers."""
         return self._transactions.commit(producer_group, half_offset)
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
-        """Roll back a half message, so that consumers never see its message; see `Transactions.rollback`."""
+        """Roll back a half message, so that consumers never see its message."""
         self._transactions.rollback(producer_group, half_offset)
 
     def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
-        """Yield the half messages whose producers must be asked now; see `Transactions.take_due_half_messages`."""
+        """Yield the undecided half messages whose producers must be asked now, and None for each other one examined."""
         return self._transactions.take_due_half_messages(now_ms, timeout_ms, max_checks)
 
     def pending_half_messages(self) -> list[Message]:

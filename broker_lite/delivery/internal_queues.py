@@ -42,14 +42,14 @@ def read_intact_message(store: MessageStore, topic: str, queue_id: int, queue_of
 
 
 def remaining_queue_offsets(store: MessageStore, topic: str, queue_id: int, first_offset: int) -> range:
-    """Return the queue offsets from `first_offset` to the end of a queue, starting later if messages have expired."""
+    """Return a queue's offsets from `first_offset` to its end, or from its first message that has not expired."""
     return range(max(first_offset, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id))
 
 
 def read_intact_messages(
     store: MessageStore, topic: str, queue_id: int, first_offset: int
 ) -> Iterator[tuple[int, Message | None]]:
-    """Yield the queue offsets and messages of a queue from `first_offset` on; see `read_intact_message`."""
+    """Yield a queue's offsets from `first_offset` on, each with its message, or None if that is missing or damaged."""
     for each in remaining_queue_offsets(store, topic, queue_id, first_offset):
         yield each, read_intact_message(store, topic, queue_id, each)
 

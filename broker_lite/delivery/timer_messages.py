@@ -66,7 +66,7 @@ class _ParkedMessage(NamedTuple):
 
 
 class Timers:
-    """Timer messages of a store; several threads may use it."""
+    """Timer messages (messages with a delivery time) of a store; several threads may use it."""
 
     def __init__(self, store: MessageStore, max_delay_ms: int) -> None:
         """Read waiting messages from the store's timer files, and newer ones from the timer topic's queue."""
@@ -91,7 +91,7 @@ class Timers:
         store.before_close.append(self._deliver_rest_of_slot)
 
     def _warn_of_duplicates(self) -> None:
-        """Log a warning if the timer files do not show which messages were delivered and may be delivered again."""
+        """Log a warning that messages may be delivered twice if the timer files do not show which were delivered."""
         if self._files.has_checkpoint or self._queue_offset == self._first_new:
             return
         has_index = self._store.options.has_index
@@ -105,7 +105,7 @@ class Timers:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
     def _find_resume_point(self, last_timer_unit: TimerUnit | None) -> tuple[int, frozenset[int]]:
-        """Return the timer topic's queue offset to continue at, and which later messages the timer files already have.
+        """Return the timer topic's next queue offset to read, and the messages from there that the timer files have.
 
         These messages are given as the physical offsets of their records.
         """
@@ -176,7 +176,7 @@ class Timers:
             self._load_parked_messages()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
-        """Store due messages under their real topics, in the order in which they are due; see `Schedule`."""
+        """Store due messages under their real topics, in the order in which they are due."""
         delivered: list[PutResult] = []
         end_ms = self._slot_start_ms(now_ms)
         with self._guard:
@@ -282,7 +282,7 @@ class Timers:
         return f"{properties.get(props.REAL_TOPIC)}_{unique_key}" in self._cancelled or unique_key in self._cancelled
 
     def _was_delivered(self, message: Message, properties: dict[str, str], *, is_rolled: bool) -> bool:
-        """Return whether a message that was due before the store was opened had already been delivered then."""
+        """Return whether a due message was already delivered before the store was opened."""
         unique_key = properties.get(props.UNIQ_KEY)
         topic = TIMER_TOPIC if is_rolled else properties.get(props.REAL_TOPIC)
         if not unique_key or not topic:
@@ -296,7 +296,7 @@ class Timers:
         return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
     def _deliver_rest_of_slot(self) -> None:
-        """Deliver the waiting messages of a slot delivered in part; a reopened store begins with a whole slot."""
+        """Deliver the remaining messages of a slot of the timer wheel of which only a part was delivered."""
         with self._guard:
             if not self._slot_is_partly_delivered:
                 return

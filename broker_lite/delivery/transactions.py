@@ -42,10 +42,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Transactions:
-    """Half messages of a store; several threads may use it."""
+    """Transactions of a store: half messages that wait for commit or rollback; several threads may use it."""
 
     def __init__(self, store: MessageStore) -> None:
-        """Read which half messages were decided after the stored progress."""
+        """Read which half messages were committed or rolled back after the progress that the store has saved."""
         self._store = store
         self._guard = threading.Lock()
         self._half_progress = self._read_stored_progress(HALF_TOPIC)
@@ -117,7 +117,7 @@ class Transactions:
         return result
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
-        """Roll back a half message; see `commit`."""
+        """Roll back a half message, so that consumers never see its message."""
         with self._guard:
             self._store_op_record(self._find_undecided_half(producer_group, half_offset))
 
@@ -173,7 +173,7 @@ class Transactions:
         return None if is_immune else again
 
     def _replace_half(self, half_message: Message, check_count: int) -> Message:
-        """Replace a half message by a newer record, to which requests that name the older record also apply."""
+        """Replace a half message by a newer record, which commits and rollbacks that name the old record find, too."""
         # The new record first. If the broker is killed before the old one counts as decided, both are pending, and none
         # is lost.
         result = self._store.put(message_rewrites.to_checked_half(half_message, check_count))
@@ -234,7 +234,7 @@ class Transactions:
         self._advance_progress()
 
     def _mark_half_decided(self, half_queue_offset: int) -> None:
-        """Treat a half message as decided without an op record: it was replaced, discarded or skipped."""
+        """Mark a half message that was replaced, discarded or skipped as one that needs no decision any more."""
         self._decided.add(half_queue_offset)
         self._forget_older_records(half_queue_offset)
         self._advance_progress()
@@ -257,7 +257,7 @@ class Transactions:
 
 
 def _is_too_young(half_message: Message, now_ms: int, timeout_ms: int) -> bool:
-    """Return whether a half message is too young to be checked; if so, all later ones are, too.
+    """Return whether it is too early to ask the producer of a half message; if so, it is too early for all later ones.
 
     One whose born time is after `now_ms` is not too young.
     """

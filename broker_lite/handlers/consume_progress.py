@@ -37,7 +37,7 @@ from commitlake.schemas.remoting.statistics_bodies import (
 
 
 class BrokerConsumeStats(NamedTuple):
-    """Body of the answer to GET_BROKER_CONSUME_STATS (317)."""
+    """Body of the answer to GET_BROKER_CONSUME_STATS (317): the lag of all consumer groups."""
 
     broker_addr: str
     consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()

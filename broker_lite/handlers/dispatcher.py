@@ -229,7 +229,7 @@ class Dispatcher:
         self.broker.slices.run(self.broker.notify_members(self.broker.clients.remove_connection(channel)))
 
     def tick(self, now_ms: int) -> bool:
-        """Do periodic work; call this several times a second, and again at once if it returns True."""
+        """Do periodic work, such as deliveries; call this several times a second, and at once if it returns True."""
         self.broker.statistics.take_due_samples(now_ms)
         has_more = False
         try:

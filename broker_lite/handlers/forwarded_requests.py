@@ -104,7 +104,7 @@ def _relay_request(
 
 
 def check_relay_limits(broker: Broker, request: Command, client_count: int = 1) -> None:
-    """Raise an error if a forwarded request is too large, or too many are not answered yet.
+    """Raise an error if a request to be forwarded is too large, or too many forwarded ones have no answer yet.
 
     Args:
         client_count: number of clients that are asked.
@@ -121,13 +121,13 @@ def _request_size(request: Command) -> int:
 
 
 def ask_member(broker: Broker, member: Member, request: Command, on_answer: OnAnswer) -> None:
-    """Send a request to a client; `on_answer` gets the answer, or None if there is none in time."""
+    """Send a request to a client of a group; `on_answer` gets the answer, or None if there is none in time."""
     opaque = member.channel.ask(request, on_answer)
     broker.relayed.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
 
 
 def expire_relayed_requests(broker: Broker, now_ms: int) -> None:
-    """Stop waiting for clients whose answers are late."""
+    """Stop waiting for answers of clients to forwarded requests that are late."""
     while broker.relayed and broker.relayed[0][0] <= now_ms:
         _, channel, opaque = broker.relayed.popleft()
         channel.stop_waiting_for_answer(opaque)

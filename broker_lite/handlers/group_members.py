@@ -30,7 +30,7 @@ MAX_CONFIG_BYTES = 256 << 10
 
 
 def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
-    """Register a client in its groups, with the subscriptions of its consumers."""
+    """Handle a client's heartbeat: register the client in its groups, with the subscriptions of its consumers."""
     heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES, is_plain_json=True)
     yield
     broker.clients.check_limits(channel, heartbeat)

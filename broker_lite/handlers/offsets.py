@@ -24,7 +24,7 @@ from commitlake.schemas.remoting.headers import (
 
 
 def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with a group's offset in a queue; with 0 for a new group if all messages are still stored and recent."""
+    """Answer with a group's offset in a queue; for a new group, with 0 if all messages are still stored and recent."""
     header = from_ext_fields(QueryConsumerOffsetRequest, request.ext_fields)
     store = broker.store
     offset = store.config.consumer_offsets.get(header.topic, header.consumer_group, header.queue_id)
@@ -77,14 +77,14 @@ def search_offset(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def get_max_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with the next queue offset of a queue, which is the end of the queue."""
+    """Answer with the end of a queue: the queue offset that its next message gets."""
     header = from_ext_fields(MaxOffsetRequest, request.ext_fields)
     offset = broker.store.max_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
 
 
 def get_min_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with the queue offset of the first message that is still in the store."""
+    """Answer with the queue offset of a queue's first message that is still in the store."""
     header = from_ext_fields(QueueRequest, request.ext_fields)
     offset = broker.store.min_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))

@@ -49,7 +49,7 @@ _NOTHING_YET = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_I
 
 
 def pull_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
-    """Answer with messages of a queue; if there are none, hold the pull and answer later."""
+    """Answer with messages of a queue; if there are none, let the request wait, and answer it later."""
     header = from_ext_fields(PullMessageRequest, request.ext_fields)
     refusal, group = _check_pull_request(broker, request, header)
     if refusal is not None or group is None:
@@ -100,7 +100,7 @@ def _answer_or_hold_pull(
     result: PullResult,
     group: SubscriptionGroupConfig,
 ) -> Command | None:
-    """Return the answer to a pull, or None if the pull is held until a message arrives."""
+    """Return the answer to a pull, or None if the pull waits on the broker until a message arrives."""
     answer = _make_pull_response(broker, request, header, result, group)
     if answer.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & PullSysFlag.SUSPEND:
         return answer
@@ -197,7 +197,7 @@ def _continue_pull(
     result: PullResult,
     group: SubscriptionGroupConfig | None = None,
 ) -> Answering:
-    """Continue a pull slice by slice, until it finds a message or has worked for PULL_SECONDS."""
+    """Continue a pull, one slice of work after another, until it finds a message or has worked for PULL_SECONDS."""
     spent = SLICE_SECONDS
     while result.is_cut and not result.records:
         # Only after some progress: a pull that does not advance would be repeated forever.
@@ -285,7 +285,7 @@ def answer_pulls_with_new_messages(broker: Broker) -> None:
 def _answer_pulls_in_slices(
     broker: Broker, pulls: Sequence[HeldPull], answer_pulls: Callable[[Broker, Sequence[HeldPull]], Steps]
 ) -> None:
-    """Answer waiting pulls in slices, because SQL92 filters may be slow; this counts against their clients' limits."""
+    """Answer waiting pulls; those with SQL92 filters may take long, and count against their clients' limits."""
     unfiltered = [pull for pull in pulls if pull.wanted.accepts_record is None]
     if unfiltered:
         broker.slices.run(answer_pulls(broker, unfiltered))

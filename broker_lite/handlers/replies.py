@@ -42,7 +42,7 @@ class ReplyRequest(NamedTuple):
 
 
 def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Store a reply, and push it to the client that sent the request."""
+    """Store a consumer's reply, and push it to the client that sent the request."""
     header = parse_send_request(request)
     known = dict(parse_properties((header.properties or "").encode("utf-8", "replace")))
     known |= broker.options.added_properties()

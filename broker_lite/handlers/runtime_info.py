@@ -51,7 +51,7 @@ def _rates_text(rates: Iterable[float]) -> str:
 
 
 def _state_values(broker: Broker) -> dict[str, str]:
-    """Return the broker's state; values of features that it lacks, such as request queues, are 0."""
+    """Return texts on the broker's state; 0 for features that this broker lacks, such as request queues."""
     store, now_ms = broker.store, broker.now_ms()
     seconds = (now_ms - broker.started_ms) // 1000
     days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60

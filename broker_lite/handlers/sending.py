@@ -95,7 +95,7 @@ def _target_refusal_response(
 
 
 def _parse_header(request: Command) -> SendMessageRequest:
-    """Parse a send request's header with fast code for common headers, and with `parse_send_request` for others."""
+    """Parse a send request's header, with fast code for common headers and general code for all others."""
     fields = request.ext_fields
     if request.code == RequestCode.SEND_MESSAGE or "j" not in fields or "l" in fields:
         return parse_send_request(request)
@@ -131,7 +131,7 @@ def _message_refusal_response(broker: Broker, request: Command, header: SendMess
 
 
 def _size_refusal_response(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
-    """Return an error response if the message is too large, before its topic or group is created; else None."""
+    """Return an error response if a message is too large, before anything is created for it; else None."""
     remark = None
     if len(header.properties or "") > props.MAX_SIZE:
         remark = f"properties: expected at most {props.MAX_SIZE} bytes, found {len(header.properties or '')} characters"
@@ -184,7 +184,7 @@ def _add_broker_properties(broker: Broker, message: SentMessage) -> SentMessage:
 
 
 def _parse_property_dict(text: str) -> dict[str, str]:
-    """Parse serialized properties into a dictionary; see `parse_properties`."""
+    """Parse a message's serialized properties into a dictionary."""
     known = {}
     for entry in text.split(_END):
         key, separator, value = entry.partition("\x01")

@@ -68,7 +68,7 @@ _logger = logging.getLogger(__name__)
 
 
 class NameServer:
-    """Name server without a network.
+    """Name server without sockets: it keeps the routes of brokers, and answers requests with them.
 
     Attributes:
         routes: registered brokers and their topics.
@@ -130,7 +130,7 @@ class NameServer:
             return _error_answer(channel, request, error)
 
     def register_local_broker(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
-        """Register the broker of this process, which has no connection."""
+        """Register the broker that runs in this process, and needs no connection."""
         self.routes.register_local_broker(request, topics, self._clock())
 
     def on_connection_lost(self, channel: Channel) -> None:

@@ -114,7 +114,7 @@ def topic_queues(broker_name: str, config: TopicConfig) -> QueueData:
 
 @dataclass(slots=True)
 class _Registration:
-    """Registration of a broker process that sends heartbeats."""
+    """Registration of one broker process, a master or a slave, that sends heartbeats."""
 
     heard_ms: int
     timeout_ms: int
@@ -125,7 +125,7 @@ class _Registration:
 
 @dataclass(slots=True)
 class _Broker:
-    """Broker: a master and its slaves.
+    """Broker by name: its master and its slaves.
 
     Attributes:
         topics: topics of the master.
@@ -157,7 +157,7 @@ class RouteTable:
         self._local_topics: frozenset[str] = frozenset()
 
     def register_local_broker(self, request: RegisterBrokerRequest, topics: TopicConfigs, now_ms: int) -> None:
-        """Register the broker of this process, which has no connection.
+        """Register the broker that runs in this process, and needs no connection.
 
         Args:
             now_ms: current time.
@@ -271,7 +271,7 @@ class RouteTable:
         return None
 
     def query_data_version(self, key: BrokerKey, now_ms: int) -> DataVersion | None:
-        """Return the version of the topics that a broker has registered; also counts as a heartbeat."""
+        """Return the version of the topics that a broker has registered; the query also counts as its heartbeat."""
         live = self._live.get(key)
         if live is not None:
             live.heard_ms = now_ms

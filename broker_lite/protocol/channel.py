@@ -26,7 +26,7 @@ OnAnswer = Callable[[Command | None], None]
 
 
 class Channel:
-    """Connection to a peer.
+    """Connection to a peer, over which commands are sent and answered.
 
     Attributes:
         peer: address of the peer.

@@ -22,10 +22,10 @@ _logger = logging.getLogger(__name__)
 
 
 class LogCopy:
-    """Writer of a slave's store; nothing else may write to it."""
+    """Writer that appends the master's log to a slave's store; nothing else may write to that store."""
 
     def __init__(self, store: MessageStore) -> None:
-        """Resume at the end of the store's log.
+        """Continue at the end of the log in the slave's store.
 
         Args:
             store: an open store that has no other writer.
@@ -39,7 +39,7 @@ class LogCopy:
 
     @property
     def segment_size(self) -> int:
-        """Size of the log's files."""
+        """Size of the log's segment files, bytes."""
         return self._log.files.file_size
 
     @property
@@ -96,7 +96,7 @@ class LogCopy:
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next_record(self) -> tuple[int, Message | None] | None:
-        """Return the next record's size and message, or None if it is incomplete; a BLANK has no message."""
+        """Return the next received record's size and message (None for filler), or None if it is incomplete."""
         position = self._known.log_end
         here = self._log.end - position
         if here < BLANK.size:

@@ -95,7 +95,7 @@ class Master:
         self._slaves.pop(slave, None)
 
     def note_acknowledged_offset(self, offset: int) -> None:
-        """Update the highest acknowledged offset."""
+        """Update the highest offset up to which a slave has acknowledged the log."""
         if offset > self.acknowledged:
             self.acknowledged = offset
             self._progressed(offset)
@@ -119,7 +119,7 @@ class Master:
 
 
 class SlaveConnection(asyncio.Protocol):
-    """Connection to one slave.
+    """Connection of a master to one slave.
 
     Attributes:
         ip: address of the slave; empty before it has connected.

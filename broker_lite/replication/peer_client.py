@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PeerClientOptions:
-    """Security settings for requests to name servers and the master.
+    """Security settings for requests to name servers and to the master.
 
     Attributes:
         credentials: key to sign the requests with; None for servers without accounts.
@@ -28,7 +28,7 @@ class PeerClientOptions:
 
 
 class PeerClient:
-    """Client of one server; it connects when a request is sent."""
+    """Client of one server, which connects when a request is sent."""
 
     def __init__(self, host: str, port: int, options: PeerClientOptions) -> None:
         self.address = (host, port)

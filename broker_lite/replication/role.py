@@ -80,7 +80,7 @@ class ReplicationRole:
     def __init__(
         self, store: BrokerStore, broker: BrokerOptions, options: ReplicationOptions, accounts: Accounts | None
     ) -> None:
-        """Create the objects for the role; `start` opens network connections.
+        """Create the objects for the broker's role; `start` opens network connections.
 
         Args:
             store: store of the broker; that of a slave is open as a copy.

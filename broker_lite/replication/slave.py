@@ -33,7 +33,7 @@ def parse_address(text: str | None) -> HostAndPort | None:
 
 
 class Slave:
-    """Slave that copies the log of its master.
+    """Slave that copies the log of its master over the network.
 
     Attributes:
         knows_master: True once the master's addresses are known.

@@ -28,7 +28,7 @@ _WAITS_NOT = "WAIT\x01false"
 
 @dataclass(slots=True)
 class _Waiting:
-    """Answer that waits for a flush or for a slave.
+    """Answer to a client that waits until its data is flushed or on a slave.
 
     Attributes:
         log_end: physical offset up to which the log must be on disk or on a slave.
@@ -44,12 +44,12 @@ class _Waiting:
 
 
 class SyncMasterDispatcher(Dispatcher):
-    """Dispatcher that delays answers until a slave has the data that their requests wrote."""
+    """Dispatcher that delays answers to clients until a slave has the data that their requests wrote."""
 
     def __init__(
         self, broker: Broker, accounts: Accounts | None, has_slave_in_range: Callable[[int], bool], timeout_ms: int
     ) -> None:
-        """Create the dispatcher of a broker.
+        """Create the dispatcher of a master with synchronous replication.
 
         Args:
             accounts: accounts whose requests are accepted; None if requests need no signature.
@@ -93,16 +93,16 @@ class SyncMasterDispatcher(Dispatcher):
 
     @property
     def has_waiting_answers(self) -> bool:
-        """True if answers wait."""
+        """True if answers wait for a flush of the log or for a slave."""
         return bool(self._waiting)
 
     def on_log_synced(self, log_end: int) -> None:
-        """Record how far the log is flushed, and send answers that waited for this and need no slave any more."""
+        """Record how far the log is flushed, and send the answers that waited only for this."""
         self._synced_end = log_end
         self._send_ready_answers()
 
     def on_log_copied(self, log_end: int) -> None:
-        """Note how far a slave has the log, and send the answers that do not wait for a flush any more."""
+        """Record how far a slave has the log, and send the answers that waited only for this."""
         self._copied_end = log_end
         self._send_ready_answers()
 

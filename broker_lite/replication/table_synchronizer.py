@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Synchronizer:
-    """Synchronizer that copies the master's tables to a slave."""
+    """Client that copies the master's tables (topics, groups and offsets) to a slave."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

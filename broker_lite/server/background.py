@@ -16,10 +16,10 @@ from commitlake.broker_lite.errors import StoreError
 
 
 class SliceTimer:
-    """Timer that runs the slices of a scheduler in an event loop, while any work remains."""
+    """Timer in an event loop that runs slices of long work, one after another, while any work remains."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slices: SliceScheduler, turn: Callable[[], bool]) -> None:
-        """Connect a scheduler to an event loop.
+        """Connect a scheduler of long work to an event loop.
 
         Args:
             slices: the scheduler.

@@ -121,7 +121,7 @@ class _BrokerService:
 
 
 class Server:
-    """Running broker."""
+    """Running broker with its ports, and with a name server if configured."""
 
     def __init__(self, store: BrokerStore, options: ServerOptions) -> None:
         """Prepare the server; call `run` to start it.
@@ -179,7 +179,7 @@ class Server:
             loop.remove_signal_handler(number)
 
     def _run_long_requests(self, log_sync: LogSync) -> bool:
-        """Run a slice of long requests, and return whether more work remains."""
+        """Run one slice of the requests that take long, and return whether more work remains."""
         try:
             has_more = self._dispatcher.run_long_requests()
         except Exception:
@@ -281,7 +281,7 @@ class Server:
             _logger.exception("cannot delete expired files")
 
     def _check_disk_space(self) -> None:
-        """Check the disk, and refuse messages while it is too full."""
+        """Check the disk of the store, and refuse messages while it is too full."""
         try:
             is_writable = not self._store.is_disk_full
         except OSError:

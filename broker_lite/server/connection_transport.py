@@ -17,10 +17,10 @@ class WireError(CommitLakeError):
 
 
 class Wire:
-    """Encoder and decoder for the bytes of one connection."""
+    """Encoder and decoder for the bytes of one connection: plain text, or TLS if the peer begins with it."""
 
     def __init__(self, tls: ServerTls | None, write: Callable[[bytes], None]) -> None:
-        """Create an object for a connection whose transport is not known yet.
+        """Create the coder of a connection whose first bytes will show whether it uses TLS.
 
         Args:
             tls: TLS settings; None for plain text only.
@@ -33,7 +33,7 @@ class Wire:
 
     @property
     def is_new(self) -> bool:
-        """True until the first byte arrives."""
+        """True until the first byte of the connection arrives."""
         return self._is_plain is None
 
     @property

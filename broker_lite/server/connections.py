@@ -94,7 +94,7 @@ class Connections:
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
     def note_incomplete_frame(self, connection: Connection, size: int, *, is_new: bool) -> None:
-        """Count the bytes of incomplete frames; above the limit, close the connections with the oldest frames.
+        """Count bytes of incomplete frames; above the limit, close the connections whose frames began first.
 
         Args:
             size: received bytes of the incomplete frame, 0 if there is none.
@@ -169,7 +169,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """Connection to one client.
+    """Connection to one client of the server.
 
     Attributes:
         active_at: time of the last traffic, by the loop's clock.

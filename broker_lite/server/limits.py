@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one port.
+    """Limits on connections, memory and times of one port.
 
     Attributes:
         connections: maximum number of connections.

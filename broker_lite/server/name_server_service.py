@@ -22,7 +22,7 @@ class NameServerService:
     """Service on a name server's port."""
 
     def __init__(self, name_server: NameServer, loop: asyncio.AbstractEventLoop) -> None:
-        """Create the service with a scheduler for long requests.
+        """Create the service for a name server, with a scheduler for requests that take long.
 
         Args:
             name_server: answers the requests.

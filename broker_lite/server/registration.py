@@ -47,7 +47,7 @@ class Registration:
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Do periodic work."""
+        """Do the periodic work of the registration; called every few seconds."""
 
     async def unregister(self) -> None:
         """Unregister the broker."""

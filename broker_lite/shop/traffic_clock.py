@@ -47,7 +47,7 @@ class Timeline:
         self._planned += 1
 
     def plan_event_after(self, delay_ms: int, event: Event) -> None:
-        """Plan an event relative to the current time."""
+        """Plan an event for a time after the current time of the simulated clock."""
         self.plan_event_at(self.clock.now_ms + delay_ms, event)
 
     def events_before(self, end_ms: int) -> Iterator[tuple[int, Event]]:
@@ -70,7 +70,7 @@ class Queues(Protocol):
 
 @dataclass(frozen=True)
 class ShopSummary:
-    """Summary of the written traffic, in any layout.
+    """Summary of the example traffic written to a store of any layout: its times, and numbers of messages.
 
     Attributes:
         path: folder of the store.

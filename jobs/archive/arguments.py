@@ -113,7 +113,7 @@ class ArchiveOptions(
         ThreadArguments: "commit_every",
     },
 ):
-    """The options of `archive`."""
+    """Command line options of `archive`, the job that copies new messages of broker stores into a lake."""
 
     store: str | None = option(
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
@@ -245,14 +245,14 @@ class ArchiveOptions(
         return self.html or self.quality_page
 
     def resolve_options(self) -> Self:
-        """Return the options; with --from-broker, ignore --store and --broker-conf set only by the environment."""
+        """Return the options; with --from-broker, drop --store and --broker-conf if only the environment sets them."""
         return drop_conflicting_variable(
             drop_conflicting_variable(self, "from-broker", "store"), "from-broker", "broker-conf"
         )
 
 
 def make_broker_source(command: ArchiveOptions) -> BrokerSource:
-    """Return the source for pulling messages from the brokers that the options name.
+    """Return the source that pulls messages from the live brokers that the options name.
 
     Raises:
         UsageError: for an invalid address.

@@ -25,7 +25,7 @@ from commitlake.schemas.errors import ExitCode
 
 
 def backfill_table(command: ArchiveOptions) -> ExitCode:
-    """Add the missing rows of a table, and print how many there were."""
+    """Add the rows that one of the derived tables, such as `topic_minutes`, lacks, and print how many were added."""
     lake = open_lake_argument(command)
     lake.table("messages")
     lake.check_writable()

@@ -95,14 +95,14 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Archive(ArchiveOptions):
-    """The command `archive`."""
+    """The command `archive`, which copies new messages from broker stores into a lake."""
 
     NAME = "archive"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Check the arguments, and run the archive."""
+        """Check the options, and archive new messages once or continuously."""
         if self.backfill is not None:
             from commitlake.jobs.archive.backfill import backfill_table
 

@@ -51,7 +51,7 @@ class _StopRequestedError(Exception):
 
 
 class StoreFollower:
-    """Series of archive runs, driven by a Spark stream.
+    """Series of archive runs, driven by a Spark stream that reads the logs of stores.
 
     Args:
         spark: a session with Delta and the source `commitlog`.

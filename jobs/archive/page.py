@@ -119,7 +119,7 @@ def make_archive_run_page(run: ShownRun) -> Report:
 def no_new_messages_page(
     lake: Lake, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), unread_sentences: Sequence[str] = ()
 ) -> Report:
-    """Return the page of a run that found nothing new.
+    """Return the page of an archive run that found no new messages.
 
     Args:
         stores: Names of the stores.

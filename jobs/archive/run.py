@@ -167,7 +167,7 @@ def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
 
 
 def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
-    """Archive messages as they arrive, and return the worst exit code of all runs."""
+    """Archive messages of stores as they arrive, until a signal, and return the worst exit code of all runs."""
     from commitlake.connectors.spark.connect_session import is_connect
     from commitlake.jobs.archive.follow_stores import StoreFollower, find_unfinished_work
 
@@ -200,7 +200,7 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
 
 
 def _follow_brokers(command: ArchiveOptions, config: Config) -> ExitCode:
-    """Archive messages as they arrive at brokers, and return the worst exit code of all runs."""
+    """Archive messages of live brokers as they arrive, until a signal, and return the worst exit code of all runs."""
     from commitlake.jobs.archive.follow_brokers import BrokerFollower
 
     config.lake.check_writable()

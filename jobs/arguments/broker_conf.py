@@ -19,13 +19,13 @@ BROKER_CONF_HELP = (
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfArgument(Options):
-    """The option `--broker-conf`."""
+    """The option `--broker-conf`, which names a settings file of a broker."""
 
     broker_conf: str | None = option(BROKER_CONF_HELP, metavar="FILE")
 
 
 def read_broker_conf(path: str | None, broker: str) -> str:
-    """Read the text of the settings file that `--broker-conf` names.
+    """Read the text of the broker's settings file that `--broker-conf` names.
 
     Args:
         path: Path of the file, with `{broker}` for the store's name; None or empty for no file.
@@ -52,7 +52,7 @@ def read_broker_conf(path: str | None, broker: str) -> str:
 
 
 def read_store_conf(path: str | None, broker: str) -> StoreConf:
-    """Read the settings of a store's files from the settings file that `--broker-conf` names.
+    """Read the settings of a store, such as its file sizes, from the broker's settings file that `--broker-conf` names.
 
     Args:
         path: See `read_broker_conf`.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgument(Options):
-    """The option `--evidence-key`."""
+    """The option `--evidence-key`, which names the file with the private key for signing evidence documents."""
 
     evidence_key: str | None = option(
         "sign a record of what was done with this private key, in the table evidence ('commitlake evidence key' "

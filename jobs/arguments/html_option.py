@@ -19,6 +19,6 @@ class HtmlArgument(Options):
 
 
 def check_html_argument(path: Path | None) -> None:
-    """Check the path of the page, if there is one; see `check_output_file`."""
+    """Check, if a path for an HTML page is given, that the page can be written there."""
     if path is not None:
         check_output_file("--html", path)

@@ -11,7 +11,7 @@ MAX_FILE_BYTES = 64 << 20
 
 
 def keys_file_option(help_text: str, older_name: str, section: Section | None = None) -> str | None:
-    """Declare the option `--keys-file`.
+    """Declare the option `--keys-file`, which names a file with business keys of messages, one per line.
 
     Args:
         older_name: an older name of the option, which the command still accepts.

@@ -32,7 +32,7 @@ class LakeArguments(S3Arguments, after={S3Arguments: "bodies"}):
 
 
 class HasLakeOption(HasS3Options, Protocol):
-    """Options that name a lake."""
+    """Interface of options that may name a lake."""
 
     @property
     def lake(self) -> str | None:
@@ -41,7 +41,7 @@ class HasLakeOption(HasS3Options, Protocol):
 
 @runtime_checkable
 class HasBodiesOption(Protocol):
-    """Options that may set the location of the packs, which contain message bodies."""
+    """Interface of options that may set the location of the packs, the files that contain message bodies."""
 
     @property
     def bodies(self) -> str | None:

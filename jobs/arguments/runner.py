@@ -89,7 +89,7 @@ class ProcessArguments(WorkerArguments):
 
 
 def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None) -> Runner:
-    """Return the runner for a job's tasks, as the options choose.
+    """Return the runner that runs a job's tasks in this process, in a pool or on Spark, as the options choose.
 
     Args:
         job: name of the job, for a new session.

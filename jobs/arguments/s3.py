@@ -13,7 +13,7 @@ from commitlake.jobs.cli.options import Options, option
 
 @dataclass(frozen=True, kw_only=True)
 class S3Arguments(Options):
-    """Options of an object store."""
+    """Options for the endpoint and the region of an S3 object store."""
 
     s3_endpoint: str | None = option(
         "URL of an object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool",
@@ -23,7 +23,7 @@ class S3Arguments(Options):
 
 
 class HasS3Options(Protocol):
-    """Interface of options for an object store; see `S3Arguments`."""
+    """Interface of options that may set the endpoint and the region of an S3 object store."""
 
     @property
     def s3_endpoint(self) -> str | None:

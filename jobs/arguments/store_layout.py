@@ -24,14 +24,14 @@ def _parse_layout(name: str) -> str:
 
 
 def layout_option(section: Section | None = None, rules: Sequence[Rule] = ()) -> str | None:
-    """Declare `--layout`."""
+    """Declare the option `--layout`, which names the file format of a store."""
     choices = tuple(log_format.folder for log_format in all_formats())
     return option(_HELP, parse=_parse_layout, choices=choices, metavar="FORMAT", section=section, rules=rules)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutArgument(Options):
-    """The option `--layout`."""
+    """The option `--layout`, which names the file format of a store."""
 
     layout: str | None = layout_option()
 

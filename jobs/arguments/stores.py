@@ -49,13 +49,13 @@ def declare_broker_option(
     help_text: str = "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)",
     rules: Sequence[Rule] = (),
 ) -> str | None:
-    """Declare `--broker` of a command for one store."""
+    """Declare the option `--broker` of a command that reads one store: the name of that store."""
     return option(help_text, action=Once, rules=rules)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreName(Options):
-    """The option `--broker` that names the only store; `selection.Brokers` selects stores of a lake."""
+    """The option `--broker` of a command that reads one store: the name of that store."""
 
     broker: str | None = declare_broker_option()
 
@@ -81,7 +81,7 @@ def parse_file_size(text: str) -> int:
 
 
 def parse_folder_text(text: str) -> str:
-    """Return the path of a folder that a job writes to, unchanged.
+    """Check that a text is the path of a local folder, not a URI, and return it unchanged.
 
     Raises:
         argparse.ArgumentTypeError: for a URI, which would become a folder of this machine with a name such as "gs:".
@@ -94,7 +94,7 @@ def parse_folder_text(text: str) -> str:
 
 
 def parse_folder_path(text: str) -> Path:
-    """Return the path of a folder that a job writes to; see `parse_folder_text`."""
+    """Check that a text is the path of a local folder, not a URI, and return it as a `Path`."""
     return Path(parse_folder_text(text))
 
 

@@ -40,7 +40,7 @@ def parse_time(text: str) -> datetime.datetime:
 
 
 def join_options_and_times(arguments: Sequence[str], *options: str) -> list[str]:
-    """Turn `--from -2h` into `--from=-2h`, because argparse takes a value with a leading minus for an option."""
+    """Join `--from -2h` to `--from=-2h`, because argparse would take `-2h` for an option."""
     joined: list[str] = []
     for argument in arguments:
         if joined and joined[-1] in options and _AGO.fullmatch(argument):

@@ -71,7 +71,7 @@ def unknown_topic_sentences(lake: Lake, messages: DeltaTable, topics: Iterable[s
 
 
 def unknown_queue_sentences(messages: DeltaTable, topics: Sequence[str], queues: Sequence[int]) -> list[str]:
-    """Return a sentence if none of the queues has a message of the given topics (of any topic, if none is given)."""
+    """Return a sentence if none of the queue ids has a message in the given topics (in any topic, if none is given)."""
     condition = f"queue_id IN ({', '.join(map(str, queues))})"
     names = [text_literal(topic) for topic in topics]
     of_topics = f"topic IN ({', '.join(names)})" if names else "true"

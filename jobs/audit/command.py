@@ -112,7 +112,7 @@ class Audit(
         EvidenceArgument: "hbase_kept",
     },
 ):
-    """The command `audit`."""
+    """The command `audit`, which compares archived messages with the bodies, the broker's store, and HBase."""
 
     NAME = "audit"
     DESCRIPTION = DESCRIPTION
@@ -206,7 +206,7 @@ def _run_audit(command: Audit, lake: Lake, page_file: PageFile | None) -> ExitCo
 def _publish_result(
     command: Audit, lake: Lake, result: AuditResult, file: PageFile | None, key: Ed25519PrivateKey | None
 ) -> ExitCode:
-    """Write the page, print the result, sign it, and return the exit code.
+    """Write an audit's page, print its result, sign evidence of it, and return the exit code.
 
     Raises:
         JobError: There was nothing to compare.

@@ -68,7 +68,7 @@ def _parse_mebibytes(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerArguments(Command):
-    """The options of `broker`. Defaults of options that a broker.conf may set are in `jobs.broker.settings`."""
+    """Command line options of `broker`; defaults of those that a broker.conf may set are in `jobs.broker.settings`."""
 
     store: str = option(
         "the store's folder; created if it does not exist", parse=parse_folder_text, required=True, metavar="PATH"

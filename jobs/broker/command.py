@@ -113,7 +113,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Broker(BrokerArguments):
-    """The command `broker`."""
+    """The command `broker`, which runs a small message broker for RocketMQ's clients."""
 
     NAME = "broker"
     DESCRIPTION = DESCRIPTION

@@ -47,7 +47,7 @@ _ACTION = OneOf(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
-    """The command `catalog`."""
+    """The command `catalog`, which registers a lake's tables in Unity Catalog."""
 
     NAME = "catalog"
     DESCRIPTION = DESCRIPTION
@@ -63,7 +63,7 @@ class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
     )
 
     def run(self) -> ExitCode:
-        """Register the lake, or print credentials."""
+        """Register the lake in Unity Catalog, or print credentials for reading it."""
         server = configured_catalog_server()
         if server is None:
             raise CatalogError("no catalog is set: set UNITY_CATALOG_URL, or DATABRICKS_HOST and DATABRICKS_TOKEN")

@@ -105,7 +105,7 @@ class Common(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Command(Common, ABC):
-    """A command, whose fields are its options; see `jobs.cli.options`."""
+    """Base class of the commands, whose fields are command line options."""
 
     NAME: ClassVar[str]
     DESCRIPTION: ClassVar[str]
@@ -133,7 +133,7 @@ class Command(Common, ABC):
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Self:
-        """Return the command with parsed arguments.
+        """Return a command whose fields have the values of parsed arguments.
 
         Raises:
             JobError: for a combination of options that is refused.
@@ -207,7 +207,7 @@ class _HelpFormatter(RawDescriptionRichHelpFormatter):
     """Help formatter that hides the older names of options."""
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Add an option to the help."""
+        """Add an option to the help, without its older names."""
         from commitlake.jobs.cli.settings_check import option_names_in_help
 
         shown = copy.copy(action)

@@ -20,7 +20,7 @@ def warn_of_lost_ranges(
     start: datetime.datetime | None = None,
     end: datetime.datetime | None = None,
 ) -> list[str]:
-    """Warn about lost parts of the log that may have contained messages of the given brokers and times.
+    """Warn of lost parts of the log that may have contained messages of the given brokers and time range.
 
     Args:
         job: name of the job.

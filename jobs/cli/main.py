@@ -52,7 +52,7 @@ def is_on_spark() -> bool:
 
 
 def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
-    """Run `commitlake JOB …`.
+    """Run the job that the command line names: `commitlake JOB [OPTION ...]`.
 
     Args:
         argv: the job and its arguments. By default those of this process, and signals then end it as described in
@@ -111,7 +111,7 @@ def _report_missing_package(prog: str, error: ModuleNotFoundError) -> int:
 
 
 def run_as_process(command: Callable[[], int]) -> int:
-    """Run a command as the main command of this process; see `jobs.cli.process.run_process`."""
+    """Run a command as the main command of this process, and end the process with its exit code."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # otherwise a SIGINT during the next import prints a traceback
     from commitlake.jobs.cli.process import run_process

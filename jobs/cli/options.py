@@ -34,7 +34,7 @@ _Options = TypeVar("_Options", bound="Options")
 
 
 class Once(argparse.Action):
-    """Argument action that stores a value and refuses a second one, which argparse would silently use instead.
+    """Argument action that stores a value, and refuses a second one, which argparse would silently put in its place.
 
     For options without a default that choose rows.
     """
@@ -46,7 +46,7 @@ class Once(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,  # noqa: ARG002
     ) -> None:
-        """Store the value.
+        """Store the value; raise an error if the option already has one.
 
         Raises:
             argparse.ArgumentError: if the option has a value already.
@@ -95,7 +95,7 @@ class OneOf:
 
 
 class Rule(NamedTuple):
-    """Forbidden combination of an option with others.
+    """Rule that refuses an option together with certain other options, or without them.
 
     Attributes:
         text: the error; `{this}` is the option with the rule, `{other}` the first given one of the others, or all of
@@ -253,12 +253,12 @@ def repeated(
     text: str, *names: str, parse: Callable[[str], _Value], **parts: Unpack[ValueParts]
 ) -> tuple[_Value, ...]: ...
 def repeated(text: str, *names: str, **parts: Any) -> Any:
-    """Declare an option that may be given several times; see `option`."""
+    """Declare an option that may be given several times."""
     return _declare_field(names, parts, {"help": text, "default": [], "action": "append"})
 
 
 def flag(text: str, *names: str, **parts: Unpack[Parts]) -> bool:
-    """Declare an option without a value; see `option`."""
+    """Declare an option without a value."""
     return cast("bool", _declare_field(names, parts, {"help": text, "default": False, "action": "store_true"}))
 
 

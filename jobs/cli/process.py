@@ -55,7 +55,7 @@ class OutputClosedError(OutputError):
 
 
 class _State:
-    """The state of this process: signals received, and whether it is ending.
+    """State of this process: the signals that it has received, and whether it is ending.
 
     Attributes:
         name: name of the command, for the line that reports a signal.

@@ -20,7 +20,7 @@ from commitlake.jobs.report.text_table import wrap_lines
 
 
 class GuardedStream:
-    """A stream that escapes control characters except newline and tab; see `connectors.printable`."""
+    """Stream that escapes control characters except newline and tab, so that they cannot change the terminal."""
 
     def __init__(self, stream: TextIO, edit: Callable[[str], str] | None = None) -> None:
         """Create a stream that writes escaped text to another stream.
@@ -78,7 +78,7 @@ def print_text(text: str) -> None:
 
 
 def unguarded_stream(stream: TextIO) -> TextIO:
-    """Return the unguarded stream, for libraries that draw progress bars or colours from printable text."""
+    """Return the stream below a guarded one, for libraries that draw progress bars or colours from printable text."""
     return stream.stream if isinstance(stream, GuardedStream) else stream
 
 

@@ -50,7 +50,7 @@ _SEGMENT_BYTES = 4096
 
 
 def compile_kernels(runner: Runner = HERE) -> int:
-    """Compile all kernels, by archiving, verifying, rebuilding and reading a small log of each format.
+    """Compile the just-in-time compiled loops before they are needed, by processing a small log of each format.
 
     Args:
         runner: runs a task for each format.
@@ -94,26 +94,26 @@ def _compile_for_format(task: tuple[str, Path]) -> int:
 
 
 def _verify_small_log(log_format: Format, log_folder: Path, store_folder: Path) -> None:
-    """Verify a small log with its rebuilt indexes, to compile the code for this."""
+    """Verify a small log with its rebuilt indexes, so that the loops that verify logs are compiled."""
     shutil.copytree(log_folder, store_folder / log_format.folder, dirs_exist_ok=True)
     verify_stores(find_stores(str(store_folder), formats=all_formats().select_only(log_format)), VerifyOptions())
 
 
 def _restore_small_store(store: Store, lake: Lake, target: Path) -> None:
-    """Restore a small store from a lake with its keys, to compile the code for this."""
+    """Restore a small store from a lake with its keys, so that the loops that restore stores are compiled."""
     run_archive(HERE, Config(store.root, lake, store.broker, quality=False, edges=False))
     restore_store(lake, target, RestoreSelection(store.broker))
 
 
 def _encode_small_message() -> None:
-    """Encode a message as `replay` does, to compile the code for this."""
+    """Encode a small message for sending, so that the encoder that `replay` uses is compiled."""
     schema = arrow_schema(MESSAGES.select_columns(COLUMNS))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
 
 def _archive_small_log(store: Store, lake: Lake) -> None:
-    """Run an archive run's tasks on a small log and read a body back, to compile the code for this."""
+    """Run an archive run's tasks on a small log and read a body back, so that the loops they use are compiled."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     tasks = ArchiveTasks(splits, lake, "warm", "")
     (row,) = (row for row in tasks.run_task(0, splits) if row.table == "messages")
@@ -124,14 +124,14 @@ def _archive_small_log(store: Store, lake: Lake) -> None:
 
 
 def _find_record_boundary(log_format: Format) -> None:
-    """Search for a record boundary as in the planning of a large segment, to compile the code for this."""
+    """Search for a record boundary in a small log, so that the search that splits large segments is compiled."""
     kernel = log_format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
     kernel.find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
 
 
 def _decode_pulled_record() -> None:
-    """Decode a record in the form that live brokers send, to compile the code for this."""
+    """Decode a record in the form that live brokers send, so that its decoder is compiled."""
     (log_format,) = COMMITLOGS
     segment, *_ = log_format.sample_files(_SEGMENT_BYTES).values()
     parsed = parse_message(segment)

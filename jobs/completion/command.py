@@ -32,7 +32,7 @@ _FOLDERS = frozenset({"DIR", "PLACE"})
 
 @dataclass(frozen=True, kw_only=True)
 class Completion(Command):
-    """The command `completion`."""
+    """The command `completion`, which prints a script that completes commands and options in a shell."""
 
     NAME = "completion"
     DESCRIPTION = DESCRIPTION
@@ -41,7 +41,7 @@ class Completion(Command):
     shell: str = argument("bash, zsh or fish", is_optional=False, choices=SHELLS)
 
     def run(self) -> ExitCode:
-        """Print the script."""
+        """Print the completion script for the chosen shell."""
         print(completion_script(self.shell))
         return ExitCode.OK
 

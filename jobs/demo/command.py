@@ -84,7 +84,7 @@ class OffsetHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
-    """The command `demo`."""
+    """The command `demo`, which fills an example store, archives it, and shows the result."""
 
     NAME = "demo"
     DESCRIPTION = DESCRIPTION

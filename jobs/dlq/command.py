@@ -46,14 +46,14 @@ _READ = ("messages", "replays", "replay_messages", "consumer_offsets")
 
 @dataclass(frozen=True, kw_only=True)
 class Dlq(DlqOptions):
-    """The command `dlq`."""
+    """The command `dlq`, which shows, exports or sends again the dead letters of consumer groups."""
 
     NAME = "dlq"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Run the chosen action."""
+        """Run the chosen action: show, export, redrive or outcome."""
         if self.action == EXPORT:
             self.export_path_and_format()
         lake = open_lake_argument(self)

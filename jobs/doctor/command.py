@@ -47,7 +47,7 @@ _TABLE_COLUMNS = (Column("check"), Column("state"), Column("found"), Column("adv
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies", OutputArguments: "namesrv"}):
-    """The command `doctor`."""
+    """The command `doctor`, which checks whether this machine and the servers have what the jobs need."""
 
     NAME = "doctor"
     DESCRIPTION = DESCRIPTION

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """Result of a check of `doctor`."""
+    """Outcome of a check of `doctor`: ok, warning, missing, or skipped."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class State(StrEnum):
 
 
 class DoctorFinding(NamedTuple):
-    """One line of the report.
+    """Result of one check of `doctor`, which is one line of its report.
 
     Attributes:
         check: name of the check, such as `java`.

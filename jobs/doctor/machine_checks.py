@@ -35,7 +35,7 @@ _LITTLE_MEMORY = 2 << 30
 
 
 def check_python() -> DoctorFinding:
-    """Check the version of Python."""
+    """Check that the version of Python is supported."""
     found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
     if sys.version_info < _OLDEST_PYTHON:
         return DoctorFinding("python", State.MISSING, found, "install Python 3.11 or newer")
@@ -43,7 +43,7 @@ def check_python() -> DoctorFinding:
 
 
 def check_packages() -> DoctorFinding:
-    """Check that the packages are installed."""
+    """Check that the Python packages that jobs need are installed."""
     versions, missing = [], []
     for name in (*_CORE, *_EXTRAS):
         try:
@@ -95,7 +95,7 @@ def check_jars() -> DoctorFinding:
 
 
 def check_spark() -> DoctorFinding:
-    """Check Spark's version."""
+    """Check that the version of Spark is supported."""
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:

@@ -67,7 +67,7 @@ class Dump(
         **dict.fromkeys((Topics, Queues, BrokerConfArgument), "index"),
     },
 ):  # fmt: skip
-    """The command `dump`."""
+    """The command `dump`, which prints a store's records, or the entries of its queues or indexes, as JSON lines."""
 
     NAME = "dump"
     DESCRIPTION = DESCRIPTION
@@ -127,7 +127,7 @@ class Dump(
 
 
 def _warn_of_unread_messages(store: Store) -> None:
-    """Warn of messages in folders that `dump` does not read. Skip copies in object stores, for which `ship` warns."""
+    """Warn of newer messages of a local store in folders that `dump` does not read."""
     from commitlake.connectors.reading.unread_warnings import UNREAD
     from commitlake.pipelines.ship.source_store import SourceStore
     from commitlake.schemas.errors import UsageError
@@ -183,7 +183,7 @@ def _dump_index_entries(command: Dump) -> ExitCode:
 
 
 def _index_file_geometry(command: Dump, store: Store) -> Geometry | None:
-    """Return the geometry of the IndexFiles that the options or --broker-conf set; None if neither sets it."""
+    """Return the numbers of slots and entries of IndexFiles, as set by options or --broker-conf; None if by neither."""
     from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
     if command.index_slots is not None and command.index_entries is not None:

@@ -26,7 +26,7 @@ class EraseOptions(
     SparkArguments,
     after={OutputArguments: "yes", EvidenceArgument: "yes", SparkArguments: "yes"},
 ):
-    """The options of `erase`."""
+    """Command line options of `erase`, which select the messages to delete permanently."""
 
     key: tuple[str, ...] = repeated("business key of the messages")
     keys_file: str | None = keys_file_option("file of business keys, one per line, in UTF-8", "--keys")

@@ -59,14 +59,14 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Erase(EraseOptions):
-    """The command `erase`."""
+    """The command `erase`, which deletes messages from a lake permanently."""
 
     NAME = "erase"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Check the arguments, and erase."""
+        """Check the options, and erase the messages, purge old versions, or list erasures."""
         _check_options(self)
         from commitlake.jobs.erase.run import erase, finish_erasures_and_purge, list_erasures
 

@@ -71,7 +71,7 @@ def _parse_sha256(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
-    """The command `evidence`."""
+    """The command `evidence`, which creates a signing key, or verifies a chain of signed documents."""
 
     NAME = "evidence"
     DESCRIPTION = DESCRIPTION
@@ -103,11 +103,11 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
     from_any: bool = flag("verify: the first document may have any number")
 
     def run(self) -> ExitCode:
-        """Run the chosen action: create a key, or verify a chain."""
+        """Run the chosen action: create a key, or verify a chain of evidence documents."""
         return _run_action(self)
 
     def resolve_options(self) -> Self:
-        """Return the options; if a document file is given, ignore a lake that only the environment names."""
+        """Return the options; if a document file is given, drop a lake that only the environment names."""
         return drop_conflicting_variable(self, "file", "lake")
 
 

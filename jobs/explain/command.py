@@ -56,7 +56,7 @@ class Explain(
         OutputArguments: "no_indexes",
     },
 ):  # fmt: skip
-    """The command `explain`."""
+    """The command `explain`, which shows how stores would be read: the skipped segments, and the indexes used."""
 
     NAME = "explain"
     DESCRIPTION = DESCRIPTION
@@ -83,7 +83,7 @@ class Explain(
     no_indexes: bool = flag("do not use queues and IndexFiles (Spark option useIndexes=false)")
 
     def run(self) -> ExitCode:
-        """Plan the read, and print the plan."""
+        """Plan how the stores would be read, and print the plan."""
         require_store(self.store)
         _check_options(self)
         from commitlake.connectors.formats.registry import COMMITLOGS

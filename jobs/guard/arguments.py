@@ -27,7 +27,7 @@ def _parse_ratio(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleArguments(Options):
-    """Options for the rules by which a broker deletes segments, and for the warning."""
+    """Options for the rules by which a broker deletes segments, and for how early to warn of a deletion."""
 
     broker_conf: str | None = option(
         "the broker's settings, RocketMQ's broker.conf or BoltMQ's broker.toml ({broker} stands "

@@ -64,7 +64,7 @@ class Guard(
         **dict.fromkeys((StoreName, LayoutArgument, RuleArguments, OutputArguments, HtmlArgument), "lake"),
     },
 ):
-    """The command `guard`."""
+    """The command `guard`, which shows when the broker will delete segments, and whether these are archived."""
 
     NAME = "guard"
     DESCRIPTION = DESCRIPTION
@@ -81,7 +81,7 @@ class Guard(
     )
 
     def run(self) -> ExitCode:
-        """Check the stores, and print a report."""
+        """Forecast the deletion of the stores' segments, and print a report."""
         from commitlake.jobs.guard.report import (
             disk_lines,
             guard_verdict,
@@ -137,7 +137,7 @@ def _forecast_stores(
 def _forecast_and_write_page(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
-    """Check the stores, and write the HTML page if one is requested."""
+    """Forecast the deletion of the stores' segments, and write the HTML page if one is requested."""
     from commitlake.jobs.guard.page import TITLE, make_guard_page
     from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
 
@@ -154,7 +154,7 @@ def _forecast_and_write_page(
 
 
 def _advice_placeholders(command: Guard, lake: Lake, watched_stores: Sequence[WatchedStore]) -> Places:
-    """Return the values for the placeholders of the advice."""
+    """Return the values, such as the lake's location, that replace placeholders in commands of the advice."""
     named = ["--broker", watched_stores[0].broker] if len(watched_stores) == 1 else []
     return {"store": command.store, "lake": lake.root, "named": named}
 

@@ -229,7 +229,7 @@ class GuardVerdict:
 
 
 def guard_verdict(stores: Sequence[WatchedStore]) -> GuardVerdict:
-    """Return the verdict on all stores; segments lost or at risk take priority over replaced stores."""
+    """Return the verdict on all stores; lost or endangered segments take priority over stores that were replaced."""
     lost = sum(store.lost is not None for store in stores)
     at_risk = sum(store.count_segments(SegmentVerdict.AT_RISK) > 0 for store in stores)
     replaced = sum(bool(store.replaced) for store in stores)
@@ -251,7 +251,7 @@ def guard_verdict(stores: Sequence[WatchedStore]) -> GuardVerdict:
 
 
 def summary(stores: Sequence[WatchedStore], warning_period: datetime.timedelta) -> str:
-    """Return the last line of the report."""
+    """Return the last line of the report: the numbers of segments in each state, and the verdict on all stores."""
     count = {verdict: sum(store.count_segments(verdict) for store in stores) for verdict in SegmentVerdict}
     segments = sum(count.values()) - count[SegmentVerdict.UNUSED]
     return (

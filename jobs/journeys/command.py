@@ -76,7 +76,7 @@ KEY_COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Journeys(JourneysOptions):
-    """The command `journeys`."""
+    """The command `journeys`, which shows the paths that business keys take from topic to topic."""
 
     def run(self) -> ExitCode:
         """Compute and print the chosen rows, and report where data is truncated or missing."""
@@ -152,7 +152,7 @@ def _show_hops(command: Journeys, answer: Answer, missing_data_sentences: Sequen
 
 
 def _paths_with_shares(answer: Answer, limit: int | None) -> list[dict[str, Any]]:
-    """Return the most frequent paths, with their share of all keys."""
+    """Return the most frequent paths from topic to topic, with the share of all keys that took them."""
     keys = max(answer.key_counts["keys"], 1)
     return [{**row, "share_percent": round(100 * row["keys"] / keys, 1)} for row in answer.paths(limit)]
 
@@ -224,7 +224,7 @@ def _make_report(
 
 
 def _note_sentences(answer: Answer, question: JourneysQuestion, known_times: KnownTimes) -> Iterator[str]:
-    """Yield a sentence on the time range, and then sentences on keys and paths that are incomplete."""
+    """Yield sentences on the time range that the figures cover, and on keys and paths that are incomplete."""
     counts = answer.key_counts
     began = (
         f"{format_count(counts['keys'], 'key')} began from {time_text(question.since)} to {time_text(question.until)}"

@@ -51,24 +51,24 @@ _OLD = datetime.timedelta(minutes=10)
 
 
 class Answer(Protocol):
-    """Interface of the answer to a question about journeys, whichever engine computes it."""
+    """Interface of computed journeys, the paths of keys from topic to topic, whichever engine computes them."""
 
     @property
     def key_counts(self) -> Mapping[str, int]:
-        """Number of `keys` that began in the window, and of keys with each flag, such as `began_before`."""
+        """Number of `keys` that began in the requested time, and of keys with each flag, such as `began_before`."""
 
     @property
     def path_count(self) -> int:
-        """Number of paths of the keys that began in the window."""
+        """Number of different paths of the keys whose journeys began in the requested time."""
 
     def paths(self, limit: int | None) -> Sequence[Row]:
-        """Return paths, the most frequent first: at most `limit`, or all if it is None."""
+        """Return paths from topic to topic, the most frequent first: at most `limit`, or all if it is None."""
 
     def hops(self) -> Sequence[Row]:
-        """Return hops from topic to topic in the whole time range, the most frequent first."""
+        """Return pairs of topics that keys passed one after the other, the most frequent first."""
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
-        """Return the keys that do not fit the criteria, in key order; at most `limit` of them if it is given."""
+        """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
 
     def first_keys_of_paths(
         self, paths: Sequence[Sequence[str]], limit: int
@@ -103,7 +103,7 @@ class KnownTimes:
 
 
 def newest_record_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
-    """Return the store times of the newest records that the lake has in a question's time range."""
+    """Return the store time of the newest record in the requested time range, and that of each late broker."""
     where = " AND ".join(selection_conditions(Selection(start=question.begin, end=question.end)))
     sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {where} GROUP BY broker ORDER BY broker"
     rows = run_sql(lake.table("messages"), "messages", sql).read_all().to_pylist()
@@ -114,7 +114,7 @@ def newest_record_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
 
 @contextmanager
 def open_journeys_answer(command: JourneysOptions, lake: Lake, question: JourneysQuestion) -> Iterator[Answer]:
-    """Yield the journeys of a question, computed by the engine that the command names."""
+    """Yield the journeys of keys in the requested time range, computed by the engine that the command names."""
     if not command.is_on_spark:
         from commitlake.pipelines.analysis.arrow_tables import ArrowTables
 
@@ -137,7 +137,7 @@ def open_journeys_answer(command: JourneysOptions, lake: Lake, question: Journey
 
 
 class _Sums(NamedTuple):
-    """Numbers of keys, paths and hops, summed over all slices of the journeys.
+    """Numbers of keys, paths and hops, summed over all slices of the keys.
 
     Attributes:
         counts: number of keys, see `Answer`.
@@ -152,7 +152,7 @@ class _Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrowAnswer:
-    """Answer computed in this process, one slice of the keys after another, to limit memory.
+    """Journeys computed in this process, one slice of the keys after another, to limit memory.
 
     Attributes:
         records: the records of the keys.
@@ -165,25 +165,25 @@ class ArrowAnswer:
 
     @property
     def key_counts(self) -> Mapping[str, int]:
-        """Number of keys in the window and with each flag; see `Answer.key_counts`."""
+        """Number of `keys` that began in the requested time, and of keys with each flag, such as `began_before`."""
         return self._sums_over_slices.counts
 
     @property
     def path_count(self) -> int:
-        """Number of paths of the keys in the window; see `Answer.path_count`."""
+        """Number of different paths of the keys whose journeys began in the requested time."""
         return int(self._sums_over_slices.paths.num_rows)
 
     def paths(self, limit: int | None) -> Sequence[Row]:
-        """Return paths, the most frequent first; see `Answer.paths`."""
+        """Return paths from topic to topic, the most frequent first: at most `limit`, or all if it is None."""
         return _table_to_rows(paths_to_topic_lists(self._sums_over_slices.paths.slice(0, limit)))
 
     def hops(self) -> Sequence[Row]:
-        """Return hops from topic to topic, the most frequent first; see `Answer.hops`."""
+        """Return pairs of topics that keys passed one after the other, the most frequent first."""
         order: Any = [("hops", "descending"), ("source", "ascending"), ("target", "ascending")]
         return _table_to_rows(hops_table(self._sums_over_slices.hops).select(_HOP_NAMES).sort_by(order))
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
-        """Return the keys that do not fit the criteria; see `Answer.find_misfit_keys`."""
+        """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
         found = FoundKeys(())
         rows = self._misfit_rows(criteria, limit, found)
         found.rows = rows if limit is None else _first_rows_after_reading_all(rows, limit)
@@ -192,7 +192,7 @@ class ArrowAnswer:
     def first_keys_of_paths(
         self, paths: Sequence[Sequence[str]], limit: int
     ) -> Mapping[tuple[str, ...], Sequence[str]]:
-        """Return the first keys of each path, see `Answer`."""
+        """Return, for each given path, its first `limit` keys, in key order."""
         found: dict[tuple[str, ...], list[str]] = {tuple(path): [] for path in paths}
         for journeys in self._journeys_by_slice():
             for path, keys in first_keys_by_path(journeys, list(found), limit).items():
@@ -236,7 +236,7 @@ class ArrowAnswer:
 
 @dataclass(frozen=True)
 class SparkAnswer:
-    """Answer computed once by Spark, whose executors keep the result on disk until all of it is read.
+    """Journeys computed once by Spark, whose executors keep the result on disk until all of it is read.
 
     Attributes:
         rows: the result of `journeys_and_hop_counts_of`, persisted.
@@ -250,7 +250,7 @@ class SparkAnswer:
 
     @cached_property
     def key_counts(self) -> Mapping[str, int]:
-        """Number of keys in the window and with each flag; see `Answer.key_counts`."""
+        """Number of `keys` that began in the requested time, and of keys with each flag, such as `began_before`."""
         from pyspark.sql import functions as F
 
         sums = [F.count_if(name).alias(name) for name in FLAGS]
@@ -260,13 +260,13 @@ class SparkAnswer:
 
     @cached_property
     def path_count(self) -> int:
-        """Number of paths of the keys in the window; see `Answer.path_count`."""
+        """Number of different paths of the keys whose journeys began in the requested time."""
         return self._journeys.where("NOT began_before").select("path").distinct().count()
 
     def first_keys_of_paths(
         self, paths: Sequence[Sequence[str]], limit: int
     ) -> Mapping[tuple[str, ...], Sequence[str]]:
-        """Return the first keys of each path, see `Answer`."""
+        """Return, for each given path, its first `limit` keys, in key order."""
         from commitlake.pipelines.journeys.spark_journeys import first_keys_of
 
         found: dict[tuple[str, ...], list[str]] = {tuple(path): [] for path in paths}
@@ -275,14 +275,14 @@ class SparkAnswer:
         return found
 
     def paths(self, limit: int | None) -> Sequence[Row]:
-        """Return paths, the most frequent first; see `Answer.paths`."""
+        """Return paths from topic to topic, the most frequent first: at most `limit`, or all if it is None."""
         from commitlake.pipelines.journeys.spark_journeys import paths_of
 
         found = paths_of(self._journeys)
         return _table_to_rows((found if limit is None else found.limit(limit)).toArrow())
 
     def hops(self) -> Sequence[Row]:
-        """Return hops from topic to topic, the most frequent first; see `Answer.hops`."""
+        """Return pairs of topics that keys passed one after the other, the most frequent first."""
         from pyspark.sql import functions as F
 
         from commitlake.pipelines.journeys.spark_journeys import sum_hops
@@ -291,7 +291,7 @@ class SparkAnswer:
         return _table_to_rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
 
     def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
-        """Return the keys that do not fit the criteria; see `Answer.find_misfit_keys`."""
+        """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
         from commitlake.pipelines.journeys.spark_journeys import misfits_of
 
         misfits = misfits_of(self._journeys, criteria).select(*_KEY_NAMES)
@@ -312,7 +312,7 @@ def _rows_of_frame(frame: DataFrame, found_keys: FoundKeys) -> Iterator[Row]:
 
 
 def _first_rows_after_reading_all(rows: Iterator[Row], limit: int) -> Sequence[Row]:
-    """Read all rows, and return the first ones."""
+    """Read all rows, so that a total over them is complete, and return the first ones."""
     found = list(islice(rows, limit))
     for _ in rows:
         pass

@@ -20,7 +20,7 @@ _SOURCE = OneOf(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class SourceArguments(S3Arguments, LayoutArgument, after={S3Arguments: "store", LayoutArgument: "store"}):
-    """Options for the data source: a lake or stores, exactly one of which must be given."""
+    """Options that name the lake or the stores to read; exactly one of the two must be given."""
 
     lake: str | None = option(
         "the lake: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE", one_of=_SOURCE

@@ -72,7 +72,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, slots=True)
 class AlertCondition:
-    """Condition of `lag`'s alert options on a row, such as a limit on its messages.
+    """Condition of an alert option of `lag`, such as a limit on the number of messages that a group is behind.
 
     Attributes:
         text: The condition as it was given.
@@ -87,7 +87,7 @@ class AlertCondition:
     value: float | str
 
     def is_met_by(self, row: Lag) -> bool:
-        """Return True if a row meets the condition; of a figure with bounds, the upper bound is compared."""
+        """Return True if a row of lag meets the condition; of a figure given as a range, the upper bound counts."""
         if self.field == "verdict":
             return row.judged.verdict == self.value
         bounds = {"messages": row.messages, "bytes": row.bytes, "time_lag": row.seconds}[self.field]
@@ -130,7 +130,7 @@ class LagCommand(
     HtmlArgument,
     after={OutputArguments: "by", HtmlArgument: "by"},
 ):
-    """Measure the lag, and print it."""
+    """The command `lag`, which shows how far consumer groups are behind."""
 
     NAME = "lag"
     DESCRIPTION = DESCRIPTION

@@ -94,7 +94,7 @@ def measure_lag_history(
 
 
 def find_worst_group_stalled_since(lake: PinnedLake, answer: LagAnswer) -> datetime.datetime | None:
-    """Return the time since which the worst group has not moved; None if it moves, or there is none.
+    """Return the time since which the worst group's offsets have not moved; None if they move, or there is no group.
 
     Args:
         lake: The lake that was measured.

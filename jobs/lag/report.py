@@ -157,7 +157,7 @@ _QUEUES = Advice("{} shows each of its queues", ("lag {source} --group {group} -
 
 @dataclass(frozen=True, slots=True)
 class LagSource:
-    """The lake or store from which the figures of a page come.
+    """Lake or store whose lag a page shows.
 
     Attributes:
         option: `--lake` or `--store`, and its value, for command lines.
@@ -169,12 +169,12 @@ class LagSource:
 
     @property
     def is_lake(self) -> bool:
-        """Return True for a lake, whose messages can be looked up."""
+        """Return True for a lake, whose messages can be looked up, and False for a store."""
         return self.option[0] == "--lake"
 
     @property
     def advice_values(self) -> dict[str, str | Sequence[str]]:
-        """Values for the placeholders in advice that depend on the lake or store."""
+        """Values of the lake or store that replace placeholders in commands of the advice."""
         return {"source": self.option, self.option[0].removeprefix("--"): self.option[1]}
 
     def time_option_words(self, option: str) -> list[str]:
@@ -545,7 +545,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def bounds_text(bounds: FigureBounds, format_value: Callable[[float], str]) -> str:
-    """Format a figure or its lower and upper bound for people, with a function for single values."""
+    """Format a figure, or the range in which it lies, for people, with a function that formats a single value."""
     if bounds.high is None:
         return f"{format_value(bounds.low)} or more"
     if bounds.is_exact:

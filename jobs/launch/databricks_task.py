@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None, *, sleep: Callable[[float], None] = 
 
 
 def parse_task(arguments: Sequence[str]) -> tuple[int, list[str]]:
-    """Return the number of attempts, and the command line of the job.
+    """Return how often the job may be tried, and the job's command line.
 
     Raises:
         JobError: if one of the two is wrong.

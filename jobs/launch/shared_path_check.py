@@ -28,7 +28,7 @@ _MOUNTS = Path("/proc/self/mounts")
 def check_shared_places(
     parser: argparse.ArgumentParser, option_values: Mapping[str, object], shared_folders: Sequence[str]
 ) -> None:
-    """Raise an error for places in a job's arguments that only this machine can reach.
+    """Raise an error for paths in a job's arguments that only this machine can reach, not the cluster.
 
     Args:
         option_values: values of its options by name.

@@ -48,7 +48,7 @@ class LineageOptions(
     HtmlArgument,
     after={TimeRange: "topics", DisplayArguments: "format", HtmlArgument: "format"},
 ):
-    """The options of `lineage`."""
+    """Command line options of `lineage`."""
 
     key: tuple[str, ...] = repeated(f"business key{_SEVERAL}", section=WHICH)
     id: tuple[str, ...] = repeated(f"offset message id, or client message id (UNIQ_KEY){_SEVERAL}", section=WHICH)
@@ -141,13 +141,13 @@ def check_options(command: LineageOptions) -> None:
 
 
 def split_options_by_id(command: LineageOptions) -> Iterator[LineageOptions]:
-    """Yield a copy of the options for each requested message id, because each message has its own story."""
+    """Yield a copy of the options for each requested message id, because each message is shown separately."""
     for message_id in command.id:
         yield replace(command, key=(), id=(message_id,))
 
 
 def make_story_question(command: LineageOptions, lake: Lake) -> Question:
-    """Return the options as a `Question`, which selects the messages and limits the size of their story.
+    """Return which messages the options select, and how many of their records, deliveries and retries may be read.
 
     Raises:
         JobError: for a broker that the lake does not have.

@@ -68,14 +68,14 @@ _FOLLOWED = datetime.timedelta(minutes=10)
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage(LineageOptions):
-    """The command `lineage`."""
+    """The command `lineage`, which shows what happened to messages: delays, retries, dead letters, consumption."""
 
     NAME = "lineage"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Answer the question, print it, and report the time taken."""
+        """Find what happened to the selected messages, print it, and report the time taken."""
         started = time.monotonic()
         check_options(self)
         lake = open_lake_argument(self)
@@ -115,7 +115,7 @@ def _show_story(command: LineageOptions, lake: Lake, monotonic_start: float) -> 
 
 
 def _show_stories_of_keys(command: LineageOptions, lake: Lake, keys: Sequence[str], started: float) -> ExitCode:
-    """Print the story of each key; the tables are read once for all keys."""
+    """Print what happened to the messages of each key; the tables are read once for all keys."""
     code = ExitCode.OK
     question = make_story_question(replace(command, key=tuple(keys[:1]), id=()), lake)
     for number, (story, rows) in enumerate(read_stories(lake, keys, question)):

@@ -67,7 +67,7 @@ _PLAIN = _Glyphs("* ", "| ", "|- ", "`- ", "|  ", "-")
 
 @dataclass(slots=True)
 class _OpenStep:
-    """Step of the tree some of whose following steps are not drawn yet: their number, and their line prefix."""
+    """Step of the tree that still has following steps to draw: their number, and the prefix of their lines."""
 
     children: int
     before: str

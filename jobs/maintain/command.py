@@ -58,7 +58,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Maintain(MaintainOptions):
-    """The command `maintain`."""
+    """The command `maintain`, which merges small files of a lake, and deletes expired rows and unused files."""
 
     NAME = "maintain"
     DESCRIPTION = DESCRIPTION
@@ -102,7 +102,7 @@ class Maintain(MaintainOptions):
 
 
 def _purge_erased_versions(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
-    """Delete older versions with erased data if their retention is over, and return lines about what was done."""
+    """Delete table versions that still contain erased data if their retention is over, and return lines about it."""
     import importlib.metadata
 
     from commitlake.pipelines.erasure.ledger import read_erasure_states
@@ -156,7 +156,7 @@ def _check_options(command: MaintainOptions) -> None:
 
 
 def table_maintenance_lines(maintenance: TableMaintenance, *, dry_run: bool) -> list[str]:
-    """Return lines on what was, or would be, done to a table; a single line if nothing was necessary."""
+    """Return lines on what maintenance did to a table, or would do; a single line if nothing was necessary."""
     from commitlake.jobs.arguments.sizes import size_text
 
     line = (
@@ -185,7 +185,7 @@ def table_maintenance_lines(maintenance: TableMaintenance, *, dry_run: bool) -> 
 
 
 def pack_maintenance_lines(maintenance: PackMaintenance, *, dry_run: bool) -> list[str]:
-    """Return lines on what was, or would be, done to the packs."""
+    """Return lines on what maintenance did to the packs (files of message bodies), or would do."""
     from commitlake.jobs.arguments.sizes import size_text
 
     lines = []

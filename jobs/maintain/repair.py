@@ -94,7 +94,7 @@ def _check_is_lake(lake: Lake) -> None:
 
 
 def _find_named_stores(command: MaintainOptions, lake: Lake) -> RefillStores | None:
-    """Return the stores that the options name; None if none is named."""
+    """Return the stores that the options name for a repair; None if none is named."""
     if not command.store:
         return None
     from commitlake.connectors.lake.archive_commits import read_last_commit

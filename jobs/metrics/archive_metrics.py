@@ -56,7 +56,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[StoreState], float | None]], ...] = (
 
 
 def archive_metrics(state: ArchiveState, dead_letters: Iterable[GroupCount]) -> Iterator[GaugeMetricFamily]:
-    """Yield the metrics of a lake.
+    """Yield Prometheus metrics of a lake: the age of the archive, missing parts of the logs, and dead letters.
 
     Args:
         dead_letters: Dead letters of the lake, by store and group.

@@ -47,7 +47,7 @@ _OUTPUT = OneOf(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Metrics(Command, LagArguments):
-    """Write metrics once, or serve them."""
+    """The command `metrics`, which exports the lag of consumer groups and the state of a lake to Prometheus."""
 
     NAME = "metrics"
     DESCRIPTION = DESCRIPTION
@@ -69,7 +69,7 @@ class Metrics(Command, LagArguments):
     )
 
     def run(self) -> ExitCode:
-        """Write the metrics, or serve them until stopped."""
+        """Write the metrics to a file once, or serve them over HTTP until stopped."""
         from commitlake.jobs.metrics.metrics_collector import Measured
 
         if self.textfile is not None:

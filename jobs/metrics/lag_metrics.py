@@ -51,7 +51,7 @@ _MS_PER_SECOND = 1000
 def lag_metrics(
     lag_answer: LagAnswer, cluster: str, queues_without_rows: Mapping[Queue, QueueSpan] | None = None
 ) -> Iterator[GaugeMetricFamily]:
-    """Yield the metrics for a measured lag.
+    """Yield Prometheus metrics for the measured lag of consumer groups.
 
     Args:
         lag_answer: The lag of all stores.

@@ -37,7 +37,7 @@ _READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Lag of groups, and a lake's state, dead letters and traffic, all measured at the same time.
+    """Lag of consumer groups, and the state, dead letters and traffic of a lake, all measured at the same time.
 
     Attributes:
         lag: The lag of groups.
@@ -78,7 +78,7 @@ class Measured:
             )
 
     def to_metrics(self, cluster: str) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics; `cluster` is the value of the label of this name."""
+        """Yield Prometheus metrics of the measured values; `cluster` is the value of the label of this name."""
         yield from lag_metrics(self.lag, cluster, self.ends)
         yield from traffic_metrics(self.traffic, self.lag, cluster)
         if self.state is not None:

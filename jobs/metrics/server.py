@@ -44,7 +44,7 @@ class _Connection:
 
 
 class MetricsServer(ThreadingMixIn, HTTPServer):
-    """HTTP server for the metrics of a registry.
+    """HTTP server that answers with the current Prometheus metrics.
 
     Args:
         host: address to listen at.

@@ -34,7 +34,7 @@ _BROADCASTING, _CLUSTERING = "0", "1"
 
 
 def traffic_metrics(traffic: Traffic, lag_answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
-    """Yield the metrics for a lake's traffic.
+    """Yield Prometheus metrics for the traffic of the brokers in a lake.
 
     Args:
         traffic: Traffic of all stores.

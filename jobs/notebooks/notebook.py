@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a notebook.
+    """Parameter of a notebook, with its default and a description.
 
     Attributes:
         name: Name of the widget, and of the script's option.
@@ -79,7 +79,7 @@ TO = Parameter("to", "before this time")
 
 @dataclass
 class Notebook:
-    """A running notebook.
+    """Running notebook: the values of its parameters, and functions that show results below its cells.
 
     Attributes:
         values: The parameters as texts; empty if not given.
@@ -154,7 +154,7 @@ class Notebook:
         return [text for part in self.values[name].split(",") if (text := part.strip())]
 
     def time_range(self) -> tuple[datetime.datetime, datetime.datetime]:
-        """Return the parameters `from` and `to`; by default the first and the last plausible time.
+        """Return the times of the parameters `from` and `to`; a missing one is the earliest or latest possible time.
 
         Raises:
             UsageError: A value is not a time.

@@ -86,7 +86,7 @@ def replay_once(
     rate: float | None = None,
     includes_replayed: bool = False,
 ) -> ReplayOutcome | None:
-    """Send messages unless an earlier replay sent the same ones, and measure how far groups consumed them.
+    """Send messages unless an earlier replay sent the same ones, and measure how far groups have consumed them.
 
     Args:
         table: the lake's table `messages`.

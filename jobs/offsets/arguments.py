@@ -38,7 +38,7 @@ class OffsetsOptions(
         **dict.fromkeys((Topics, Brokers), "consume_from"), OutputArguments: "namesrv", JsonArgument: "namesrv",
     },
 ):  # fmt: skip
-    """The options of `offsets`."""
+    """Command line options of `offsets`."""
 
     group: tuple[str, ...] = repeated("the consumer group", required=True)
     at: datetime.datetime | None = option(

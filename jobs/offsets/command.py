@@ -49,7 +49,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Offsets(OffsetsOptions):
-    """The command `offsets`."""
+    """The command `offsets`, which shows or sets the offsets that a consumer group had, or needs."""
 
     NAME = "offsets"
     DESCRIPTION = DESCRIPTION
@@ -57,7 +57,7 @@ class Offsets(OffsetsOptions):
     DEFAULTS: ClassVar = {"spark": False}
 
     def run(self) -> ExitCode:
-        """Compute the offsets, print them, and set them if asked to."""
+        """Compute the group's offsets, print them, and set them on the brokers if requested."""
         from commitlake.jobs.offsets.compute_offsets import is_in_future, offset_client
 
         for name in ("at", "consume_from"):

@@ -53,7 +53,7 @@ class GatheredOffsets:
 
 @contextmanager
 def offset_client(name_servers: str) -> Iterator[OffsetClient]:
-    """Connect to brokers, with access keys and TLS settings from the environment; see `connectors.rocketmq.options`."""
+    """Return a client connected to live brokers, with access keys and TLS settings from the environment."""
     options = ClientOptions(name_servers, request_seconds=_REQUEST_SECONDS)
     with Admin(options) as admin, Puller(_CLIENT_GROUP, options) as puller:
         yield OffsetClient(admin, puller)

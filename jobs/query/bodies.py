@@ -82,7 +82,7 @@ class BodyTexts:
             return None, base64.b64encode(body).decode()
 
     def report_unreadable(self) -> ExitCode:
-        """Print how many bodies could not be read, and return the exit code."""
+        """Print how many bodies could not be read, and return the exit code: an error if there were any."""
         if not self.unreadable:
             return ExitCode.OK
         print_line(f"{format_count(self.unreadable, 'body is', 'bodies are')} unreadable, and null in the result:")

@@ -114,14 +114,14 @@ SHORT_COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Query(QueryOptions):
-    """Query the lake, print the rows, and report how many there were."""
+    """The command `query`, which prints messages or other rows of a lake."""
 
     NAME = "query"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Run the query."""
+        """Query the lake, print the rows, and report how many there were."""
         self.check_combinations()
         if self.tables or self.describe is not None:
             from commitlake.jobs.query.tables import print_tables
@@ -343,7 +343,7 @@ def _sort_columns(query: QueryOptions, known_columns: Sequence[str]) -> list[str
 
 
 class _LimitedRows:
-    """Iterator of rows up to a limit, with a flag that tells whether there were more rows."""
+    """Iterator that ends at a limit of rows, with a flag that tells whether there were more."""
 
     def __init__(self, rows: Iterator[Row], limit: int) -> None:
         self._rows = rows

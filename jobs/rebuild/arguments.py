@@ -77,7 +77,7 @@ class RebuildOptions(
     FileSettings,
     after={LayoutArgument: "store", **dict.fromkeys((Topics, ThreadArguments, FileSettings), "salvage")},
 ):
-    """The options of `rebuild`."""
+    """Command line options of `rebuild`."""
 
     store: str | None = declare_store_argument(
         f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy"

@@ -59,14 +59,14 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuild(RebuildOptions):
-    """The command `rebuild`."""
+    """The command `rebuild`, which rebuilds queues, indexes and other files of a store from its log."""
 
     NAME = "rebuild"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Rebuild one store, and print a summary."""
+        """Rebuild the files of one store, and print a summary."""
         place = require_store(self.store)
         from commitlake.connectors.reading.stores import find_stores
         from commitlake.pipelines.rebuild.errors import (

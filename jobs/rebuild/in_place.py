@@ -25,7 +25,7 @@ from commitlake.schemas.shipped_manifest import make_fetch_hint
 
 
 def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: RequestedSettings) -> Rebuilt | None:
-    """Rebuild files beside the store, verify them, and replace the store's files.
+    """Rebuild a store's files in a new folder, verify them, and replace the store's own files by them.
 
     Returns:
         None if this run only finished an interrupted replacement.
@@ -71,7 +71,7 @@ def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: 
 
 
 def _check_assumed_delays(rebuilt: Rebuilt) -> None:
-    """Raise an error, before anything is replaced, if the assumed delays of queue entries are probably wrong."""
+    """Raise an error, before any file is replaced, if delay levels assumed for queue entries are probably wrong."""
     if rebuilt.assumed_delays and rebuilt.has_nondefault_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)

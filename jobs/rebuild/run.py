@@ -34,7 +34,7 @@ def run_rebuild(
     *,
     owns_lock: bool = False,
 ) -> Rebuilt:
-    """Rebuild a store into a folder.
+    """Rebuild the queues, indexes and other files of a store from its log into a folder.
 
     Args:
         target_folder: The target folder.
@@ -85,7 +85,7 @@ def run_salvage(
 
 
 def complete_settings(store: Store, requested_settings: RequestedSettings) -> RequestedSettings:
-    """Return the requested settings; missing ones are derived from the damaged store's remaining files."""
+    """Return the requested broker settings; missing ones are derived from the damaged store's remaining files."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     with open_small_files(store.root) as root:

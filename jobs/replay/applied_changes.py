@@ -52,7 +52,7 @@ def read_changes(arguments: SendingArguments) -> MessageChanges:
 
 
 def write_changes(lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> None:
-    """Write the changed messages of a replay plan to the table `replay_rows`; see `write_changed_rows`."""
+    """Write the changed messages of a replay plan to the table `replay_rows`, from which they are sent."""
     write_changed_rows(lake, messages, changes, _open_session_for_transform(lake, changes))
 
 

@@ -119,7 +119,7 @@ def queues_option(default: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SendingArguments(SelectionOptions):
-    """Options for where messages are sent and how fast; `jobs.replay.send.send_selected_messages` reads them.
+    """Options for where a replay sends messages, and how fast.
 
     The first fields are options that each command declares with its own help.
     """

@@ -75,14 +75,14 @@ _READ = ("messages", "replays", "replay_messages", "replay_rows", "consumer_offs
 
 @dataclass(frozen=True, kw_only=True)
 class Replay(ReplayOptions):
-    """The command `replay`."""
+    """The command `replay`, which sends messages of a lake, a store or live topics again."""
 
     NAME = "replay"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Run the chosen action."""
+        """Run the chosen action, such as sending, listing, stopping or verifying a replay."""
         lake = open_lake_argument(self)
         with explain_damaged_files(lake, _READ):
             return self._run_action(lake)

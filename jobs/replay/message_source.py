@@ -50,7 +50,7 @@ _STEPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class MessageSource:
-    """Messages from which a replay selects.
+    """Place from which a replay takes messages: a lake, a store's log, or live topics.
 
     Attributes:
         table: the table `messages` to select from.
@@ -71,7 +71,7 @@ class MessageSource:
 
 
 def lake_source(lake: Lake, table: DeltaTable) -> MessageSource:
-    """Return a lake's messages as the source of a replay."""
+    """Return a lake's archived messages as the source of a replay."""
 
     def find_not_consumed(arguments: ReplayOptions, group: str, is_chosen_topic: Callable[[str], bool]) -> NotConsumed:
         brokers = arguments.broker or archived_store_names(lake)

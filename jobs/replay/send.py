@@ -95,7 +95,7 @@ _MAX_TIMES = 4
 
 
 class SendOutcome(NamedTuple):
-    """Exit code of a new replay, with its plan.
+    """Exit code of a new replay, and the plan of what it sends.
 
     Attributes:
         exit_code: the job's exit code.
@@ -290,7 +290,7 @@ def resume_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 
 
 def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> Runner | None:
-    """Return the runner of the tasks that send, or None to send in this process.
+    """Return the runner of the tasks that send messages, or None if this process sends them.
 
     Raises:
         JobError: if they are to be sent on Spark at the pace at which they were stored.
@@ -359,7 +359,7 @@ def _run_replay(
 
 
 def _discard_message(_: str) -> None:
-    """Do nothing with a message; for callers that must pass a function."""
+    """Ignore a line of text, where a function that prints lines is required."""
 
 
 def _print_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:

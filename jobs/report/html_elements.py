@@ -43,7 +43,7 @@ def join_html(parts: Iterable[str], separator: str = "") -> Html:
 
 
 def tag(element: str, /, *content: str, **attributes: str | float | bool | None) -> Html:
-    """Return an HTML element.
+    """Return an HTML element with the given name, content and attributes.
 
     Args:
         element: Name of the element.

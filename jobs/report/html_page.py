@@ -95,7 +95,7 @@ def _footer_html(footer_text: str) -> Html:
 
 
 def _read_asset(name: str) -> Html:
-    """Return the unchanged content of a file of this package."""
+    """Return the content of a file of this package, such as the style sheet or the script."""
     return Html(files("commitlake.jobs.report").joinpath(name).read_text("utf-8").strip())
 
 

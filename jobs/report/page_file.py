@@ -33,7 +33,7 @@ Facts = Sequence[tuple[str, str]]
 
 
 class PageFile:
-    """File into which a job writes its page.
+    """File into which a job writes its HTML page.
 
     Args:
         path: Path of the file; an existing file is replaced once the page is complete.
@@ -47,13 +47,13 @@ class PageFile:
         self.is_written = False
 
     def write(self, report: Report) -> None:
-        """Write a report."""
+        """Write a report into the file as an HTML page."""
         write_page(self.path, report)
         self.is_written = True
 
 
 def check_page_file(path: Path | None) -> PageFile | None:
-    """Return the file of a page; None if no page is requested.
+    """Check that an HTML page can be written to a path, and return its file; None if no page is requested.
 
     Raises:
         JobError: For a file that could not be written at the end of the job.
@@ -95,7 +95,7 @@ def write_page_on_failure(
 
 
 def failure_report(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Report:
-    """Return the page of a failed job; the arguments are those of `write_page_on_failure`."""
+    """Return the report, for an HTML page, on a job that has failed."""
     first, *others = error_text.message.strip().splitlines() or ["no message"]
     sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"
     code = int(ExitCode.FAILED if error_text.exit_code is None else error_text.exit_code)

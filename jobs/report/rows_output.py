@@ -235,7 +235,7 @@ def _table_cell_text(column: Column, value: object, *, is_local_time: bool) -> s
 
 
 def write_json(rows: Iterable[Row], out: TextIO, missing_data_sentences: Sequence[str] = ()) -> int:
-    """Write one JSON document, one row per line, and return the number of rows; see `jobs.report.output_formats`."""
+    """Write rows as one JSON document to a stream, one row per line, and return the number of rows."""
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the first output, so that a refused query prints nothing
     write_text = unguarded_stream(out).write

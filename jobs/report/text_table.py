@@ -64,7 +64,7 @@ class TextTable:
     _natural: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Measure the widths of all cells."""
+        """Measure the widths of all cells, from which the widths of columns are chosen."""
         self._natural = [max(map(_cell_width, cells), default=0) for cells in zip(*self.rows, strict=True)]
 
     def body_lines(self) -> Iterator[str]:

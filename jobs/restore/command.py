@@ -92,7 +92,7 @@ class Restore(
     FileSettings,
     after={StoreName: "broker", TimeRange: "broker", SparkArguments: "threads", FileSettings: "threads"},
 ):
-    """The command `restore`."""
+    """The command `restore`, which creates a broker's store from the lake's copy of its log."""
 
     NAME = "restore"
     DESCRIPTION = DESCRIPTION
@@ -158,7 +158,7 @@ class Restore(
     index_tags: str | None = option("index tags, as brokers since 5.5 do (default: yes)", choices=("yes", "no"))
 
     def run(self) -> ExitCode:
-        """Restore one store, and print a summary."""
+        """Create the store from the lake, and print a summary."""
         from commitlake.connectors.lake.reader import QueryError
 
         _check_options(self)

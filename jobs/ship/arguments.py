@@ -42,7 +42,7 @@ def parse_rate(text: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ShipOptions(Command, StoreName, S3Arguments, after={StoreName: "to", S3Arguments: "rate"}):
-    """The options of `ship`."""
+    """Command line options of `ship`."""
 
     store: str = option(
         f"the broker's store, the folder that holds {FOLDERS}; or, with "

@@ -44,7 +44,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Ship(ShipOptions):
-    """The command `ship`."""
+    """The command `ship`, which copies a broker's store to an object store or a folder, from beside the broker."""
 
     NAME = "ship"
     DESCRIPTION = DESCRIPTION

@@ -131,7 +131,7 @@ def lower_priority() -> None:
 
 
 class _Shipping:
-    """State of a run of `ship`."""
+    """State of a run of `ship`: the store, the target, and the progress so far."""
 
     def __init__(self, command: ShipOptions, source: SourceStore, target: ShipTarget, settings: ShipSettings) -> None:
         self._quiet: bool = command.quiet
@@ -147,7 +147,7 @@ class _Shipping:
         self._counted = [0, 0, 0]
 
     def ship_once(self) -> ExitCode:
-        """Ship the present data once, and return the exit code."""
+        """Copy the data that the target lacks once, and return the exit code."""
         with self._stop_on_signal():
             self._target.claim()
             agent = self._agent = self._open_agent()
@@ -165,7 +165,7 @@ class _Shipping:
         return code
 
     def ship_continuously(self) -> ExitCode:
-        """Ship new data until a signal arrives, and return the exit code; wait while the target cannot be reached."""
+        """Copy new data until a signal arrives, and return the exit code; wait while the target cannot be reached."""
         wait, reported, files_at = _FIRST_WAIT_SECONDS, time.monotonic(), -self._files_interval
         with self._stop_on_signal():
             while not self._stop.is_set():
@@ -249,12 +249,12 @@ class _Shipping:
         return "; ".join(parts)
 
     def _warn_of_unread_messages(self) -> None:
-        """Warn of messages in other folders, which are not shipped."""
+        """Warn of messages in other log folders of the store, which are not copied."""
         for sentence in self._source.newer_data_sentences(self._settings.broker):
             UNREAD.warning("%s", sentence)
 
     def _warn_of_skipped_files(self) -> None:
-        """Warn once of each file that is skipped."""
+        """Warn once of each file that is not copied."""
         new = [text for text in self._found.skipped if text not in self._skipped]
         for text in new[:_SHOWN_SKIPPED]:
             print_warning("commitlake ship", f"skipped: {text}")
@@ -263,7 +263,7 @@ class _Shipping:
         self._skipped.update(new)
 
     def _update_metrics(self) -> None:
-        """Update the metrics of --metrics-file."""
+        """Update the counters of copied data in the file of --metrics-file."""
         if self._agent is None:
             return
         counts = self._agent.counts

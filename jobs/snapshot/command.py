@@ -53,7 +53,7 @@ _SOURCE = OneOf(required=True)
 class Snapshot(
     Command, LakeArguments, StoreName, LayoutArgument, after={StoreName: "broker", LayoutArgument: "broker_conf"}
 ):
-    """The command `snapshot`."""
+    """The command `snapshot`, which saves the offsets of consumer groups in a lake."""
 
     NAME = "snapshot"
     DESCRIPTION = DESCRIPTION
@@ -79,7 +79,7 @@ class Snapshot(
     )
 
     def run(self) -> ExitCode:
-        """Take one snapshot, or one at each interval."""
+        """Save the offsets of consumer groups once, or again at each interval."""
         from commitlake.jobs.cli.process import call_on_first_signal
 
         lake = open_lake_argument(self)
@@ -97,7 +97,7 @@ class Snapshot(
 
 
 def _take_snapshots(command: Snapshot, lake: Lake, printed_notes: set[str]) -> ExitCode:
-    """Take one snapshot of each store or broker.
+    """Save the consumer offsets of each store or live broker once.
 
     Args:
         printed_notes: notes that were printed before; new ones are added.

@@ -73,7 +73,7 @@ class TpsOptions(
         **dict.fromkeys((EngineArguments, OutputArguments, HtmlArgument), "top"),
     },
 ):
-    """The options of `tps`."""
+    """Command line options of `tps`."""
 
     NAME = "tps"
     DESCRIPTION = DESCRIPTION

@@ -59,10 +59,10 @@ _MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue", *_COUNTED)
 
 @dataclass(frozen=True, kw_only=True)
 class Tps(TpsOptions):
-    """The command `tps`."""
+    """The command `tps`, which shows how many messages and bytes per second brokers stored."""
 
     def run(self) -> ExitCode:
-        """Compute the rates, print them, and report what is missing."""
+        """Compute the message rates, print them, and report what is missing."""
         started = time.monotonic()
         check_options(self)
         if self.show == HOT_KEYS:
@@ -87,7 +87,7 @@ def _show_rates(command: TpsOptions, monotonic_start: float) -> ExitCode:
 
 
 def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monotonic_start: float) -> ExitCode:
-    """Print rates, and also write them to an HTML page if a file is given."""
+    """Print message rates, and also write them to an HTML page if a file is given."""
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
     by = parse_group_names(command.by)
@@ -146,7 +146,7 @@ def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monot
 def _read_transaction_outcomes(
     command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared_count: int, *, is_needed: bool
 ) -> ReadOutcomes:
-    """Return transaction outcomes if rates or notes need them; if the table `edges` is damaged, print a warning."""
+    """Return the numbers of committed and rolled-back transactions, if they are needed; warn if `edges` is damaged."""
     from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes, read_outcomes_if_intact
 
     if not is_needed and command.quiet:
@@ -295,7 +295,7 @@ def _time_unit(command: TpsOptions) -> datetime.timedelta:
 
 
 def _choose_table(command: TpsOptions, group_columns: Sequence[str]) -> CountedTable:
-    """Choose the table in which messages are counted; if a store is read, only this table is made from its log."""
+    """Return the table in which messages are counted; if a store is read, only this table is made from its log."""
     unit = _time_unit(command)
     start = round_time(command.start or EPOCH, unit)
     end = start + 2 * MINUTE if command.end is None else round_time(command.end, unit, rounds_up=True)
@@ -305,7 +305,7 @@ def _choose_table(command: TpsOptions, group_columns: Sequence[str]) -> CountedT
 
 
 def _make_rates_question(command: TpsOptions, group_columns: Sequence[str], source: TpsSource) -> RatesQuestion | None:
-    """Return the rates question for the options, with times extended to whole units; None if there are no messages."""
+    """Return what to count, as the options say, with times extended to whole units; None if there are no messages."""
     span = source.coverage.whole_span
     if span is None:
         return None
@@ -337,7 +337,7 @@ def _output_columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[s
 
 
 def _add_counted_times(row: Row, question: RatesQuestion) -> Row:
-    """Return a row with the start and end of the counted time added."""
+    """Return a row with two more values: the start and the end of the time range in which it counts messages."""
     start = row.get("window_start", question.start)
     return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
 

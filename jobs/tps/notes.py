@@ -60,7 +60,7 @@ def rate_columns(column_keys: Iterable[str]) -> list[Column]:
 
 
 class RateNote(NamedTuple):
-    """Note on the counted messages, such as on retries or dead letters.
+    """Note below the message rates, such as on retries or dead letters among the counted messages.
 
     Attributes:
         word: Subject of the note, for its badge.
@@ -85,7 +85,7 @@ class RateNote(NamedTuple):
 def rate_notes(
     totals: Mapping[str, int], outcomes: TransactionOutcomes | None, question: RatesQuestion
 ) -> Iterator[RateNote]:
-    """Yield notes on messages of producers, retries, dead letters, transactions, and clock errors.
+    """Yield notes on how many counted messages are retries, dead letters or parts of transactions, and on clock errors.
 
     Args:
         totals: sums over all rows, by name.
@@ -196,7 +196,7 @@ def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
 
 
 def missing_time_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
-    """Return sentences on parts of a question's time that are missing."""
+    """Return sentences on parts of the requested time that the lake or store does not have."""
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
     lines = []
@@ -217,7 +217,7 @@ def widened_time_range_note(
     end: datetime.datetime | None,
     unit: datetime.timedelta,
 ) -> list[str]:
-    """Return a sentence if the counted time is longer than the requested time, otherwise none.
+    """Return a sentence if the time range was extended to whole minutes or seconds, otherwise none.
 
     Args:
         start: requested start; None for that of the archive.
@@ -236,7 +236,7 @@ def _precision_word(time: datetime.datetime) -> str:
 
 
 def time_range_note(question: RatesQuestion, table_names: str, source: TpsSource, seconds_taken: float) -> str:
-    """Return the last line of output: the time covered, the source, and the seconds taken."""
+    """Return the last line of output: the time range covered, the source, and the seconds taken."""
     origin = "the log" if source.stores else table_names
     return f"{_time_range_text(question)}, from {origin} ({seconds_taken:.1f} s)"
 

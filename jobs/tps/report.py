@@ -93,7 +93,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RatesSource:
-    """The lake or store from which the figures of a page come.
+    """Lake or store whose message rates a page shows.
 
     Attributes:
         option: `--lake` or `--store`.
@@ -109,7 +109,7 @@ class RatesSource:
 
     @property
     def is_lake(self) -> bool:
-        """Return True for a lake, whose messages can be looked up."""
+        """Return True for a lake, and False for a store."""
         return self.option == "--lake"
 
     @property
@@ -119,13 +119,13 @@ class RatesSource:
 
 
 def empty_page(source: RatesSource) -> Report:
-    """Return the page of a lake or store without messages."""
+    """Return the report, for an HTML page, on a lake or store without messages."""
     verdict = Verdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
     return Report(TITLE, verdict, [source.label_and_value], [], "tps")
 
 
 def rates_report(report: RatesReport, source: RatesSource) -> Report:
-    """Return the page of a rates report."""
+    """Return the report, for an HTML page, on message rates."""
     question = report.question
     period = f"{_time_text(question.start)} to {_time_text(question.end)} UTC"
     brokers = join_names(sorted(report.coverage.spans), 5)
@@ -265,7 +265,7 @@ def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
 
 
 def _advice_values(report: RatesReport, source: RatesSource) -> Places:
-    """Return the values for the placeholders in the advice, such as source, period and filters."""
+    """Return the values that replace placeholders in commands of the advice, such as source, period and filters."""
     question, total = report.question, report.total
     assert total is not None
     asked = question.selection

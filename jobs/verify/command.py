@@ -71,7 +71,7 @@ class Verify(
         HtmlArgument: "lake",
     },
 ):
-    """The command `verify`."""
+    """The command `verify`, which compares a store's log, queues, indexes, checkpoint and offsets with one another."""
 
     NAME = "verify"
     DESCRIPTION = DESCRIPTION
@@ -168,7 +168,7 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
 
 
 def _find_name_in_lake(command: Verify, store_path: str) -> str | None:
-    """Return the name under which the lake has the store that is compared with it."""
+    """Return the name under which the lake has the store at a path, with which it is compared."""
     from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.arguments.unknown_lake_names import warn_of_unknown_broker

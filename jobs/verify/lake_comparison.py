@@ -71,7 +71,7 @@ def _differing_windows(
     formats: Formats,
     limit: int,
 ) -> Differences:
-    """Compare messages by time windows, and return those that differ; repeat if a broker has deleted segments."""
+    """Return the time windows in which lake and store differ; repeat if the broker deleted segments meanwhile."""
     while True:
         with (
             sides.profile_stores(store_path, broker, store_ranges, formats) as store,

@@ -88,7 +88,7 @@ class EntryQueue(ABC):
         self.truncate_to(place * self.entry_size)
 
     def delete_expired(self, log_offset: int) -> None:
-        """Delete files whose entries all point before an offset of the log; the last file keeps the numbering."""
+        """Delete files whose entries all point before an offset of the log; keep the last file for its numbering."""
         count = 0
         for start in self.files.file_starts[:-1]:
             if not self._entry_points_before((start + self.files.file_size) // self.entry_size - 1, log_offset):

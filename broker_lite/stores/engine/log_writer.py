@@ -43,7 +43,7 @@ class LogWriter:
         self.arrived: set[tuple[str, int]] = set()
 
     def take_arrived(self) -> set[tuple[str, int]]:
-        """Remove and return all elements of `arrived`, without waiting for the lock of a writer."""
+        """Return and forget the (topic, queue id) pairs with new messages, without waiting for a writer's lock."""
         # One by one, because a writer that adds to the set meanwhile would add to one that was exchanged and read.
         return {self.arrived.pop() for _ in range(len(self.arrived))}
 

@@ -74,7 +74,7 @@ class MappedFile:
     __slots__ = ("_mappings", "_memory", "path", "size")
 
     def __init__(self, path: Path, size: int, mappings: Mappings) -> None:
-        """Open an existing file, which is mapped when it is first used; see `create` for new ones."""
+        """Open an existing file, which is mapped into memory when it is first used."""
         self.path = path
         self.size = size
         self._mappings = mappings

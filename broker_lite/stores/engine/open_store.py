@@ -92,14 +92,14 @@ class OpenStore(ABC, Generic[M, R]):
         return self._flusher.sync_log()
 
     def delete_expired_files(self, now_seconds: float) -> int:
-        """Delete expired files of log, queues and index; return the number of log files deleted. See `Retention`."""
+        """Delete expired files of log, queues and index; return the number of log files deleted."""
         # The two locks are always taken in this order, as in `truncate_log`.
         with self._flusher.flush_lock(), self._lock_reader():
             return self._retention.delete_expired_files(now_seconds)
 
     @contextmanager
     def _lock_reader(self) -> Iterator[R]:
-        """Hold the store's lock while the block runs, and yield the reader; raise an error if the store is closed."""
+        """Hold the store's lock while the block runs, and yield its reader; raise an error if the store is closed."""
         with self._writer.lock:
             if self._writer.is_closed:
                 raise StoreUnusableError(f"{self.path}: expected an open store, found a closed one")

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=StoredMessage)
 
 
 class GetStatus(StrEnum):
-    """Result of a `get`, as RocketMQ's GetMessageStatus."""
+    """Result of reading messages from a queue, as RocketMQ's GetMessageStatus."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -52,7 +52,7 @@ class QueuePosition(NamedTuple):
 
 
 class BoundedQueue(Protocol):
-    """Interface of a queue with a range of offsets."""
+    """Interface of a queue whose first and next offsets are known."""
 
     @property
     def max_offset(self) -> int:

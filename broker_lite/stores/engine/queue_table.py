@@ -60,7 +60,7 @@ class QueueTable(Generic[Q]):
                     self._open_queue(topic, number)
 
     def __iter__(self) -> Iterator[Q]:
-        """Iterate over the queues in the order of their opening; other threads may add queues meanwhile."""
+        """Iterate over the queues in the order in which they were opened; other threads may add queues meanwhile."""
         return iter(list(self._queues.values()))
 
     def find(self, topic: str, queue_id: int) -> Q | None:

@@ -39,12 +39,12 @@ class RecordLog(ABC):
 
     @property
     def start(self) -> int:
-        """Offset of the first byte."""
+        """Offset of the first byte of the log."""
         return self.files.start
 
     @property
     def end(self) -> int:
-        """Offset of the end of the last record."""
+        """Offset of the end of the log's last record."""
         return self.files.end
 
     def check_size(self, size: int) -> None:
@@ -139,7 +139,7 @@ class MessageLog(RecordLog, Generic[M]):
         """
 
     def _record_bytes_at(self, offset: int) -> bytes:
-        """Return the bytes of the record at an offset, by the size in its head but not beyond the end of the file."""
+        """Return the bytes of the record at an offset; its size field is not trusted beyond the end of the file."""
         memory, position = self.files.locate(offset)
         head_size = self.filler.size
         size = self.filler.unpack(memory, position)[0] if len(memory) - position >= head_size else 0

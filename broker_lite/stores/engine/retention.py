@@ -33,7 +33,7 @@ def disk_used_percent(folder: Path) -> int:
 
 
 class Retention:
-    """Deletion of the old files of one store; the caller holds the store's locks."""
+    """Rules that delete the old files of one store; the caller holds the store's locks."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Retention:
         options: RetentionOptions,
         used: Callable[[Path], int] = disk_used_percent,
     ) -> None:
-        """Set up the retention of a store.
+        """Set up the deletion of old files of one store.
 
         Args:
             root: folder of the store.

@@ -27,10 +27,10 @@ _held_here_guard = threading.Lock()
 
 
 class StoreLock:
-    """Lock on a store's folder, which is held until `release` is called."""
+    """Lock on a store's folder against other processes, held until `release` is called."""
 
     def __init__(self, root: Path) -> None:
-        """Acquire the lock.
+        """Lock the folder, or raise an error if it is in use.
 
         Raises:
             StoreLockedError: if another process, or another store in this process, holds it.
@@ -60,7 +60,7 @@ class StoreLock:
         return descriptor
 
     def release(self) -> None:
-        """Release the lock."""
+        """Unlock the folder."""
         with _held_here_guard:
             os.close(self._descriptor)
             _held_here.discard(self._key)
@@ -106,6 +106,6 @@ class AbortMark:
         sync_folder(self._path.parent)
 
     def clear(self) -> None:
-        """Delete the file, because everything is on disk."""
+        """Delete the file, because the store was closed cleanly and everything is on disk."""
         # Not synced: if a crash of the machine brings the file back, the next start merely recovers once more.
         self._path.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ _OUTCOMES = {
 
 
 class Batch(NamedTuple):
-    """Messages that a consumer has taken.
+    """Messages of a queue that a consumer has taken, and must report as consumed or failed.
 
     Attributes:
         place: application and queue of the batch.
@@ -59,7 +59,7 @@ class Consuming:
     """
 
     def __init__(self, store: JournalStore) -> None:
-        """Resume at the store's positions; close this object before the store."""
+        """Continue at the positions that the store has saved; close this object before the store."""
         self._store = store
         self.retries = RetryStore(store.path, store.options, store.clock)
         self._guard = threading.RLock()

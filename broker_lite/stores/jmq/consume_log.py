@@ -19,7 +19,7 @@ from commitlake.schemas.layouts.jmq.consume_records import FOLDER, MAX_RECORD_SI
 
 
 class ConsumeLog(RecordLog):
-    """Files of consume records; the caller holds the store's lock."""
+    """Log of consume records, which state who has consumed what; the caller holds the store's lock."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
         """Open the files, and find the end of the last one.
@@ -43,7 +43,7 @@ class ConsumeLog(RecordLog):
         self._clear_after_end()
 
     def _fill_rest_of_file(self) -> None:
-        """Skip the rest of the last file, which stays zeros."""
+        """Move the log's end to the next file; the rest of the last file stays zeros."""
         self.files.end += self.files.free_bytes
 
     def _parse_record_at(self, offset: int) -> tuple[Consumption, int] | None:

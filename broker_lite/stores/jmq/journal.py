@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Journal(MessageLog[JournalMessage]):
-    """Journal files of a store.
+    """Files of a store's journal, the log of all of its messages.
 
     Attributes:
         lost_bytes: number of damaged bytes that `next_message` has skipped.
@@ -63,7 +63,7 @@ class Journal(MessageLog[JournalMessage]):
         return parsed
 
     def next_message(self, position: int, confirmed_end: int) -> JournalMessage:
-        """Return the first message at or after an offset, skipping damage up to `confirmed_end`.
+        """Return the first message at or after an offset; damage before `confirmed_end` is skipped with a warning.
 
         The search continues in the next file if this one has ended. Damage before `confirmed_end` is logged and
         skipped, up to the next valid record.

@@ -49,7 +49,7 @@ class JournalCheckpointFile:
 
 @dataclass(frozen=True)
 class JournalFiles:
-    """Files of one store.
+    """Open files of one store in JMQ's layout: journal, queues, consume records, offsets and checkpoint.
 
     Attributes:
         journal: journal with the messages.
@@ -132,7 +132,7 @@ def recover_journal(files: JournalFiles, *, is_after_crash: bool) -> RecoveryRep
 
 
 def _confirmed_progress(files: JournalFiles) -> LogProgress:
-    """Return the checkpoint's progress if the journal confirms it, else a progress of zeros."""
+    """Return the progress in the checkpoint if the journal has its last record at that place, else zeros."""
     checkpoint, journal = files.checkpoint.value, files.journal
     if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
         return LogProgress()

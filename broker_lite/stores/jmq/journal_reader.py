@@ -40,7 +40,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         self._broker = broker_name
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[JournalMessage]:
-        """Return messages of a queue from a queue offset on; see `JournalStore.get`."""
+        """Return at most `max_messages` messages of a queue from a queue offset on."""
         queue = self._queues.find(topic, queue_id)
         where = locate_offset(queue, self._journal.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
@@ -60,7 +60,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
     def pull(
         self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, convert_to_record: Form
     ) -> PullResult:
-        """Return messages of a queue in the form in which they are delivered; see `JournalStore.pull`."""
+        """Return messages of a queue from a queue offset on, in the form in which they are delivered to clients."""
         queue = self._queues.find(topic, queue_id)
         where = locate_offset(queue, self._journal.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:

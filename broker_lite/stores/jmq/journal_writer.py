@@ -20,7 +20,7 @@ from commitlake.schemas.layouts.jmq.queue_file import ENTRY, MessageIdParts, ser
 
 
 class JournalPutResult(NamedTuple):
-    """Position of a stored message.
+    """Position of a stored message in its queue and in the journal.
 
     Attributes:
         journal_offset: journal offset of its record.

@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 
 class JournalQueue(NumberedQueue):
-    """Entries of one queue; `recover` must set its end."""
+    """Entries of one queue, each of which points to a message of the journal; `recover` must set its end."""
 
     entry_size = ENTRY.size
 
@@ -154,10 +154,10 @@ class JournalQueue(NumberedQueue):
 
 
 class JournalQueues(QueueTable[JournalQueue]):
-    """All queues of a store."""
+    """All queues of a store in JMQ's layout."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues of the store at `root`, see `QueueTable`; `recover` must set their ends."""
+        """Open the queues of the store at `root`; `recover` must set their ends."""
         super().__init__(root / FOLDER, file_size, "queue_file_size_bytes", mappings)
         self._refused: set[str] = set()
 

@@ -145,7 +145,7 @@ def _prepare_database_file(path: Path, root: Path) -> None:
 
 
 class RetryStore:
-    """Store of failed messages and their retries; several threads may use it."""
+    """SQLite database of messages that applications failed to consume; several threads may use it."""
 
     def __init__(self, root: Path, options: JournalOptions, clock: Callable[[], int]) -> None:
         """Open the database, and create it if necessary.
@@ -210,7 +210,7 @@ class RetryStore:
                 raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
 
     def add(self, app: str, failures: Sequence[tuple[JournalMessage, bytes, str]]) -> None:
-        """Add messages whose first delivery has failed; those that are already waiting stay as they are.
+        """Add messages whose first delivery has failed; those that it already contains stay as they are.
 
         Args:
             app: application that failed.

@@ -135,7 +135,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         return self._wait_for_results(self._writer.append([self.preparing.prepare(message, queue_id)]))[0]
 
     def put_batch(self, messages: Sequence[NewJournalMessage], queue_id: int | None = None) -> list[JournalPutResult]:
-        """Store messages in one queue and one file, directly after one another, or none of them; see `put`.
+        """Store messages in one queue and one file, directly after one another, or none of them.
 
         If the store chooses the queue, all go to the queue of the first.
         """
@@ -150,11 +150,11 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         return results
 
     def append(self, message: PreparedMessage) -> JournalPutResult:
-        """Store a prepared message without waiting for the disk, even in SYNC mode; see `put`."""
+        """Store a prepared message without waiting for the disk, even in SYNC mode."""
         return self._writer.append([message])[0]
 
     def append_batch(self, messages: Sequence[PreparedMessage]) -> list[JournalPutResult]:
-        """Store all prepared messages of a batch in one queue, or none of them, as `append` does."""
+        """Store all prepared messages of a batch in one queue, or none of them, without waiting for the disk."""
         return self._writer.append(messages)
 
     @property
@@ -223,19 +223,19 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
                 self._files.consume_log.append((record,))
 
     def read_consumptions(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
-        """Return flushed consume records from an offset on, and the offset to continue at; see `ArchiveView`."""
+        """Return flushed consume records from an offset of the consume log on, and the offset to continue at."""
         with self._lock_reader():
             log = self._files.consume_log
             return log.read(offset, log.files.synced, max_records)
 
     def read_journal(self, journal_offset: int, max_messages: int) -> tuple[list[JournalMessage], int]:
-        """Return flushed messages from a journal offset on, and the offset to continue at; see `ArchiveView`."""
+        """Return flushed messages from a journal offset on, and the offset to continue at."""
         with self._lock_reader() as reader:
             return reader.read_journal(journal_offset, max_messages)
 
 
 class JournalFlusher(LogFlusher):
-    """Flusher of a store in JMQ's layout."""
+    """Flusher of journal, queues and consume records, which then writes the checkpoint."""
 
     def __init__(
         self, options: JournalOptions, writer: JournalWriter, files: JournalFiles, save_beside: Callable[[], None]

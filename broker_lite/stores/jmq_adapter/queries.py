@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Bounds:
-    """Offset range of a retry or dead-letter queue, with the interface that `locate_offset` expects."""
+    """First and next offset of a retry or dead-letter queue, with which a requested offset is compared."""
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
@@ -59,7 +59,7 @@ class JmqQueries:
         tag_codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Return records of a queue that match a filter, starting at a queue offset.
+        """Return records of a queue that match a filter, in RocketMQ's format, starting at a queue offset.
 
         Args:
             topic: topic of the queue.
@@ -190,7 +190,7 @@ class JmqQueries:
         limit: int,
         limit_bytes: int,  # noqa: ARG002
     ) -> Never:
-        """Raise an error, because a journal has no index of keys; see `get_by_key`."""
+        """Raise an error, because a journal has no index of keys."""
         self.get_by_key(topic, key, begin_ms, end_ms, limit)
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:

@@ -40,7 +40,7 @@ _NO_TRANSACTIONS = "a journal has no transactions: send the message without one"
 
 
 class JmqStore(JmqQueries):
-    """Open store in JMQ's layout for RocketMQ's requests, with its retries and tables.
+    """Store in JMQ's layout that serves RocketMQ's requests, with retries, topics, groups and offsets.
 
     Attributes:
         path: folder of the store.
@@ -162,7 +162,7 @@ class JmqStore(JmqQueries):
         return self.send_batch([message])[0]
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
-        """Store all messages of a batch in one queue, or none of them; see `send`."""
+        """Store all messages of a batch in one queue, or none of them."""
         prepared = []
         queue_id: int | None = None
         for message in messages:
@@ -199,7 +199,7 @@ class JmqStore(JmqQueries):
         return ""
 
     def accept_message(self, message: SentMessage) -> PutResult:
-        """Store a producer's message; refuse one that is delayed or part of a transaction. See `send`.
+        """Store a producer's message; refuse one that is delayed or part of a transaction.
 
         Raises:
             UnsupportedError: if the message is delayed or part of a transaction.
@@ -263,11 +263,11 @@ class JmqStore(JmqQueries):
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def commit(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
-        """Raise an error, because a journal has no transactions; see `find_half_message`."""
+        """Raise an error, because a journal has no transactions."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def rollback(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
-        """Raise an error, because a journal has no transactions; see `find_half_message`."""
+        """Raise an error, because a journal has no transactions."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
     def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[None]:  # noqa: ARG002

@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BatchConsumeQueue(CommitLogQueue):
-    """Entries of one BatchConsumeQueue.
+    """One BatchConsumeQueue, a queue in which each entry points to a record of one or several messages.
 
     Attributes:
         max_offset: queue offset of the next message.
@@ -135,7 +135,7 @@ class BatchConsumeQueue(CommitLogQueue):
         )
 
     def drop_invalid_tail(self, log: CommitLog) -> None:
-        """Remove entries at the end that point to no valid record; see `ConsumeQueue.drop_invalid_tail`."""
+        """Remove entries at the end that point to no valid record, because a crash may leave garbage in the files."""
         while not self.is_empty and self.last_record >= log.start:
             message = log.message_at(self.last_record)
             if message is not None and self.last_record + message.size == self.max_physical_offset:
@@ -173,7 +173,7 @@ class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
     """All BatchConsumeQueues of a store."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues of the store at `root`; see `QueueTable`."""
+        """Open the queues of the store at `root`."""
         super().__init__(root / FOLDER, file_size, "batch_queue_file_size_bytes", mappings)
 
     def _make_queue(self, topic: str, queue_id: int, files: FileQueue) -> BatchConsumeQueue:

@@ -49,7 +49,7 @@ def dialect_of(root: Path) -> Dialect | None:
 
 
 class CommitLog(MessageLog[Message]):
-    """Segment files of a store's CommitLog."""
+    """Log of a store's records in segment files."""
 
     filler = BLANK
     offset_field = "physical_offset"
@@ -108,13 +108,13 @@ class CommitLog(MessageLog[Message]):
         self.files.truncate(self.files.file_starts[-1] if known is None else last_record_offset + known.size)
 
     def _fill_rest_of_file(self) -> None:
-        """Write a BLANK, which marks the rest of the file as unused; only its 8 bytes are written."""
+        """Mark the rest of the last file as unused, by a BLANK record of which only 8 bytes are written."""
         room = self.files.free_bytes
         self.files.append(serialize_blank(room, self._dialect))
         self.files.end += room - BLANK.size
 
     def is_blank_at(self, physical_offset: int) -> bool:
-        """Return whether a BLANK begins at an offset; like the broker, do not check its size."""
+        """Return whether a BLANK record, which marks the rest of a file as unused, begins at an offset."""
         memory, position = self.files.locate(physical_offset)
         return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] in BLANK_MAGICS
 

@@ -342,7 +342,7 @@ class ConsumerOffsets(ConfigFile):
             self.mark_changed()
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:  # noqa: ARG002
-        """Store the offset as `commit` does; RocketMQ does not record the client."""
+        """Set a group's offset in a queue: it has consumed all messages before it; the client is not recorded."""
         self.commit(topic, group, queue_id, offset)
 
     def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
@@ -395,7 +395,7 @@ def _to_int_key(key: object) -> object:
 
 
 class ConfigFiles:
-    """Config files of a store."""
+    """All config files of a store: topics, groups, consumer offsets and delay offsets."""
 
     def __init__(self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ) -> None:
         """Read the files of the store at `root`, to be written in its dialect.

@@ -72,7 +72,7 @@ class CommitLogQueue(EntryQueue):
 
 
 class ConsumeQueue(NumberedQueue, CommitLogQueue):
-    """Entries of one queue."""
+    """One ConsumeQueue, a queue with an entry of 20 bytes for each message."""
 
     entry_size = ENTRY.size
 
@@ -181,7 +181,7 @@ class ConsumeQueues(QueueTable[ConsumeQueue]):
     """All ConsumeQueues of a store."""
 
     def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
-        """Open the queues of the store at `root`; see `QueueTable`."""
+        """Open the queues of the store at `root`."""
         super().__init__(root / FOLDER, file_size, "consume_queue_file_size_bytes", mappings)
 
     def _make_queue(self, topic: str, queue_id: int, files: FileQueue) -> ConsumeQueue:

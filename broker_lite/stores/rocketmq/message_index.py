@@ -59,7 +59,7 @@ class IndexFile:
     """
 
     def __init__(self, file: MappedFile, geometry: Geometry) -> None:
-        """Open an existing file; see `create` for new ones.
+        """Open an existing index file.
 
         Raises:
             IndexSizeError: if its size does not match the geometry.
@@ -173,7 +173,7 @@ class IndexFile:
         return [offset for offset in self.lookup_in_steps(key_hash, begin_ms, end_ms) if offset is not None]
 
     def lookup_in_steps(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Yield the physical offsets that `lookup` returns, and None after every `ENTRIES_OF_STEP` examined entries."""
+        """Yield the offsets of records whose keys have a hash, newest first, and None at intervals, to allow pauses."""
         slot = self._geometry.slot_position(key_hash % self._geometry.slots)
         number = _unpack_slot(self._file.memory, slot)[0]
         above = self.header.index_count
@@ -321,7 +321,7 @@ class MessageIndex:
         return (offset for offset in self.lookup_in_steps(topic, key, begin_ms, end_ms) if offset is not None)
 
     def lookup_in_steps(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Yield what `lookup` yields, and None after each step of work, so that other work can run between steps."""
+        """Yield offsets of records that may have a key, newest first, and None at intervals, to allow pauses."""
         wanted = key_hash(topic, key)
         for file in reversed(list(self._files)):
             if file not in self._files or not file.overlaps_time_range(begin_ms, end_ms):

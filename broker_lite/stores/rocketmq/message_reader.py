@@ -27,7 +27,7 @@ DEFAULT_KEY_LIMIT = 64
 
 
 class Reader(QueueReader[Message, AnyQueue]):
-    """Reader of a store in RocketMQ's layout; the caller holds the store's lock."""
+    """Reader of messages in a store in RocketMQ's layout; the caller holds the store's lock."""
 
     def __init__(self, files: StoreFiles) -> None:
         super().__init__(files.log, files.queues)
@@ -42,13 +42,13 @@ class Reader(QueueReader[Message, AnyQueue]):
         return unit.entry
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time of a message, ms, or -1 if there is none; only the head of its record is read."""
+        """Return the store time of a message, ms, or -1 if there is none; only the start of its record is read."""
         entry = self.entry_at(topic, queue_id, queue_offset)
         timestamp = None if entry is None else self._log.store_timestamp_at(entry.physical_offset)
         return -1 if timestamp is None else timestamp
 
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[Message]:
-        """Return messages of a queue from a queue offset on; see `MessageStore.get`."""
+        """Return at most `max_messages` messages of a queue from a queue offset on."""
         queue = self._queues.find(topic, queue_id)
         where = locate_offset(queue, self._log.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
@@ -82,7 +82,7 @@ class Reader(QueueReader[Message, AnyQueue]):
     def messages_by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
-        """Find messages with a key, some entries per step; see `MessageStore.get_by_key_in_steps`."""
+        """Find the newest messages with a key in small steps, and yield after each of them."""
         if self._index is None:
             raise IndexDisabledError("the store has no index of keys: keep_index is False, or its dialect is BoltMQ")
         found: dict[int, Message] = {}

@@ -47,7 +47,7 @@ _BROKERS_OWN = frozenset({INNER_BASE, MULTI_QUEUE_OFFSET})
 
 
 class PutResult(NamedTuple):
-    """Position of a stored message.
+    """Position of a stored message in its queue and in the log.
 
     Attributes:
         physical_offset: physical offset of its record in the CommitLog.
@@ -117,7 +117,7 @@ class Writer(LogWriter):
         return self.append([self.preparing.prepare(remove_broker_properties(message)) for message in messages])
 
     def put_one(self, message: NewMessage) -> PutResult:
-        """Append one message; see `put`."""
+        """Append one message to the log and its queue."""
         message = remove_broker_properties(message)
         if needs_queue_offsets(message.sys_flag, dict(message.properties)):
             return self._append_with_offset_properties(message)
@@ -159,7 +159,7 @@ class Writer(LogWriter):
         return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, distinct
 
     def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
-        """Append prepared messages of one queue, all or none; see `put`."""
+        """Append prepared messages of one queue, or none of them."""
         first = messages[0]
         with self.lock:
             self.check_writable()
@@ -170,7 +170,7 @@ class Writer(LogWriter):
         return results
 
     def append_one(self, message: Prepared) -> PutResult:
-        """Append one prepared message, by far the most frequent case; see `append`."""
+        """Append one prepared message, with faster code than for several."""
         topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys, message_count, names = message
         size = len(record)
         with self.lock:
@@ -214,7 +214,7 @@ class Writer(LogWriter):
         )
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
-        """Append messages as a batch, which must satisfy additional rules; see `put`."""
+        """Append messages as a producer's batch: all in one queue, without transactions, and limited in total size."""
         check_batch(messages, self._options.max_message_size_bytes)
         return self.put(messages)
 

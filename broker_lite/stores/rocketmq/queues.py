@@ -213,7 +213,7 @@ class StoreQueues:
             self.refused_topics.add(record.topic)
 
     def drop_invalid_tails(self, log: CommitLog) -> None:
-        """Remove invalid entries at the end of every queue; see `ConsumeQueue.drop_invalid_tail`."""
+        """Remove entries at the end of every queue that point to no valid record, as a crash may leave such entries."""
         for queue in self:
             queue.drop_invalid_tail(log)
 

@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Recovery:
-    """Recovery of one store."""
+    """Recovery of a store when it is opened: makes log, queues and index consistent."""
 
     def __init__(self, files: StoreFiles, dispatching: DispatchBuilder) -> None:
         self._log = files.log
@@ -76,7 +76,7 @@ class Recovery:
             return report
 
     def _find_start_offset(self, is_after_crash: bool) -> int:
-        """Return the physical offset at which recovery starts to read; see the module's docstring."""
+        """Return the physical offset of a record up to which queues and index are complete, at which reading starts."""
         known = self._queues.last_record
         if self._index is not None:
             known = min(known, self._index.end_physical_offset)

@@ -95,12 +95,12 @@ class MessageStore(OpenStore[Message, Reader]):
 
     @property
     def files(self) -> StoreFiles:
-        """Files of the store, into which a slave copies its master's log; the caller holds the writer's lock."""
+        """Open files of the store, into which a slave copies its master's log; the caller holds the writer's lock."""
         return self._files
 
     @property
     def writer(self) -> Writer:
-        """Writer of the store, which a slave uses to copy its master's log; see `files`."""
+        """Writer of the store's log, queues and index, which a slave uses to copy its master's log."""
         return self._writer
 
     @classmethod
@@ -166,13 +166,13 @@ class MessageStore(OpenStore[Message, Reader]):
         return self._writer.preparing
 
     def send(self, message: SentMessage) -> PutResult:
-        """Store a producer's message without waiting for the disk, even in SYNC mode; see `put`."""
+        """Store a producer's message without waiting for the disk, even in SYNC mode."""
         if needs_queue_offsets(message.sys_flag, message.properties):
             return self._writer.put_one(message.as_new_message())
         return self._writer.append_one(self._prepare_sent_message(message))
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
-        """Store all messages of a batch in one queue, or none of them, as `send` does."""
+        """Store all messages of a batch in one queue, or none of them, without waiting for the disk."""
         return self._writer.append([self._prepare_sent_message(message) for message in messages])
 
     def _prepare_sent_message(self, message: SentMessage) -> Prepared:
@@ -238,7 +238,7 @@ class MessageStore(OpenStore[Message, Reader]):
         tag_codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Return records of a queue in the form for clients, from a queue offset on; see `pull_records`."""
+        """Return records of a queue that match a filter, in the form for clients, from a queue offset on."""
         with self._lock_reader():
             return pull_records(self._files, topic, queue_id, queue_offset, limits, tag_codes, accepts_record)
 
@@ -300,7 +300,7 @@ class MessageStore(OpenStore[Message, Reader]):
     def get_by_key_in_steps(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int = _NO_LIMIT
     ) -> Generator[None, None, list[Message]]:
-        """Find messages as `get_by_key` does, in small steps, between which the store's lock is released.
+        """Find the newest messages with a key in small steps, between which the store's lock is released.
 
         Args:
             topic: see `get_by_key`.
@@ -340,7 +340,7 @@ class MessageStore(OpenStore[Message, Reader]):
 
 
 class Flusher(LogFlusher):
-    """Flusher of a store in RocketMQ's layout."""
+    """Flusher of queues, timers and index of a store in RocketMQ's layout, which then writes the checkpoint."""
 
     def __init__(self, options: StoreOptions, writer: Writer, files: StoreFiles) -> None:
         super().__init__(options, writer, files.log.files, files.config.save_if_changed)

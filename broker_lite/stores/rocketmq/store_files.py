@@ -22,7 +22,7 @@ FILE_NAME = "checkpoint"
 
 
 class CheckpointFile:
-    """Checkpoint in memory and on disk.
+    """Checkpoint of a store in RocketMQ's layout, in memory and on disk.
 
     Attributes:
         value: values to be written by the next `save`.
@@ -35,7 +35,7 @@ class CheckpointFile:
         self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
 
     def update(self, **values: int) -> None:
-        """Set values that the next `save` writes."""
+        """Set fields of the checkpoint that the next `save` writes."""
         self.value = replace(self.value, **values)
 
     def save(self) -> None:
@@ -45,7 +45,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class StoreFiles:
-    """Files of one store.
+    """Open files of one store in RocketMQ's layout: log, queues, index, config files, timers and checkpoint.
 
     Attributes:
         log: CommitLog with the messages.

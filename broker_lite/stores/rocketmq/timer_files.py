@@ -60,7 +60,7 @@ _PRECISIONS_MS = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 
 
 class TimerFiles:
-    """Timer files of one store; several threads may use them.
+    """Timer wheel, timer log and timer checkpoint of one store; several threads may use them.
 
     Attributes:
         precision_ms: precision of the wheel's slots.
@@ -69,7 +69,7 @@ class TimerFiles:
     """
 
     def __init__(self, root: Path, log_file_size: int, mappings: Mappings) -> None:
-        """Open the existing files.
+        """Open the existing timer files.
 
         Args:
             root: folder of the store.
@@ -165,7 +165,7 @@ class TimerFiles:
 
     @property
     def _usable_file_size(self) -> int:
-        """Number of bytes in a timer log file that can contain units; a blank needs the rest of the file."""
+        """Number of bytes in a timer log file that can contain units; the rest is needed for its end mark."""
         return (self._log.file_size - BLANK.size) // UNIT.size * UNIT.size
 
     def _find_timer_precision(self, timer_unit: TimerUnit) -> None:
@@ -250,7 +250,7 @@ class TimerFiles:
         self._is_dirty = True
 
     def sync(self) -> None:
-        """Flush log, wheel and checkpoint to disk, in this order."""
+        """Flush timer log, timer wheel and checkpoint to disk, in this order."""
         with self._guard:
             if not self._is_dirty:
                 return

@@ -22,7 +22,7 @@ OTHERS = "others"
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Column of the picture for one topic or group, or for all those without a column of their own.
+    """Column in the picture of a message's story, for one topic or group, or for all those without their own column.
 
     Attributes:
         name: The topic or the group; empty if unknown.
@@ -37,7 +37,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """All lanes of a picture, and the tracks in them.
+    """Columns (lanes) in the picture of a message's story, and the positions within them (tracks).
 
     Attributes:
         lanes: Columns from the left: topics in the order in which they occur in the story, then groups.
@@ -52,7 +52,7 @@ class Lanes:
     tracks: int
 
     def lane_index(self, step: Step) -> int:
-        """Return the index of the lane in which a step is drawn."""
+        """Return the index of the lane, the column of a topic or group, in which a step is drawn."""
         return self.place_of[lane_key(step)]
 
     def horizontal_position(self, row: Row) -> float:

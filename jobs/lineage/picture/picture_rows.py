@@ -59,7 +59,7 @@ class Rows:
 
 
 def choose_picture_rows(story: Story, max_steps: int = MAX_STEPS) -> Rows:
-    """Choose the steps to draw, at most `max_steps`, and return the rows of the picture.
+    """Choose at most `max_steps` steps of a story to draw, fold the others, and return the rows of the picture.
 
     Args:
         max_steps: The largest number of drawn steps.

@@ -33,7 +33,7 @@ Pairs = Iterable[tuple[str, str | None]]
 
 
 def step_details_html(story: Story, rows: Rows) -> Html:
-    """Return the details of the steps in the picture."""
+    """Return HTML with the details of each drawn step of a message's story, such as properties and body."""
     led_by, leads_to = _edges_by_step(story, rows, is_incoming=True), _edges_by_step(story, rows, is_incoming=False)
     outcomes: dict[str, list[Outcome]] = {}
     for outcome in story.outcomes:

@@ -41,7 +41,7 @@ _LONGEST_NAMES = (10, 14, 18, 22, 26)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Line of the graph: a row, or a text for the time gap between two rows.
+    """Line of the graph of a story: a row with a step, or a text for the time gap between two rows.
 
     Attributes:
         row: The row; None for a gap.
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """Edge as drawn in the graph, from one line to another."""
+    """Connection between two lines of the graph, drawn for an edge of the story."""
 
     edge: Edge
     source: int
@@ -71,7 +71,7 @@ class _Path:
 
 
 def story_graph_html(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
-    """Return the graph as HTML, and the number of edges that are left out because the graph would be too large.
+    """Return the graph of a story as HTML, and the number of edges that are left out to limit the graph's size.
 
     Args:
         rows: The rows of the story.

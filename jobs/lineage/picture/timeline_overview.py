@@ -33,7 +33,7 @@ MAX_EDGES = 2000
 
 
 def overview_html(story: Story, rows: Rows, lanes: Lanes) -> Html:
-    """Return the overview as HTML; empty if the story does not have two different times."""
+    """Return a small timeline of a message's story as HTML; empty if all its steps have the same time."""
     drawn = [row for row in rows.rows if not row.is_folded and row.step.at is not None]
     span = _time_span([row.step.at for row in drawn if row.step.at is not None])
     if span is None:
