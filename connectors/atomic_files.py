@@ -77,14 +77,14 @@ def write_synced(path: Path, data: bytes, *, trusted_root: Path | None = None) -
 
 
 def move_synced(temporary_path: Path, path: Path, *, trusted_root: Path | None = None) -> None:
-    """Rename a synced file to its final path, and sync the folder; see `write_synced`."""
+    """Rename a synced file to its final path, and sync the folder, so that the new name survives a crash."""
     make_folders(path.parent, trusted_root=trusted_root)
     temporary_path.replace(path)
     sync_folder(path.parent)
 
 
 def remove_folder_in_order(folder: Path, last_file: str) -> None:
-    """Delete a finished run's folder. The file that identifies the run is deleted last, so that a rerun can resume."""
+    """Delete the folder of a finished run, and its file `last_file` last, so that a rerun can resume the deletion."""
     for path in folder.iterdir():
         if path.name != last_file:
             remove_tree(path)

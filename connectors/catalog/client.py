@@ -42,7 +42,7 @@ Json = dict[str, Any]
 
 
 class _AnswerError(Exception):
-    """Error for an answer of the server with an HTTP error status.
+    """Error for an answer in which the server reports an HTTP error status.
 
     Attributes:
         status: the code of HTTP.

@@ -14,7 +14,7 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
 def find_lake_root(catalog_name: str) -> str:
-    """Return the root URI of the lake that has a name in a catalog; each name is looked up once per process.
+    """Return the root URI of the lake that is registered in a catalog as `catalog.schema`; cached for this process.
 
     Args:
         catalog_name: `catalog.schema`.

@@ -23,7 +23,7 @@ class CatalogError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class SchemaName:
-    """The name of a schema in a catalog."""
+    """The name of a schema in a catalog, `catalog.schema`."""
 
     catalog: str
     schema: str
@@ -64,7 +64,7 @@ def is_catalog_location(lake_location: str) -> bool:
 
 
 def parse_schema_name(text: str) -> SchemaName:
-    """Parse `catalog.schema`.
+    """Parse the name of a schema in the form `catalog.schema`.
 
     Raises:
         CatalogError: if it is something else.

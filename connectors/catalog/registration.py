@@ -36,7 +36,7 @@ class Registration:
 def register_lake(
     client: CatalogClient, schema_name: SchemaName, root: str, tables: Sequence[CatalogTable]
 ) -> Registration:
-    """Register those tables of a lake that the catalog does not have yet, and the volume of message bodies.
+    """Register the tables of a lake that are not in the catalog yet, and the volume of message bodies.
 
     Nothing is changed or deleted. The table `messages`, by which the lake is found, comes last, so that a name leads to
     a lake only once it is complete. A call that was killed is completed by the next one.

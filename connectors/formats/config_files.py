@@ -34,7 +34,7 @@ class ConfigFile(NamedTuple, Generic[T]):
 
     @property
     def is_backup(self) -> bool:
-        """True if the content is that of the `.bak`."""
+        """True if the content was read from the file's backup `.bak`."""
         return self.content is not None and bool(self.problem)
 
 
@@ -72,7 +72,7 @@ def read_config(
 def report_backup_use(
     problems: Problems, name: str, config_file: ConfigFile[Any], expected: str, *, is_live: bool
 ) -> None:
-    """Report a problem: a file has invalid content, or its `.bak` is used instead.
+    """Report as a problem that a file has invalid content, or that its backup `.bak` is used instead.
 
     Args:
         problems: collects the problems of the store's files.

@@ -24,7 +24,7 @@ _INDEX_FILES, _QUEUES = "index", ("consumequeue", "batchconsumequeue")
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry(Generic[E]):
-    """Entry of a queue, with its queue and its position there."""
+    """Entry of a queue, with the queue's name and the entry's queue offset."""
 
     topic: str
     queue_id: int

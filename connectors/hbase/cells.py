@@ -108,7 +108,7 @@ def _message_cells(row: dict[str, Any], salt_count: int, topic_key: bytes) -> Me
 
 
 def cell_timestamp_ms(store_us: int | None) -> int:
-    """Return the timestamp of a message's cells: the last ms of the day on which it was stored, at least 0."""
+    """Return the timestamp of a message's cells: the last ms of the day on which it was stored; 0 before 1970."""
     if store_us is None:
         return NEVER_EXPIRES_MS
     return max(0, (store_us // 1000 // _DAY_MS + 1) * _DAY_MS - 1)

@@ -75,7 +75,7 @@ def _row_sort_key(row: _Row) -> tuple[bool, int, str, int]:
 
 
 class _LookUp:
-    """A single look-up, in one table."""
+    """A search for the messages of a selection in one HBase table."""
 
     def __init__(self, client: Client, salts: int, wanted: Selection, limit: int) -> None:
         self._client = client

@@ -42,7 +42,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Work:
-    """A task that writes or deletes the rows of data files in HBase.
+    """A task that writes the rows of data files to HBase, or deletes them there.
 
     Attributes:
         options: where HBase is.
@@ -61,7 +61,7 @@ class Work:
     bare: Mapping[str, Offsets] | None = None
 
     def to_deletion_except(self, kept_rows: KeptRows) -> Work:
-        """Return a copy of this task that deletes its rows, except rows that the version has added again."""
+        """Return a task that deletes these rows, except those that the same version of `messages` has added again."""
         return replace(self, delete=True, kept=kept_rows.all, bare=kept_rows.bare)
 
     def open_filesystem(self) -> pafs.FileSystem:
@@ -95,7 +95,7 @@ class Work:
                     yield batch.append_column(STORE_DATE.name, dates.cast(pa.date32()))
 
     def _rows_to_delete(self, client: Client, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch to delete.
+        """Return the rows to delete: those of the batch that the same version of `messages` has not added again.
 
         Before that, delete the index entries of kept rows that lost their keys.
         """

@@ -60,7 +60,7 @@ class WriteResult(WriterCommitMessage):
 
 
 class HBaseDataSource(DataSource):
-    """The data source `hbase`, which reads and writes a table of messages; see the module and its options."""
+    """The data source `hbase`, which reads and writes messages in an HBase table."""
 
     @classmethod
     def name(cls) -> str:

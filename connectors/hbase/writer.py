@@ -16,7 +16,7 @@ CALL_BYTES = 4 << 20
 
 
 def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salt_count: int) -> int:
-    """Write messages. Writing them again changes nothing.
+    """Write messages and their index entries; writing the same messages again changes nothing.
 
     Args:
         client: the table's client; its options set the number of messages per call.

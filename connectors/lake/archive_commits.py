@@ -60,7 +60,7 @@ class CommittedRange:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """The counts of an archive run, for its row in `archive_runs`.
+    """The counts of messages, quarantined rows and gaps of an archive run, for its row in `archive_runs`.
 
     Attributes:
         started_at: UTC, ISO 8601.
@@ -77,7 +77,7 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveCommit:
-    """The metadata of an archive commit.
+    """Metadata of an archive run's Delta commit: the run's number, its ranges and counts, and each store's progress.
 
     Attributes:
         sequence: number of the run; 1 for the first run.
@@ -105,11 +105,11 @@ class ArchiveCommit:
         return sum(part.end - part.start for part in self.ranges.values())
 
     def with_results(self, counts: RunCounts, files_by_table: Mapping[str, Iterable[DataFile]]) -> ArchiveCommit:
-        """Return the same commit with the counts and files that the run has written."""
+        """Return the same metadata with the counts and files that the run has written."""
         return replace(self, counts=counts, files={table: tuple(found) for table, found in files_by_table.items()})
 
     def rebase_onto(self, last_commit: ArchiveCommit) -> ArchiveCommit:
-        """Return this commit as the successor of another run's commit.
+        """Return this metadata with the run number that follows the one of another run's commit.
 
         It takes over that run's progress of the stores that this run did not read.
         """

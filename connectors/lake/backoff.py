@@ -31,7 +31,7 @@ Followed = TypeVar("Followed", bound=_HasVersion)
 def update_until_version(
     wanted_version: int, update_table: Callable[[], Followed], wait: Callable[[float], object]
 ) -> Iterator[Followed]:
-    """Update a table until it has reached a version, and yield the result of each attempt.
+    """Update a table repeatedly until it has reached a version, and yield the result of each attempt.
 
     Args:
         wanted_version: the version to reach.

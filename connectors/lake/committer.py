@@ -100,7 +100,7 @@ def _format_brokers(brokers: Sequence[str]) -> str:
 
 
 def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: ArchiveCommit) -> None:
-    """Try to commit files to `messages`, under one sequence number.
+    """Commit a run's files to `messages` under its run number, unless another run has used that number.
 
     Args:
         table: the opened table.
@@ -126,7 +126,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
 def append_files(
     lake: Lake, table_name: str, files: Sequence[DataFile], sequence: int, columns: Columns | None = None
 ) -> None:
-    """Add a run's files to a table that follows `messages`; do nothing if the table already has them.
+    """Add a run's files to a table that is updated after `messages`; do nothing if the table already has them.
 
     Args:
         table_name: name of the table, which is created if it does not exist.
@@ -152,7 +152,7 @@ def append_files(
 
 
 def append_rows(lake: Lake, table_name: str, rows: pa.Table) -> None:
-    """Append a few rows to a table that does not follow `messages`; repeating the call appends them again.
+    """Append a few rows to a table; a call that is repeated appends them again.
 
     Args:
         table_name: name of the table, which is created if it does not exist.

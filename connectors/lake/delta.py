@@ -77,7 +77,7 @@ def _check_file_paths(uri: str, table: DeltaTable) -> None:
 
 
 def seal_log_after_commit(uri: str, s3: S3Options | None = None) -> None:
-    """Store the digests of a table's log after a commit, see `delta_log.seals`; if that fails, only log a warning.
+    """Store checksums of a table's log after a commit, to detect damage later; if that fails, only log a warning.
 
     Raises:
         LogDamagedError: if the log is damaged.

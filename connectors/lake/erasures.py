@@ -30,7 +30,7 @@ _COLUMNS = ["broker", "physical_offset", "erasure_id", "number"]
 
 @dataclass(frozen=True, slots=True)
 class ErasedOffsets:
-    """The erased messages of one broker.
+    """The physical offsets of the erased messages of one broker, and the erasure of each.
 
     Attributes:
         offsets: int64, sorted.
@@ -155,7 +155,7 @@ def newest_erasure_number(table: DeltaTable | None) -> int:
 
 
 def read_erased_form_number(table: DeltaTable) -> int:
-    """Return the version (see `FORM`) of the form of erased rows in `messages`; the newest if none are erased."""
+    """Return the version of the rules, at most `FORM`, by which columns of erased rows in `messages` were emptied."""
     return table.transaction_version(FORM_ID) or (1 if newest_erasure_number(table) else FORM)
 
 

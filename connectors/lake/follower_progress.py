@@ -20,12 +20,12 @@ _LOOKED_AT = 64
 
 
 def last_finished_sequence(lake: Lake, table: str) -> int:
-    """Return the sequence number of the newest run that a table, such as `archive_runs`, records; 0 for none."""
+    """Return the number of the newest archive run that a table, such as `archive_runs`, contains; 0 for none."""
     return read_sequence_number(lake.find(table))
 
 
 def read_sequence_number(table: DeltaTable | None) -> int:
-    """Return the sequence number of the newest run that an open table records; 0 if there is no run or no table."""
+    """Return the number of the newest archive run that an open table contains; 0 if there is no run or no table."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
@@ -53,7 +53,7 @@ def check_finished_runs(lake: Lake, finished_sequence: int, newest_sequence: int
 
 
 def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> list[int]:
-    """Return the sequence numbers of finished runs whose files are missing from a table that follows `messages`.
+    """Return the numbers of finished archive runs whose files are missing from a table updated after `messages`.
 
     Args:
         table: name of the following table.
@@ -65,7 +65,7 @@ def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> li
 
 
 def check_is_up_to_date(lake: Lake, table: str) -> None:
-    """Refuse a table that follows `messages` but lacks rows of its newest commits.
+    """Refuse a table that is updated after `messages`, but lacks rows of its newest commits.
 
     Raises:
         LogDamagedError: if it lacks such rows.

@@ -39,7 +39,7 @@ class ArchiveRun:
 
 
 def unfinished_commits(lake: Lake, newest_sequence: int) -> list[ArchiveCommit]:
-    """Return the commits to `messages` that the tables which follow it do not have yet, oldest first.
+    """Return the commits to `messages` whose rows the tables updated after it do not have yet, oldest first.
 
     Args:
         newest_sequence: the newest commit's sequence.
@@ -53,7 +53,7 @@ def unfinished_commits(lake: Lake, newest_sequence: int) -> list[ArchiveCommit]:
 
 
 def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCommit]:
-    """Update the tables that follow `messages` to its newest commit.
+    """Update the other tables of the archive to the newest commit to `messages`.
 
     Args:
         run_id: the run that calls this; commits of other runs count as recovered.
@@ -74,7 +74,7 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
 
 
 def list_unrecorded_runs(lake: Lake) -> list[ArchiveCommit]:
-    """Return the commits of finished runs without a row in `archive_runs`, oldest first."""
+    """Return the commits of finished archive runs that have no row in `archive_runs`, oldest first."""
     table = lake.find("archive_runs")
     if table is None:
         return []

@@ -99,7 +99,7 @@ class Lake:
 
     @property
     def streams_folder(self) -> str:
-        """Folder of the checkpoints of streams that archive into the lake."""
+        """Folder of the checkpoints of Spark streams that archive into the lake."""
         return self.uri(STREAMS)
 
     @property
@@ -139,7 +139,7 @@ class Lake:
         return LogFolder(self.uri(table), self.storage_options, self.s3)
 
     def seal_log(self, table: str) -> None:
-        """Store the digests of a table's log after a commit; see `delta.seal_log_after_commit`."""
+        """Store checksums of a table's log after a commit, to detect damage later."""
         from commitlake.connectors.lake.delta import seal_log_after_commit
 
         seal_log_after_commit(self.uri(table), self.s3)
@@ -212,7 +212,7 @@ class Lake:
         return table in self._tables_with_log([table])
 
     def list_follower_tables(self) -> list[str]:
-        """Return the tables that follow `messages` and have a log."""
+        """Return the tables that are updated after each commit to `messages`, as far as they have a log."""
         return self._tables_with_log([table for table in LAKE_TABLES if table != "messages"])
 
     def _tables_with_log(self, tables: Sequence[str]) -> list[str]:
@@ -228,7 +228,7 @@ class Lake:
         ]
 
     def check_messages_exist(self) -> None:
-        """Refuse a lake whose table `messages` has no log, although tables that follow it have one.
+        """Refuse a lake whose table `messages` has no log, although tables that are updated after it have one.
 
         Raises:
             LogDamagedError: if the log of `messages` is missing.
@@ -245,7 +245,7 @@ class Lake:
             )
 
     def check_links(self) -> None:
-        """Refuse a lake with a link in its folder, in the folder of a table, or in that of a log.
+        """Refuse a lake with a symbolic link in its folder, in the folder of a table, or in that of a log.
 
         Raises:
             UnsafeFileError: with the path of the first link.
@@ -318,13 +318,13 @@ class Lake:
         return S3Storage(self.root, self.s3)
 
     def _check_owner(self) -> None:
-        """Refuse a new lake in a table of another lake, or in a folder of a broker's store."""
+        """Refuse to create a lake inside a table of another lake, or inside a folder of a broker's store."""
         from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 
         refuse_owned_folder(self.root, "--lake", self.s3)
 
     def _check_hard_links(self, folder: Path) -> None:
-        """Refuse a new lake in a file system without hard links, by which deltalake makes a commit atomic.
+        """Refuse to create a lake in a file system without hard links, by which deltalake makes a commit atomic.
 
         Volumes and DBFS of Databricks, and other mounted object stores, are such file systems.
         """

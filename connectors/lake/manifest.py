@@ -16,7 +16,7 @@ from commitlake.connectors.lake.store_progress import QueueReport
 
 @dataclass(frozen=True, slots=True)
 class RefusalCounts:
-    """Counts of the unreadable ranges and rows in one broker's log.
+    """Counts of the unreadable byte ranges and rows in one broker's log.
 
     Attributes:
         bad_ranges: number of ranges without an intact record.
@@ -34,7 +34,7 @@ class RefusalCounts:
         return self.bad_ranges + self.marked_rows
 
     def __add__(self, other: RefusalCounts) -> RefusalCounts:
-        """Return the sum of two counts."""
+        """Return the sums of the counts of two objects."""
         return RefusalCounts(
             self.bad_ranges + other.bad_ranges,
             self.marked_rows + other.marked_rows,
@@ -44,7 +44,7 @@ class RefusalCounts:
 
 @dataclass(frozen=True, slots=True)
 class TaskProfile:
-    """Profile of a task's rows (see `schemas.tables.profile`), as it is sent to the driver.
+    """Profile (counts and checksums) of a task's rows, or the file that contains it, as it is sent to the driver.
 
     Attributes:
         data: the profile, or the index of its file if it is in one: see `pipelines.quality.profile_partitions`.
@@ -57,7 +57,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """Row of a task's report: it describes a data file or, with an empty path, another result of the task.
+    """Row of a task's report to the driver, for a data file or, with an empty path, for another result of the task.
 
     Attributes:
         table: name of the file's table: messages, message_keys, topic_minutes, quarantine or gaps.
@@ -132,7 +132,7 @@ class ManifestRow:
 
     @property
     def refusal_counts(self) -> dict[str, RefusalCounts]:
-        """Return the counts of unreadable data, by broker."""
+        """Return the counts of unreadable ranges and rows, by broker."""
         return {broker: RefusalCounts(**counts) for broker, counts in json.loads(self.refused or "{}").items()}
 
     @property

@@ -24,7 +24,7 @@ from commitlake.connectors.lake.lake import Lake
 
 
 def processed_version(lake: Lake, table: str, application_id: str) -> int:
-    """Return the version of `messages` up to which a table has been computed; -1 before the first.
+    """Return the Delta version of `messages` up to which a derived table has been computed; -1 if there is none.
 
     Args:
         table: name of the table.
@@ -34,7 +34,7 @@ def processed_version(lake: Lake, table: str, application_id: str) -> int:
 
 
 def read_processed_version(table: DeltaTable | None, application_id: str) -> int:
-    """Return the version of `messages` up to which an open table has been computed; -1 before the first.
+    """Return the Delta version of `messages` up to which an open derived table has been computed; -1 if there is none.
 
     Args:
         table: the table; None if it does not exist.
@@ -45,14 +45,14 @@ def read_processed_version(table: DeltaTable | None, application_id: str) -> int
 
 
 def processed_erasure_number(lake: Lake, table: str) -> int:
-    """Return the number of the newest erasure that a table has processed completely; 0 for none."""
+    """Return the number of the newest erasure of messages that a table has processed completely; 0 for none."""
     opened = lake.find(table)
     return 0 if opened is None else newest_erasure_number(opened)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """Data files of `messages` that a table lacks.
+    """Data files of `messages` whose rows a derived table does not contain yet.
 
     Attributes:
         files: data files of `messages`.

@@ -24,7 +24,7 @@ def local_folder(path_or_uri: str) -> Path:
 
 
 def local_folder_or_none(path_or_uri: str) -> Path | None:
-    """Return the folder of this machine that a path or a `file:` URI names, or None for a place in an object store.
+    """Return the folder of this machine that a path or a `file:` URI names, or None for a URI of an object store.
 
     >>> local_folder_or_none("/data/lake"), local_folder_or_none("s3://bucket/lake")
     (PosixPath('/data/lake'), None)
@@ -42,7 +42,7 @@ _WAY_OUT = ". A lake may not contain links: move what it leads to into its place
 
 
 def check_links(root: Path) -> None:
-    """Refuse a lake with a link in its folder, in the folder of a table, or in that of a log.
+    """Refuse a lake with a symbolic link in its folder, in the folder of a table, or in that of a log.
 
     Files within partitions are not visited. `check_table_links` does that for one table.
 
@@ -56,7 +56,7 @@ def check_links(root: Path) -> None:
 
 
 def check_table_links(table_uri: str) -> None:
-    """Refuse a local table whose folder, or anything in it at any depth, is a link.
+    """Refuse a local table whose folder, or anything in it at any depth, is a symbolic link.
 
     Raises:
         UnsafeFileError: with the path of the first link.
@@ -66,7 +66,7 @@ def check_table_links(table_uri: str) -> None:
 
 
 def check_folder_links(folder: Path) -> None:
-    """Refuse a folder that is a link or contains one at any depth; do nothing if it does not exist.
+    """Refuse a folder that is or contains a symbolic link, at any depth; do nothing if it does not exist.
 
     Raises:
         UnsafeFileError: with the path of the first link.
@@ -76,7 +76,7 @@ def check_folder_links(folder: Path) -> None:
 
 
 def check_not_link(path: Path) -> None:
-    """Refuse a link; do nothing if there is no such file.
+    """Refuse a path that is a symbolic link; do nothing if there is no such file.
 
     Raises:
         UnsafeFileError: if it is a link.
@@ -86,7 +86,7 @@ def check_not_link(path: Path) -> None:
 
 
 def _inner_folders(folder: Path) -> list[Path]:
-    """Return the subfolders of a folder, sorted by name; refuse a folder that contains a link."""
+    """Return the subfolders of a folder, sorted by name; refuse a folder that contains a symbolic link."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)

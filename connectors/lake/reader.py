@@ -26,7 +26,7 @@ class QueryError(CommitLakeError):
 
 
 def run_sql(table: DeltaTable, table_name: str, sql: str, *, sorts_large_result: bool = False) -> pa.RecordBatchReader:
-    """Run a SQL query over one table, as `run_sql_over_tables` does over several.
+    """Return the result of a SQL query over one table as a stream of batches.
 
     Args:
         table_name: name of the table in the query.
@@ -90,6 +90,6 @@ def _convert_engine_errors() -> Iterator[None]:
 
 
 def clean_engine_message(text: str) -> str:
-    """Return the first line of an engine's message, and its suggestion, without the names of its error classes."""
+    """Shorten an engine's message to its first line and its suggestion, without the names of error classes."""
     lines = _ENGINE_PREFIX.sub("", text.strip()).removesuffix('")').replace("\\n", " ").splitlines()
     return " ".join([*lines[:1], *(line for line in lines[1:2] if line.startswith("Did you mean"))]) or "no message"

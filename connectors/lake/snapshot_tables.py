@@ -27,7 +27,7 @@ OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
 
 
 def open_snapshots(lake: Lake, table_name: str) -> DeltaTable | None:
-    """Open a table of snapshots; return None if the lake does not have it yet.
+    """Open a table with periodic snapshots of brokers' offsets or subscriptions; None if the lake does not have it yet.
 
     Raises:
         LakeError: There is no lake.
@@ -39,18 +39,18 @@ def open_snapshots(lake: Lake, table_name: str) -> DeltaTable | None:
 
 
 def snapshot_version(table: DeltaTable | None, broker: str) -> int | None:
-    """Return the transaction number of a store's newest snapshot; None if the table has no row of the store."""
+    """Return the Delta transaction number of a store's newest snapshot; None if the table has no row of the store."""
     return None if table is None else table.transaction_version(snapshot_application_id(broker))
 
 
 def newest_rows(table: DeltaTable, table_name: str, brokers: Iterable[str]) -> pa.Table:
-    """Return the newest row of each key, for the given stores."""
+    """Return the newest recorded row for each key, such as each group and queue, of the given stores."""
     among = f"broker IN ({', '.join(map(text_literal, brokers))})"
     return _one_row_per_key(table, table_name, [among], "last_value")
 
 
 def first_rows_after(table: DeltaTable, table_name: str, broker: str, start_time: datetime.datetime) -> pa.Table:
-    """Return the first row of each of a store's keys after a time."""
+    """Return, for each key of a store, such as a group and queue, the first row that was recorded after a time."""
     return _one_row_per_key(
         table, table_name, [_broker_condition(broker), f"as_of > {timestamp_literal(start_time)}"], "first_value"
     )
@@ -116,7 +116,7 @@ def rows_between(
 
 
 def snapshot_brokers(table: DeltaTable, table_name: str) -> list[str]:
-    """Return the sorted names of the stores that have snapshots in a table."""
+    """Return the sorted names of the stores that have rows in a table of snapshots."""
     sql = f"SELECT DISTINCT broker FROM {table_name} WHERE broker IS NOT NULL ORDER BY broker"
     found = run_sql(table, table_name, sql).read_all()
     names: list[str] = found.column("broker").to_pylist()
@@ -129,7 +129,7 @@ def _broker_condition(broker: str) -> str:
 
 
 def _one_row_per_key(table: DeltaTable, table_name: str, conditions: list[str], aggregate_function: str) -> pa.Table:
-    """Return the first or the last row, by time, of each key."""
+    """Return the first or the last recorded row, by time, of each key."""
     declared = LAKE_TABLES[table_name]
     keys = ", ".join(f'"{key}"' for key in declared.key)
     columns = declared.columns.names

@@ -30,7 +30,7 @@ _SUBSTITUTE = "spark.sql.variable.substitute"
 
 
 def table_name(uri: str) -> str:
-    """Return the name of a Delta table in Spark's SQL."""
+    """Return the name by which Spark's SQL reads the Delta table at a URI."""
     return "delta.`" + _absolute_uri(uri).replace("`", "``") + "`"
 
 
@@ -135,7 +135,7 @@ def _convert_spark_errors() -> Iterator[None]:
 def selection_condition(
     selection: Selection, *, has_dates: bool = True, time_column: str = "store_timestamp"
 ) -> Column:
-    """Return a selection of messages as a filter condition on a DataFrame with the columns of `messages`.
+    """Return the conditions on messages as a filter for a DataFrame with the columns of `messages`.
 
     Texts are values of the condition, and no SQL, which settings of a session may change: Spark replaces `${…}` in it,
     and may keep backslashes.
@@ -165,7 +165,7 @@ def selection_condition(
 
 
 def column_in_values(column: str, values: Iterable[str | int]) -> Column:
-    """Return the condition that a column has one of these values, which are texts as users write them."""
+    """Return the condition that a column has one of the given values, which are texts, such as `3` or `2026-11-20`."""
     return functions.col(column).isin(*map(_literal, values))
 
 

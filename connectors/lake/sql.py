@@ -36,7 +36,7 @@ class Engine(StrEnum):
 
 
 def text_literal(value: str, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return a string as a SQL literal, with the replacements that tables have (see `replace_invalid_utf8`)."""
+    """Return a string as a SQL literal, with U+FFFD in place of invalid UTF-8, as in the columns of the tables."""
     value = replace_invalid_utf8(value)
     text = value.replace("'", "''") if engine is Engine.DELTALAKE else value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
@@ -153,7 +153,7 @@ def array_contains_any(column: str, values: Sequence[str], engine: Engine = Engi
 def selection_conditions(
     selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_dates: bool = True
 ) -> list[str]:
-    """Return a selection as a list of SQL conditions on `messages`, all of which must hold.
+    """Return the conditions on messages as a list of SQL conditions on the table `messages`.
 
     Args:
         selection: the selection.

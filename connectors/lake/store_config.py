@@ -24,7 +24,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """The configuration of a store at one point in time.
+    """The configuration of a store (topics, groups and settings) at one point in time.
 
     Attributes:
         values: JSON texts by kind and name.
@@ -59,7 +59,7 @@ def read_store_config(lake: Lake, broker: str, time: datetime.datetime | None = 
 
 
 def read_config_changes(lake: Lake, broker: str) -> list[dict[str, Any]]:
-    """Read all changes of a store's configuration, oldest first, for `config_at`; empty if none are recorded.
+    """Read all recorded changes of a store's configuration, oldest first; empty if there are none.
 
     Raises:
         LakeError: There is no lake.
@@ -73,7 +73,7 @@ def read_config_changes(lake: Lake, broker: str) -> list[dict[str, Any]]:
 
 
 def config_at(changes: Sequence[Mapping[str, Any]], time: datetime.datetime | None) -> StoreConfig:
-    """Return a store's configuration at a time, as `read_store_config` does, from all of its changes."""
+    """Return a store's configuration at a time, computed from a list of all its changes."""
     if changes and time is not None:
         time = max(time, changes[0]["recorded_at"])
     found: dict[Key, str | None] = {}

@@ -13,7 +13,7 @@ CHECKPOINT = "checkpoint"
 
 
 class Problems(Protocol):
-    """Collector of the problems found in a store."""
+    """Collector of the problems found in a store, each with its file and position."""
 
     @property
     def codes(self) -> Collection[str]:
@@ -42,7 +42,7 @@ class Problems(Protocol):
 
 
 class Claim(NamedTuple):
-    """Value in a checkpoint that states something about the log: a physical offset, or the store time of a record.
+    """A physical offset, or a record's store time, in a checkpoint, up to which it confirms the log.
 
     Attributes:
         name: name of the field.
@@ -79,7 +79,7 @@ class StoredSubscription(NamedTuple):
 
 
 class TimerProgress(NamedTuple):
-    """Progress of a broker in delivering timed messages.
+    """Progress of a broker's timers: the next message to put on the timer wheel, and the delivery time reached.
 
     Attributes:
         topic: internal topic of the waiting messages.
@@ -94,7 +94,7 @@ class TimerProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """Content of a store's small files, such as checkpoint and offsets, which is read before the log.
+    """Content of a store's small files (checkpoint, offsets and subscriptions), which is read before the log.
 
     Attributes:
         claims: claims of the checkpoint; empty if it is missing or cannot be read.

@@ -121,17 +121,17 @@ class FormatQueues(ABC):
     @property
     @abstractmethod
     def layout(self) -> QueueLayout:
-        """Layout of the usual queues, which most topics have."""
+        """Binary layout of the entries of the usual queues, which most topics have."""
 
     @property
     def batch_layout(self) -> QueueLayout | None:
-        """Layout of the queues of batch topics; None if the format has no separate queues for them."""
+        """Binary layout of the entries of batch topics' queues; None if the format has no separate queues for them."""
         return None
 
     @property
     @abstractmethod
     def lookup_format(self) -> QueueFormat:
-        """Description of the usual queues, for look-ups of records."""
+        """Description of the usual queues by which records are looked up without a scan of the log."""
 
     @abstractmethod
     def walk_entries(
@@ -157,7 +157,7 @@ class FormatQueues(ABC):
         return False
 
     def topic_kinds(self, root: Path) -> TopicKinds:  # noqa: ARG002
-        """Return the queue types of a store's topics; empty if the format has only one type.
+        """Return which type of queues each topic of a store has; empty if the format has only one type.
 
         Raises:
             UnsafeFileError: for a link among the files and folders that are read for this.
@@ -180,7 +180,7 @@ class FormatIndexes(ABC):
     def make_index_data_reader(
         self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int
     ) -> IndexDataReader:
-        """Return a reader of a range of the log, which returns the record data from which indexes are built.
+        """Return a reader of the data in a range of the log from which indexes are built.
 
         Args:
             start_offset: physical offset of the range's first byte.
@@ -253,7 +253,7 @@ class FormatSmallFiles(ABC):
         return None
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
-        """Return what a checkpoint claims about the log; no claims if its bytes cannot be read."""
+        """Return the offsets and times in a checkpoint up to which it confirms the log; empty if it cannot be read."""
         return ()
 
     def known_topics(self, root: Path) -> frozenset[str] | None:  # noqa: ARG002
@@ -266,7 +266,7 @@ class FormatSmallFiles(ABC):
 
 
 class Format(ABC):
-    """Log format; pickled as the attribute `FORMAT` of the module that declares its class.
+    """Storage format of a broker: the functions that read and write its logs, queues and small files.
 
     Attributes:
         name: the format's name: `rocketmq`, `jmq`.

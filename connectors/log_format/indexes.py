@@ -91,7 +91,7 @@ class IndexDataReader(Protocol):
         """Add the records found by the last `locate_next_records` to the chunk, while their window is open."""
 
     def add_bad_range(self, bad_range: BadRange) -> None:
-        """Add a bad range that reading the log does not find, such as a missing segment."""
+        """Add a bad range that is known before the log is read, such as a missing segment."""
 
     @property
     def is_full(self) -> bool:

@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
 class HopArguments(NamedTuple):
-    """Arguments for `kernel.record_walk.hop`, in its order: a window, and the limits of the read."""
+    """Arguments of the function `hop`, which locates records in a window: the window and the limits of the read."""
 
     window: Array
     length: int

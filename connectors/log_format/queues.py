@@ -20,7 +20,7 @@ BEFORE_ALL, AFTER_ALL = -1, 1 << 63
 
 @dataclass(frozen=True)
 class QueueFormat:
-    """Description of a format's queues, for look-ups of records.
+    """Description of a format's queue files, by which records are looked up without a scan of the log.
 
     Attributes:
         name: the name of the queues in a plan.
@@ -198,7 +198,7 @@ class NewQueue:
 
 
 class QueueWriter(Protocol):
-    """Writer of one queue's files, by the rules of the broker."""
+    """Writer that rebuilds the files of one queue as the broker would write them."""
 
     @property
     def skipped_count(self) -> int:
@@ -213,7 +213,7 @@ class QueueWriter(Protocol):
         """Number of placeholder entries for messages that the log lacks."""
 
     def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
-        """Append entries.
+        """Append entries of the queue that is rebuilt, and skip those that the broker would not append.
 
         Args:
             entries: uint8[entries, bytes].

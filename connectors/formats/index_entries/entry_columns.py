@@ -55,7 +55,7 @@ def to_timestamp_column(milliseconds: Array) -> pa.Array:
 def make_bad_range_batch(
     schema: pa.Schema, corrupt_records: Sequence[Mapping[str, Any]], other_columns: Mapping[str, Any]
 ) -> pa.RecordBatch:
-    """Return a batch with one row for each bad range, which the column `_corrupt_record` describes.
+    """Return a batch with a row for each bad range, in which only `_corrupt_record` and the given columns are not null.
 
     Args:
         corrupt_records: values of `_corrupt_record`.

@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BadEntries:
-    """Range of an index file without valid entries.
+    """Range of an index file in which no entry is valid.
 
     Attributes:
         start: position of the first byte in the file.

@@ -75,12 +75,12 @@ class EntryOptions(DeclaredOptions):
 
     @property
     def formats(self) -> Formats:
-        """Formats of the stores to read."""
+        """Formats of the stores that the source accepts."""
         return all_formats()
 
     @property
     def filters(self) -> Filters:
-        """Filters by physical offset and, in subclasses, by other columns of an entry."""
+        """Filters by physical offset; subclasses add filters by other columns."""
         return Filters(min_offset=self.starting_offset, end_offset=self.ending_offset)
 
 
@@ -103,7 +103,7 @@ class QueueOptions(EntryOptions):
 
     @property
     def formats(self) -> Formats:
-        """Formats of the stores to read."""
+        """Formats of the stores that the source accepts."""
         return self.layout
 
     @property

@@ -53,7 +53,7 @@ class EntryRange:
 
 @dataclass(slots=True)
 class EntryWindow:
-    """Entries of a range that are read in one window.
+    """Consecutive entries of an index file that were read at once, and the bad ranges before and among them.
 
     Attributes:
         start: position of the first entry, bytes.
@@ -70,7 +70,7 @@ class EntryWindow:
 
 @dataclass(slots=True)
 class _InvalidRun:
-    """Pending run of invalid entries, which becomes a bad range once a valid entry follows it.
+    """Invalid entries in a row, which become a bad range once a valid entry follows them.
 
     Attributes:
         start: position of the first one, bytes.
@@ -103,7 +103,7 @@ class _Walk:
         self._is_over, self._over_at = False, 0
 
     def read_windows(self) -> Iterator[EntryWindow]:
-        """Yield the windows of the range; see `walk_entries`."""
+        """Yield the entries of the range, one window after the other."""
         position, end = self._range.start, self._range.end
         while position < end and not self._is_over:
             data_start = self._find_data_start(position)
@@ -233,5 +233,5 @@ class _Walk:
             yield from self._flush_invalid_run(min(needed, self._range.end))
 
     def _has_data(self, start: int, end: int) -> bool:
-        """Return whether a part of the file contains anything but zeros."""
+        """Return whether a part of the file contains a byte that is not zero."""
         return find_nonzero_window(self._file, start, end) is not None

@@ -37,7 +37,7 @@ _FOLDER = "index"
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """IndexFile with its header.
+    """An IndexFile of a store: its path, its number of slots and entries, and its parsed header.
 
     Attributes:
         store: the store.
@@ -64,7 +64,7 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """Part of a read: slots or entries of an IndexFile, its header, or a bad range that is already known.
+    """Part of an IndexFile that one task reads: slots, entries, the header, or a bad range that is already known.
 
     Attributes:
         file: the file of the range.
@@ -85,7 +85,7 @@ class IndexPart:
 
 
 def plan_index_files(options: IndexFileOptions, filters: Filters) -> list[list[IndexPart]]:
-    """Return the partitions of a read, each a list of parts.
+    """Return the partitions of a read of IndexFiles, each a list of parts.
 
     Args:
         filters: the filters from the options and from Spark; only the brokers are used.

@@ -60,7 +60,7 @@ class _Reader:
         self._damage = damage
 
     def read_part(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part."""
+        """Yield the rows of one part of an IndexFile."""
         if part.bad is not None:
             yield from self._make_bad_range_rows(part, [part.bad])
         elif self._content is IndexContent.HEADERS:
@@ -132,7 +132,7 @@ class _Reader:
         return make_entry_batch(self._schema, len(entries), columns | self._file_columns(part))
 
     def _mask_wanted_entries(self, window: EntryWindow) -> Array:
-        """Return a mask of the entries that become rows."""
+        """Return a mask of the entries that the filters by offset and by key let through."""
         low, high = self._filters.min_offset, self._filters.end_offset
         kept = np.ones(len(window.entries), np.bool_) if window.sound is None else window.sound.copy()
         offsets = window.entries["physical_offset"].astype(np.int64)

@@ -29,7 +29,7 @@ _P = TypeVar("_P", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class PlannedStore:
-    """Description of a store that is sent to workers with each part of a read, and therefore small.
+    """Description of a store that is sent to the workers with each part of a read, so it is kept small.
 
     Attributes:
         broker: the store's name.
@@ -55,7 +55,7 @@ class PlannedStore:
         return _open_files_once(self.root, self.read_id)
 
     def location_of(self, path: str) -> str:
-        """Return the path or URI of a file, without opening the store."""
+        """Return the path or URI of a file of the store, without opening the store."""
         return f"{self.root.rstrip('/')}/{path}" if self.is_copy else str(Path(self.root, path))
 
     def make_missing_range(self, start: int, end: int) -> BadEntries:

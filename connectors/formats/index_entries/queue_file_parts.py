@@ -32,7 +32,7 @@ from commitlake.schemas.layouts.segment_names import is_segment_name, parse_queu
 
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
-    """Return the layouts of queues that a store may have, the usual one first."""
+    """Return the layouts that a store's queues may have, such as that of batch queues, the usual one first."""
     usual, batches = store.format.queues.layout, store.format.queues.batch_layout
     return (usual,) if batches is None else (usual, batches)
 
@@ -103,7 +103,7 @@ class QueuePart:
 
 
 def plan_queues(options: QueueOptions, filters: Filters) -> list[list[QueuePart]]:
-    """Return the partitions of a read, each a list of parts.
+    """Return the partitions of a read of queue files, each a list of parts.
 
     Args:
         filters: the filters from the options and from Spark.

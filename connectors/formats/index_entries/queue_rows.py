@@ -59,7 +59,7 @@ class _Reader:
         self._damage = damage
 
     def read_rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the part."""
+        """Yield the rows of one part of a queue file."""
         part = self._part
         if part.bad is not None:
             yield from self._make_bad_range_rows([part.bad])
@@ -141,7 +141,7 @@ class _Reader:
         return make_entry_batch(self._schema, len(entries), columns)
 
     def _mask_wanted_entries(self, window: EntryWindow) -> Array | None:
-        """Return a mask of the entries that become rows; None if all do."""
+        """Return a mask of the entries that the filters let through; None if all of them pass."""
         low, high = self._filters.min_offset, self._filters.end_offset
         masks = [] if window.sound is None else [window.sound]
         offsets = window.entries["physical_offset"].astype(np.int64)

@@ -27,7 +27,7 @@ from commitlake.schemas.layouts.segment_names import segment_name
 
 
 def sample_segment(size: int) -> bytes:
-    """Return a sample segment: three messages, followed by zeros; see `Format.sample_files`."""
+    """Return a segment with three messages and zeros after them, which is read to compile the loops."""
     host = Host.of("127.0.0.1", 50088)
     data = b""
     for number, body in enumerate((b"first", b"second", b"third")):
@@ -46,7 +46,7 @@ def sample_segment(size: int) -> bytes:
 
 
 def sample_consume_file() -> Mapping[str, bytes]:
-    """Return a small sample file of the consume log, by its path in a store."""
+    """Return a small consume log, by its path in a store, which is read to compile the loops."""
     host = Host.of("127.0.0.1", 50088)
     record = serialize_consumption(Consumption("topic", 0, 0, 0, "app", DeliveryOutcome.CONSUMED, 0, 1, host))
     return {f"{FOLDER}/{segment_name(0)}": record}

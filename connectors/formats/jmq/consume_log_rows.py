@@ -51,14 +51,14 @@ assert _HEAD.itemsize == HEAD.size
 
 
 class _Folder(Protocol):
-    """Folder of the files of a consume log."""
+    """Folder that contains the files of a store's consume log."""
 
     def file_names_by_start(self) -> Mapping[int, str]:
         """Return the names of the files by the offset of their first byte, in order."""
         ...
 
     def open(self, name: str) -> SegmentFile:
-        """Open a file."""
+        """Open a file of the consume log."""
         ...
 
     def display_path(self, name: str = "") -> str:
@@ -113,7 +113,7 @@ class _RemoteFolder:
 
 
 def read_consume_files(root: str, broker: str, start_offset: int | None) -> Iterator[ConsumeLogPart]:
-    """Yield the records of a store at or after an offset, at most a window of a file at a time.
+    """Yield the consume records of a store at or after an offset in the consume log, in parts of limited size.
 
     The newest file is read to its last record. The bytes after it may be a record that is being written, so they are
     examined once there is a newer file.
@@ -145,7 +145,7 @@ def read_consume_files(root: str, broker: str, start_offset: int | None) -> Iter
 
 
 class _ConsumeFile:
-    """A file of the consume log.
+    """A file of the consume log, with its range of offsets.
 
     Args:
         folder: the folder that holds it.
@@ -161,7 +161,7 @@ class _ConsumeFile:
         self._path = folder.display_path(name)
 
     def read_records(self, start_offset: int) -> Iterator[ConsumeLogPart]:
-        """Yield the file's records at or after an offset, and sentences about the damaged ranges between them."""
+        """Yield the file's consume records at or after an offset, and sentences about damaged ranges between them."""
         window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
         done, is_last = start_offset, False
@@ -202,7 +202,7 @@ class _ConsumeFile:
                 yield ConsumeLogPart(rows, done, _limit_problems(self._path, problems))
 
     def _describe_damage(self, window: Array, window_start: int, range_starts: Array, range_ends: Array) -> list[str]:
-        """Return a sentence for each range of a window with neither valid records nor zeros.
+        """Return a sentence for each range of the window that contains neither valid consume records nor zeros.
 
         Args:
             window: bytes of the file.
@@ -249,7 +249,7 @@ def _record_sizes(window: Array, positions: Array) -> Array:
 
 
 def _make_consumption_batch(window: Array, positions: Array, broker: str, window_offset: int) -> pa.RecordBatch:
-    """Return records as an Arrow batch of rows of `consumptions`.
+    """Return consume records as an Arrow batch of rows of the table `consumptions`.
 
     Args:
         window: bytes of the consume log.

@@ -89,11 +89,11 @@ class JournalBatch(DecodedBatch):
     """Batch of journal records of a window."""
 
     def has_column(self, name: str) -> bool:
-        """Return whether the format has a column; see DecodedBatch."""
+        """Return whether a table's column has values in this format; columns that are always 0 count, too."""
         return name in _ZEROS or super().has_column(name)
 
     def column(self, name: str) -> pa.Array:
-        """Return a column by its name; see DecodedBatch."""
+        """Return a column by its name; the columns that JMQ does not have, such as flags, are 0 in every row."""
         if name in _ZEROS:
             return pa.repeat(pa.scalar(0, _ZEROS[name]), self.row_count)
         return super().column(name)
@@ -137,7 +137,7 @@ class JournalBatch(DecodedBatch):
         return found
 
     def keys_after_repair(self, row: int) -> set[str | None]:
-        """Return the keys that a row will have after its texts are repaired; see DecodedBatch."""
+        """Return the keys that a row will have after invalid UTF-8 in its topic and keys is replaced."""
         topic, start = utf8_text(self.raw_text(h.TOPIC, row)), int(self.parts[h.START, row])
         head = HEAD.unpack(self.window[start : start + HEAD.size].tobytes())
         own_id = format_message_id(topic, head[6], head[7], self.broker)
@@ -145,7 +145,7 @@ class JournalBatch(DecodedBatch):
 
 
 def _repair_properties(stored_bytes: bytes) -> bytes:
-    """Return properties as valid UTF-8 with JMQ's escapes; the result may be longer than a record allows."""
+    """Return properties with invalid UTF-8 and wrong escapes replaced; they may become longer than a record allows."""
     pairs = dict(parse_properties(stored_bytes)).items()
     return "\n".join(f"{_escape_text(name)}={_escape_text(value)}" for name, value in pairs).encode()
 

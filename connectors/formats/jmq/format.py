@@ -45,14 +45,14 @@ class _Queues(FormatQueues):
 
     @cached_property
     def layout(self) -> QueueLayout:
-        """Layout of JMQ's queues; see `FormatQueues`."""
+        """Binary layout of the entries in the files of JMQ's queues; see `FormatQueues`."""
         from commitlake.connectors.formats.jmq.queue_entries import QUEUES
 
         return QUEUES
 
     @cached_property
     def lookup_format(self) -> QueueFormat:
-        """Description of JMQ's queues for look-ups of records; see `FormatQueues`."""
+        """Description of the queue files, by which records are found without a scan of the journal."""
         from commitlake.connectors.formats.jmq.queue_format import QUEUE_FILES
 
         return QUEUE_FILES
@@ -124,14 +124,14 @@ class _SmallFiles(FormatSmallFiles):
         return replace_entry_count(checkpoint, entry_count)
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
-        """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
+        """Return the offsets and times in a checkpoint up to which it confirms the log; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import checkpoint_claims
 
         return checkpoint_claims(checkpoint)
 
 
 class JmqFormat(Format):
-    """Format of JMQ; see `Format`."""
+    """JMQ's storage format: the functions that read and write its journal, queues and small files."""
 
     name = "jmq"
     title = "JMQ"

@@ -87,7 +87,7 @@ class JournalReader:
         }
 
     def add_bad_range(self, bad_range: BadRange) -> None:
-        """Add a bad range that reading the log does not find, such as a missing segment."""
+        """Add a bad range that is known before the log is read, such as a missing segment."""
         self._bad.append(bad_range)
 
     @property

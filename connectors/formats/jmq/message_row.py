@@ -38,7 +38,7 @@ _MASK = (1 << _BITS) - 1
 
 
 def display_property_name(name: str) -> str:
-    """Return a property's name as it is displayed."""
+    """Put `_` before a property's name if tables use that name for a record's application or receive time."""
     return f"_{name}" if _RESERVED.fullmatch(name) else name
 
 

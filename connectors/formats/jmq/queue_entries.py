@@ -43,7 +43,7 @@ def mask_written_entries(entries: Array) -> Array:
 
 
 def mask_lost_entries(entries: Array) -> Array:
-    """Return a mask of the entries that stand for a message missing from the journal."""
+    """Return a mask of the entries that only fill the queue offset of a message that the journal lost."""
     lost: Array = (entries["size"] == 0) & mask_written_entries(entries)
     return lost
 

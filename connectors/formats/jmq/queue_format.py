@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.jmq.queue_file import ENTRY, FOLDER, parse_entry
 
 
 def _entry_sort_key(data: bytes) -> int:
-    """Return an entry's sort key; an invalid entry sorts as the end of the queue, like zeros."""
+    """Return the journal offset in an entry, by which entries are sorted; an invalid entry sorts after all others."""
     if len(data) < ENTRY.size:
         return AFTER_ALL
     try:

@@ -48,7 +48,7 @@ class JournalQueueWriter:
         self._last_offset = journal_start
 
     def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
-        """Append entries.
+        """Write entries at their queue offsets; placeholder entries for lost messages fill the offsets between them.
 
         Args:
             entries: uint8[entries, bytes].
@@ -84,7 +84,7 @@ class JournalQueueWriter:
             self._append_after_gap(first_queue_offset + taken, entries[taken:])
 
     def _must_restart_at(self, queue_offset: int) -> bool:
-        """Return True if an empty queue, or a queue with one entry, must begin anew at this queue offset."""
+        """Return True if a queue with no entry, or with only one, must begin at this queue offset instead."""
         if self._end == self._first:
             return self._journal_start > 0 and queue_offset != self._end
         return queue_offset < self._first == self._end - 1

@@ -48,7 +48,7 @@ _MAX_INT32 = (1 << 31) - 2
 
 
 def read_retry_store(root: str, broker: str) -> StoredRetries:
-    """Return the messages that wait in a store's retry store, and its dead letters; none if it has no retry store.
+    """Return a JMQ store's messages that wait for a retry, and its dead letters; none if it has no retry store.
 
     Args:
         root: path or URI of the store's folder.
@@ -122,7 +122,7 @@ def _read_copied_database(folder: str) -> Sequence[Sequence[object]]:
 def _read_rows_in_process(
     path: Path, uri_parameters: str, file_identity: tuple[int, int]
 ) -> Sequence[Sequence[object]] | None:
-    """Call `read_rows` in a separate process, and return its result; see `retry_database`."""
+    """Read a database in a separate process, and return its rows."""
     command = [
         sys.executable,
         "-I",

@@ -48,7 +48,7 @@ _FILTER_TABLE = "filterDataByTopic"
 
 
 def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-    """Read the small files beside a log; report unreadable ones as problems, and treat them as missing.
+    """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing.
 
     Args:
         root: the store's folder.
@@ -82,7 +82,7 @@ def _offsets_file_name(root: Path) -> str:
 
 
 def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
-    """Return what a checkpoint claims about the log; no claims if it is too short."""
+    """Return the offsets and times in a checkpoint up to which it confirms the log; empty if it is too short."""
     with suppress(LayoutError):
         return _list_claims(parse_checkpoint(checkpoint))
     return ()

@@ -17,7 +17,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 
 def sample_segment(size: int) -> bytes:
-    """Return a sample segment: three messages, followed by a BLANK; see `Format.sample_files`."""
+    """Return a segment with three messages and a BLANK after them, which is read to compile the loops."""
     host = Host.of("127.0.0.1", 10911)
     data = b""
     for body in (b"first", b"second", b"third"):

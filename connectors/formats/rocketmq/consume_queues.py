@@ -22,7 +22,7 @@ def mask_written_entries(entries: Array) -> Array:
 
 
 def mask_filler_entries(entries: Array) -> Array:
-    """Return a mask of the filler entries, which precede the messages of a queue that was created late."""
+    """Return a mask of the filler entries that a broker writes before the first message of a queue created late."""
     filler: Array = (
         (entries["physical_offset"] == PRE_BLANK.physical_offset)
         & (entries["size"] == PRE_BLANK.size)
@@ -61,7 +61,7 @@ QUEUES = QueueLayout(
 
 
 def _entry_sort_key(data: bytes) -> int:
-    """Return the sort key of an entry: filler comes first, and entries that the broker rejects last."""
+    """Return the offset by which an entry is sorted: filler comes first, and entries that the broker rejects last."""
     if len(data) < ENTRY.size:
         return AFTER_ALL
     entry = parse_entry(data)

@@ -78,21 +78,21 @@ class _Queues(FormatQueues):
 
     @cached_property
     def layout(self) -> QueueLayout:
-        """Layout of ConsumeQueues; see `FormatQueues`."""
+        """Binary layout of the entries in ConsumeQueue files; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.consume_queues import QUEUES
 
         return QUEUES
 
     @cached_property
     def batch_layout(self) -> QueueLayout:
-        """Layout of BatchConsumeQueues; see `FormatQueues`."""
+        """Binary layout of the entries in BatchConsumeQueue files; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.batch_queues import QUEUES
 
         return QUEUES
 
     @cached_property
     def lookup_format(self) -> QueueFormat:
-        """Description of ConsumeQueues for look-ups of records; see `FormatQueues`."""
+        """Description of the ConsumeQueues, by which records are found without a scan of the log."""
         from commitlake.connectors.formats.rocketmq.consume_queues import CONSUME_QUEUES
 
         return CONSUME_QUEUES
@@ -131,7 +131,7 @@ class _Queues(FormatQueues):
         return os.path.lexists(root / self.folders[0] / _ROCKSDB_FILE)
 
     def topic_kinds(self, root: Path) -> TopicKinds:
-        """Return the queue types of a store's topics; see `FormatQueues`."""
+        """Return which topics of a store have ConsumeQueues, and which BatchConsumeQueues; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.topic_kinds import read_topic_kinds
 
         return read_topic_kinds(root)
@@ -185,7 +185,7 @@ class _SmallFiles(FormatSmallFiles):
         return new_checkpoint(root, log)
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
-        """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
+        """Return the offsets and times in a checkpoint up to which it confirms the log; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.rocketmq.checkpoint_and_config import checkpoint_claims
 
         return checkpoint_claims(checkpoint)
@@ -197,13 +197,13 @@ class _SmallFiles(FormatSmallFiles):
         return known_topics(root)
 
     def rocksdb_offsets_folder(self, root: Path) -> Path | None:
-        """Return the folder of RocksDB's offsets; see `FormatSmallFiles`."""
+        """Return the folder in which RocksDB has the offsets of consumer groups; see `FormatSmallFiles`."""
         folder = root / _ROCKSDB_OFFSETS
         return folder if os.path.lexists(folder / _ROCKSDB_FILE) else None
 
 
 class RocketmqFormat(Format):
-    """Format of RocketMQ and BoltMQ; see `Format`."""
+    """RocketMQ's and BoltMQ's storage format: the functions that read and write CommitLog, queues and small files."""
 
     name = "rocketmq"
     title = "RocketMQ"

@@ -170,7 +170,7 @@ class CommitLogReader:
             self._last_end = max(self._last_end, bad_ranges[-1].end)
 
     def add_bad_range(self, bad_range: BadRange) -> None:
-        """Add a bad range that reading the log does not find, such as a missing segment."""
+        """Add a bad range that is known before the log is read, such as a missing segment."""
         self._bad.append(bad_range)
 
     @property

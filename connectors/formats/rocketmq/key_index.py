@@ -59,7 +59,7 @@ class _UnusableFileError(Exception):
 
 @dataclass(frozen=True)
 class _CoveredRange:
-    """Range of the log that one index file covers, and the offsets of the wanted records in it."""
+    """Range of the log whose records one IndexFile lists, its holes, and the offsets of the wanted records in it."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ class IndexFiles:
     def __init__(
         self, store_folder: Path, topics: Collection[str], keys: Collection[str], message_at: MessageAt
     ) -> None:
-        """Search the files for the keys.
+        """Search the IndexFiles of a store for records with the given topics and keys.
 
         Args:
             store_folder: the folder that holds `index`.
@@ -165,7 +165,7 @@ class IndexFiles:
         return message.size
 
     def _find_short_range_records(self, start: int, end: int) -> dict[int, int]:
-        """Return record sizes by offset for a short range. The result is empty for a long range, or one with damage.
+        """Return the sizes of all records in a range, by offset; empty if it has more than a few records, or damage.
 
         The range between two files has one or two records. Listing them, wanted or not, costs less than a task.
         """
@@ -179,7 +179,7 @@ class IndexFiles:
         return found if start == end else {}
 
     def _uncovered_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Return the parts of a range that no file covers, including the holes between a file's entries."""
+        """Yield the parts of a range of the log whose records no IndexFile lists."""
         known = [edge for part in self._parts for edge in _split_at_holes(part)]
         at = start
         for begin, stop in known:
@@ -195,7 +195,7 @@ class IndexFiles:
 
 
 def _index_hashes(message: Message) -> set[int]:
-    """Return the hashes under which a broker indexes a record."""
+    """Return the hashes under which a broker enters a record in an IndexFile."""
     found = message.properties
     keys = [*(message.keys or ()), found.get(props.UNIQ_KEY, "")]
     if tags := found.get(props.TAGS):
@@ -242,7 +242,7 @@ class _IndexFile:
             raise _UnusableFileError(f"has {used} used slots, but {header.used_slots} in its header")
 
     def find_covered_range(self, hashes: Iterable[int]) -> _CoveredRange | None:
-        """Return the range of the log that the file covers; None if the file has too few entries."""
+        """Return the range of the log whose records the file lists, and the wanted ones; None for too few entries."""
         count = self._header.index_count
         # The count begins at 1, so 1 is an empty file.
         if count <= 1:

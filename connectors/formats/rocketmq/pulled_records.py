@@ -57,7 +57,7 @@ class _PulledDecoder(CommitLogDecoder):
 
 @dataclass(frozen=True, slots=True)
 class PulledRange:
-    """Physical and queue offset range of the records to take from the answers to pulls; other records are skipped.
+    """Range of physical and of queue offsets; records outside it are skipped when answers to pulls are decoded.
 
     Attributes:
         first_byte: physical offset; records before it are skipped.
@@ -74,7 +74,7 @@ class PulledRange:
 
 
 class CutPosition(NamedTuple):
-    """Position of the first record after the wanted ones.
+    """Position, in the answers to pulls, of the first record after the wanted range.
 
     Attributes:
         answer: index of the answer that contains it.
@@ -90,7 +90,7 @@ class CutPosition(NamedTuple):
 
 
 class TakenRecord(NamedTuple):
-    """Position of a record in the broker's log, and its digest."""
+    """Physical offset, size and digest of the last record that was taken from a broker's answers."""
 
     physical_offset: int
     size: int
@@ -190,7 +190,7 @@ class PulledRecords:
             )
 
     def log_dropped_records(self) -> None:
-        """Log the number of dropped records."""
+        """Log the number of damaged records that were left out of the rows."""
         self._refused.log_counts()
 
     def _make_rows_with_damage(

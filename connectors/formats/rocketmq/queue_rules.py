@@ -20,7 +20,7 @@ STATE_SIZE = 4
 def choose_entries(
     queue_offsets: Array, physical_offsets: Array, record_sizes: Array, queue_state: Array, appended_mask: Array
 ) -> None:
-    """Choose the entries that a broker would append to a queue's files, in the output array `appended_mask`.
+    """Mark in `appended_mask` the entries that a broker would append to a queue's files.
 
     Args:
         queue_offsets: int64, queue offsets.

@@ -41,16 +41,16 @@ class RocketmqQueueWriter:
 
     @property
     def skipped_count(self) -> int:
-        """Number of entries that were skipped."""
+        """Number of records without an entry, because their queue offsets are taken or impossible."""
         return int(self._state[record_rules.SKIPPED])
 
     @property
     def shifted_count(self) -> int:
-        """Number of entries that are at a smaller queue offset than their records state, as messages are missing."""
+        """Number of entries at a smaller queue offset than their records state, as earlier messages are missing."""
         return int(self._state[record_rules.SHIFTED])
 
     def append_entries(self, entries: Array, queue_offsets: Array | None, first_queue_offset: int) -> None:
-        """Append entries.
+        """Append entries to the queue's files, and skip those that a broker would not append.
 
         Args:
             entries: uint8[entries, bytes].

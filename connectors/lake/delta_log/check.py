@@ -154,7 +154,7 @@ def log_damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
 
 
 def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
-    """Store the digests of a log's files in a new seal, unless the newest one is current; see `delta_log.seals`.
+    """Store checksums of a log's files in a new file, the seal, unless the newest seal is current.
 
     Args:
         table_uri: path or URI of the table.

@@ -15,7 +15,7 @@ _FILES = ("add", "remove", "cdc")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON.
+    """Parse JSON; raise a ValueError also if it is nested too deeply.
 
     Raises:
         ValueError: if the text is not JSON, is nested too deeply, or has a number of thousands of digits.

@@ -74,7 +74,7 @@ def _to_table_file(action: dict[str, Any]) -> TableFile:
 
 
 def read_file_actions(table: DeltaTable) -> pa.Table:
-    """Return a row for each data file of a table: path, size, statistics and partition."""
+    """Return a row for each data file that a table's log lists: path, size, statistics and partition."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
 
 

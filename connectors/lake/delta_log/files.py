@@ -30,7 +30,7 @@ _Listed = list[tuple[str, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file of a log.
+    """A file of a table's Delta log: its name, version and size.
 
     Attributes:
         name: name without the folder.
@@ -104,7 +104,7 @@ class LogFolder:
         return replace(self.list_entry_files(), seals=seals, noted=noted)
 
     def list_entry_files(self) -> LogListing:
-        """List the log's entries and checkpoints only, in one request."""
+        """List the log's entries and checkpoints, in one request, without the other files of the log."""
         found = LogListing()
         has_pointer = False
         for name, size, mtime_ns in self._list_files(LOG):

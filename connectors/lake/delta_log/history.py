@@ -29,7 +29,7 @@ class CommitNote:
 
 
 def read_history(log_folder: LogFolder, newest_version: int) -> Iterator[CommitNote]:
-    """Yield the commits of a table, newest first, from a version of it."""
+    """Yield the commits of a table from its version `newest_version` back to the oldest in the log."""
     for version in sorted(log_folder.read_listing().entries, reverse=True):
         # Committed after the table was opened, and so not part of what the caller sees.
         if version > newest_version:

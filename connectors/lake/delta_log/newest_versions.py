@@ -65,7 +65,7 @@ def read_newest_version(table_uri: str, storage_options: StorageOptions = None) 
 
 
 def write_newest_version(table_uri: str, version: int, s3: S3Options | None = None) -> None:
-    """Store a table's newest version.
+    """Record the number of a table's newest version in the lake, beside the table.
 
     Args:
         table_uri: path or URI of the table.
@@ -79,14 +79,14 @@ def write_newest_version(table_uri: str, version: int, s3: S3Options | None = No
 
 
 def delete_newest_version(table_uri: str, storage_options: StorageOptions = None) -> None:
-    """Delete the stored version of a table that is being removed."""
+    """Delete the record of a table's newest version number, because the table is removed."""
     root, name = _split_table_uri(table_uri)
     with suppress(FileNotFoundError):
         table_filesystem(root, storage_options).delete_file(f"{NOTES}/{name}.json")
 
 
 def _split_table_uri(table_uri: str) -> tuple[str, str]:
-    """Return the folder that holds a table, and the table's name."""
+    """Split a table's URI into the folder that contains the table, and the table's name."""
     root, name = posixpath.split(table_uri.rstrip("/"))
     return root or posixpath.curdir, name
 

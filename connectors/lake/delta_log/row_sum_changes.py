@@ -27,7 +27,7 @@ _CHANGE = re.compile(r"(=?)(-?\d{1,19})")
 
 @dataclass(frozen=True, slots=True)
 class SumChange:
-    """Change that a commit makes to a table's row sum; see `row_sums`.
+    """Change that a commit makes to a table's row sum, a checksum of all its rows in any order.
 
     Attributes:
         number: what the commit adds to the sum, or the new sum; None if it is not known.
@@ -38,7 +38,7 @@ class SumChange:
     is_total: bool = False
 
     def apply_to(self, previous_sum: int | None) -> int | None:
-        """Return a table's row sum after the commit, given the sum before it; None if unknown."""
+        """Return a table's row sum (checksum of all rows) after the commit, given that before it; None if unknown."""
         if self.number is None or self.is_total:
             return self.number
         return None if previous_sum is None else wrap_int64(previous_sum + self.number)
@@ -63,7 +63,7 @@ UNKNOWN = SumChange(None)
 def compute_sum_change(
     added_statistics: Iterable[str], removed_row_sums: Iterable[int | None] = (), *, replaces_all_files: bool = False
 ) -> SumChange:
-    """Return the change of a table's row sum by a commit that adds and removes files.
+    """Return the change of a table's row sum (checksum of all rows) by a commit that adds and removes files.
 
     Args:
         added_statistics: the statistics of the files that it adds, as JSON.
@@ -84,7 +84,7 @@ def compute_sum_change(
 
 
 def read_footer_sum(metadata: pq.FileMetaData) -> int | None:
-    """Return the row sum in a Parquet footer's metadata; None if it has none."""
+    """Return the row sum, a checksum of all rows of the file, in a Parquet footer's metadata; None if it has none."""
     text = (metadata.metadata or {}).get(FOOTER_KEY)
     return None if text is None else parse_int64(text.decode("ascii", "replace"))
 

@@ -33,7 +33,7 @@ _FAR = 1000
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Digests of the files that a table's log had at one version.
+    """Checksums of the files that a table's log had at one version, by which later damage is found.
 
     Attributes:
         version: version of the table.
@@ -119,7 +119,7 @@ def list_needed_files(listing: LogListing) -> list[LogFile]:
 
 
 def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
-    """Return the row sum that a table should have at its newest version, from seal and log entries; None if unknown.
+    """Return the row sum (checksum of all rows) that a table should have at its newest version; None if unknown.
 
     Args:
         seal: the newest intact seal.
@@ -140,7 +140,7 @@ def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) 
 def write_seal(
     folder: LogFolder, listing: LogListing, row_sum: int | None = None, *, replaces_older_seals: bool = False
 ) -> None:
-    """Store the digests of an intact log as its new seal, and delete older seals.
+    """Store the checksums of an intact log as its new seal, and delete older seals.
 
     Args:
         row_sum: sum of the rows, if it is known.

@@ -151,7 +151,7 @@ def added_versions(
 
 
 def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
-    """Return all files of an open table as one version.
+    """Return all data files of an open table, as if one version had added them.
 
     Raises:
         VersionsError: if files contain more than the table's rows.
@@ -247,7 +247,7 @@ def _read_version(table_uri: str, version: int, filesystem: pafs.FileSystem) -> 
 
 
 def _is_erasure(commit_metadata: object) -> bool:
-    """Return True if a commit's metadata marks it as an erasure; see `erasures`."""
+    """Return True if a commit's metadata marks it as an erasure of messages."""
     try:
         return isinstance(commit_metadata, dict) and ERASURE_KEY in parse_json(
             commit_metadata.get("userMetadata") or "{}"

@@ -53,7 +53,7 @@ Spans = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class WipeResult:
-    """The result of erasing bodies in a pack.
+    """Number and size of the bodies that were erased in a pack, and size of the rewritten pack.
 
     Attributes:
         bodies: number of bodies that were overwritten.
@@ -106,7 +106,7 @@ def wipe_bodies(store: PackStore, pack: str, body_refs: PackRefs) -> WipeResult:
 
 
 def _group_spans_by_frame(body_refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
-    """Yield the frames with bodies to erase: position, stored length, and spans of the bodies in its content."""
+    """Yield the frames with bodies to erase: position, stored length, and ranges of the bodies in its content."""
     found: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for row in np.flatnonzero(np.asarray(body_refs.lengths) > 0).tolist():
         frame = (int(body_refs.frame_offsets[row]), int(body_refs.frame_lengths[row]))
@@ -137,7 +137,7 @@ def _slice_span(content: bytes, span: tuple[int, int]) -> bytes:
 
 
 def _rebuild_frame(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
-    """Return a frame of the same stored length without the given bodies, and the spans of the bodies just erased.
+    """Return a frame of the same stored length without the given bodies, and the ranges of the bodies just erased.
 
     None if the content is already that of this frame.
     """
@@ -195,7 +195,7 @@ def _make_pattern_fill(pattern: bytes) -> Callable[[int, int], bytes]:
 
 
 def _content_kept_before(content: bytes, spans: Spans, end: int) -> bytes:
-    """Return a frame's content up to a position, without the given spans."""
+    """Return a frame's content up to a position, without the given ranges."""
     pieces, position = [], 0
     for start, size in spans:
         if start >= end:

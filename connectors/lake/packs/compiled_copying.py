@@ -37,7 +37,7 @@ copy: Any = emitted(_memcpy)
 
 @compiled
 def spans_fit(window_size: int, positions: Array, lengths: Array, max_length: int) -> bool:
-    """Return True if every span lies within `window_size` bytes and does not exceed the maximum length."""
+    """Return True if every body lies within `window_size` bytes and is not longer than `max_length`."""
     for row in range(len(positions)):
         position, length = positions[row], lengths[row]
         if position < 0 or length < 0 or length > max_length or position > window_size - length:
@@ -49,7 +49,7 @@ def spans_fit(window_size: int, positions: Array, lengths: Array, max_length: in
 def fill_frame(
     window: Array, positions: Array, lengths: Array, first_row: int, frame: Array, filled_bytes: int, offsets: Array
 ) -> tuple[int, int]:
-    """Copy bodies into the frame, beginning with row `first_row`, until one does not fit.
+    """Copy bodies from the window into the frame, beginning with row `first_row`, until one does not fit.
 
     Args:
         window: bytes that contain the bodies.

@@ -45,7 +45,7 @@ _CODEC = pa.Codec("zstd")
 
 @dataclass(frozen=True, slots=True)
 class BodyRef:
-    """The place of one body in a pack, as in the column `body_ref`."""
+    """The position and length of a body in a pack, and of the frame that contains it, as in the column `body_ref`."""
 
     pack: str
     frame_offset: int
@@ -56,7 +56,7 @@ class BodyRef:
 
 @dataclass(frozen=True, slots=True)
 class PackRefs:
-    """Places of bodies in one pack, one per row: the result of `PackWriter` and the input of `read_bodies`.
+    """Positions and lengths of bodies in one pack, one per row: the result of `PackWriter`, the input of `read_bodies`.
 
     Attributes:
         frame_offsets: int64, start of the frame in the pack.
@@ -75,21 +75,21 @@ class PackRefs:
 
     @property
     def end(self) -> int:
-        """Return the end of the last frame, provided that the places are in the order of the pack."""
+        """Return the position after the last frame, if the rows are in the order of the pack."""
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 
     def select_rows(self, rows: Array | slice) -> PackRefs:
-        """Return the places of the rows that an index array, a boolean mask or a slice selects."""
+        """Return the rows that an index array, a boolean mask or a slice selects."""
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
 
 def join_refs(refs_lists: Sequence[PackRefs]) -> PackRefs:
-    """Return several lists of places in the same pack as one list."""
+    """Join the positions of bodies in one pack from several objects to one object."""
     return PackRefs(*(np.concatenate([getattr(part, field.name) for part in refs_lists]) for field in fields(PackRefs)))
 
 
 class FrameError(CommitLakeError, ValueError):
-    """The bytes at the place of a frame are not the expected frame.
+    """The bytes at the position of a frame are not the expected frame.
 
     Attributes:
         expected: description of the expected bytes.

@@ -45,7 +45,7 @@ _Answer = TypeVar("_Answer")
 
 
 def read_merged_index(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
-    """Return the places of the packs that a merged pack holds, by their names.
+    """Return the positions of all packs in a merged pack, by their names.
 
     Raises:
         PackError: if the file cannot be read, or is not a merged pack.
@@ -83,7 +83,7 @@ def _damaged_error(file: PackFile, found: str) -> PackError:
 
 
 def write_merged_pack(store: PackStore, name: str, pack_places: Sequence[tuple[str, PackPlace]]) -> int:
-    """Write a merged pack from the given packs.
+    """Write the content of the given packs to one merged pack, and return its size.
 
     Args:
         name: name of the merged pack.
@@ -118,7 +118,7 @@ def write_merged_pack(store: PackStore, name: str, pack_places: Sequence[tuple[s
 
 
 def _join_adjacent_places(pack_places: Sequence[PackPlace]) -> Iterator[PackPlace]:
-    """Yield the places, with adjacent parts of the same file joined into one place."""
+    """Yield the byte ranges of packs, with adjacent ranges of the same file joined to one."""
     run: PackPlace | None = None
     for place in pack_places:
         if run is not None and (run.file, run.offset + (run.size or 0)) == (place.file, place.offset):
@@ -133,7 +133,7 @@ def _join_adjacent_places(pack_places: Sequence[PackPlace]) -> Iterator[PackPlac
 
 @dataclass(frozen=True, slots=True)
 class PackCopies:
-    """All places where a pack is stored in the lake, and an error if some could not be searched.
+    """All byte ranges where a pack is stored in the lake, and an error if some files could not be searched.
 
     Attributes:
         places: its own file, and parts of merged packs; none if it does not exist.
@@ -147,7 +147,7 @@ class PackCopies:
 def find_pack_copies(
     store: PackStore, pack_names: Iterable[str], found_places: MutableMapping[str, PackPlace] | None = None
 ) -> dict[str, PackCopies]:
-    """Find all places where packs are stored, and return them by the names of the packs.
+    """Return all byte ranges where packs are stored, alone or in merged packs, by the packs' names.
 
     Args:
         pack_names: names of the packs.
@@ -198,7 +198,7 @@ def _find_pack_copies_in_folder(
 def _add_places_in_merged_pack(
     store: PackStore, file: PackFile, pack_names: Sequence[str], found_copies: dict[str, PackCopies]
 ) -> dict[str, PackPlace]:
-    """Add the places of the wanted packs in a merged pack to `found_copies`; return the places of all its packs."""
+    """Add the wanted packs that a merged pack contains to `found_copies`; return the positions of all its packs."""
     try:
         members = read_merged_index(store, file)
     except PackStoreError:
@@ -221,7 +221,7 @@ def contains_range(merged_pack: PackName, pack: PackName) -> bool:
 
 
 def read_pack_range(store: PackStore, pack_name: str, offset: int, length: int) -> bytes:
-    """Read a range of a pack, merged or not; see `PackStore.read_range`."""
+    """Read a range of a pack, which may be a file of its own or a part of a merged pack."""
 
     def read(place: PackPlace) -> bytes:
         wanted = length if place.size is None else max(0, min(length, place.size - offset))
@@ -231,7 +231,7 @@ def read_pack_range(store: PackStore, pack_name: str, offset: int, length: int) 
 
 
 def pack_size(store: PackStore, pack_name: str) -> int:
-    """Return the size of a pack in bytes, merged or not; see `PackStore.size`."""
+    """Return the size in bytes of a pack, which may be a file of its own or a part of a merged pack."""
     return _read_from_any_place(
         store, pack_name, lambda place: store.size(place.file) if place.size is None else place.size
     )

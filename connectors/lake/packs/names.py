@@ -51,7 +51,7 @@ class PackName:
 
 @dataclass(frozen=True, slots=True)
 class PackFile:
-    """An existing pack.
+    """A file with a pack: its name, date, size and modification time.
 
     Attributes:
         name: name of the pack.
@@ -68,7 +68,7 @@ class PackFile:
 
 @dataclass(frozen=True, slots=True)
 class PackPlace:
-    """The place of a pack's bytes: a file of its own, or a part of a merged pack.
+    """The byte range with a pack's content: a whole file, or a part of a merged pack.
 
     Attributes:
         file: name of the file.

@@ -35,7 +35,7 @@ class PackOutput(Protocol):
 
 
 class _BlockError(Exception):
-    """Wrapper that keeps an exception of the caller's block from being converted like the store's own errors."""
+    """Wrapper for an exception of the caller's own code, so that it is not converted like an error of the store."""
 
     def __init__(self, error: ObjectStoreError) -> None:
         super().__init__(error)

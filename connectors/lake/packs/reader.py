@@ -75,7 +75,7 @@ class FrameCache:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A frame to read: its place, the end of the last needed body in it, and the rows of the bodies in it."""
+    """A frame to read: its position, the end of the last needed body in it, and the rows of the bodies in it."""
 
     offset: int
     length: int

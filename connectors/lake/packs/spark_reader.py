@@ -76,7 +76,7 @@ def with_bodies(
 
 
 def repartition_by_pack(messages: DataFrame) -> DataFrame:
-    """Return the same rows, repartitioned by pack and sorted by the bodies' places in it.
+    """Return the same rows, repartitioned by pack and sorted by the bodies' positions in the pack.
 
     Args:
         messages: has `body_ref`.

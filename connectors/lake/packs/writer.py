@@ -25,7 +25,7 @@ DEFAULT_LEVEL = 1
 
 
 class PackWriter:
-    """A writer of one pack, which holds one frame and the references in memory.
+    """A writer of one pack, which has one frame, and the positions of the bodies, in memory.
 
     Args:
         output: receives the pack's bytes, one frame at a time.
@@ -82,7 +82,7 @@ class PackWriter:
         self._bodies += len(positions)
 
     def finish(self) -> PackRefs:
-        """Write the remaining bodies, and return the places of all bodies in the order in which they were added."""
+        """Write the remaining bodies, and return the positions of all bodies in the order in which they were added."""
         if self._refs is None:
             if self._bodies > self._closed:
                 self._close_frame(self._frame[: self._filled], self._bodies)

@@ -137,7 +137,7 @@ def update_row_hashes(values: Hashes, hashes: Hashes) -> None:
 
 
 def hash_strings(texts: pa.Array) -> Hashes:
-    """Return a hash for each of an array of strings or binary values with offsets of 32 bits."""
+    """Return the hash of each value of an array of strings or binaries, whose Arrow offsets have 32 bits."""
     hashes = np.empty(len(texts), np.int64)
     data, offsets = string_bytes_and_offsets(texts)
     hash_texts(data, offsets, hashes)

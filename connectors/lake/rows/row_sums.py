@@ -31,7 +31,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def read_file_row_sums(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int | None]:
-    """Yield each data file's row sum, from its footer or by reading its rows; None if the file cannot be read.
+    """Yield the row sum (sum of all rows' hashes) of each data file, read or computed; None if the file is unreadable.
 
     Args:
         paths: paths of the files as the table's log has them.
@@ -48,7 +48,7 @@ def _read_file_row_sum(folder: pafs.FileSystem, path: str) -> int | None:
 
 
 def sum_file_rows(parquet: pq.ParquetFile) -> tuple[int, int]:
-    """Read a data file, and return its row sum and its number of rows."""
+    """Read a data file, and return the sum of the hashes of its rows, and the number of rows."""
     total = count = 0
     for batch in parquet.iter_batches(_BATCH_ROWS):
         total += row_sum(pa.Table.from_batches([batch]))
@@ -103,7 +103,7 @@ def _sum_field_hashes(names: Sequence[str], columns: Sequence[pa.Array], row_cou
 
 
 def _value_numbers(column: pa.Array) -> Array:
-    """Return a 64-bit integer for each value of a column, such as the hash of a text; it is arbitrary for a null."""
+    """Return a 64-bit integer for each value of a column, such as the hash of a text; arbitrary for a null."""
     column = _cast_to_plain_type(column)
     kind = column.type
     if pa.types.is_dictionary(kind):

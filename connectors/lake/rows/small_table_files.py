@@ -24,7 +24,7 @@ def write_plain_file(
     *,
     has_row_sum: bool = True,
 ) -> DataFile:
-    """Write rows as a file in a table's folder; it belongs to the table only after a commit.
+    """Write rows as a data file without partition in a table's folder; it belongs to the table only after a commit.
 
     Args:
         rows: the table's columns.

@@ -56,7 +56,7 @@ def classify_span(
     record_parts,
     row,
 ):
-    """Return the kind and the size of the span at a position, as in `schemas.layouts`; fill `record_parts`."""
+    """Return kind and size of the bytes at a position: record, filler, zeros or damage; locate a record's parts."""
 
 
 @_dispatch_by_layout
@@ -83,12 +83,12 @@ def next_landmark(layout, window, search_start, window_length, window_offset):
 
 @_dispatch_by_layout
 def landmark_size(layout):
-    """Return how many bytes `next_landmark` examines from a position on."""
+    """Return how many bytes from a position on `next_landmark` needs to recognize a record or filler there."""
 
 
 @_dispatch_by_layout
 def ends_bad_range(layout, span_kind):
-    """Return whether a span of this kind is a record that certainly ends a bad range before it."""
+    """Return whether bytes of this kind certainly end a bad range before them, because they are a valid record."""
 
 
 @_dispatch_by_layout
@@ -98,12 +98,12 @@ def body_matches_crc(layout, window, position, body, body_length):
 
 @_dispatch_by_layout
 def read_head(layout, window, position):
-    """Return the physical offset and the size that a record's head states; the head has `head_size` bytes."""
+    """Return the physical offset and the size that a record states in its fixed-length fields."""
 
 
 @_dispatch_by_layout
 def head_size(layout):
-    """Return the size of a record's head in bytes."""
+    """Return the size in bytes of the fixed-length fields at a record's start."""
 
 
 @_dispatch_by_layout

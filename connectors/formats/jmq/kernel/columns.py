@@ -73,7 +73,7 @@ def _gather_int64_or_time(window, starts, field_offset, delay_offset, out):
 
 @compiled
 def _intern_fields(window, starts, field_offset, field_size, seed, interner, out):
-    """Replace a fixed-size field of each record by the number of its distinct value in `interner`, written to `out`."""
+    """Write to `out`, for each record, the number that `interner` gives to the value of a field of fixed size."""
     counts, table, texts_at, texts = interner
     likely = np.int64(-1)
     for row in range(len(starts)):

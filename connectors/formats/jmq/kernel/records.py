@@ -41,7 +41,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
 class JournalLayout(NamedTuple):
-    """Type of first argument that selects a kernel function's implementation for JMQ's journal; see `layouts`."""
+    """Type of the first argument by which a kernel function selects its implementation for JMQ's journal."""
 
     number: int
 
@@ -86,7 +86,7 @@ def unsigned16(window, position):
 def classify_span(
     window, window_length, position, offset, segment_end, file_end, max_record_bytes, verifies_crc, record_parts, row
 ):
-    """Return kind and size of the span at a position, see `schemas.layouts.jmq.scan`; fill `record_parts`."""
+    """Return kind and size of the bytes at a position: record, FILLER, zeros or damage; locate a record's parts."""
     available = window_length - position
     left = file_end - offset
     if available < _FILLER_SIZE:
@@ -200,7 +200,7 @@ def read_records(
     row,
     max_records,
 ):
-    """Read consecutive intact records, as `classify_span` would, up to the first record that is not intact.
+    """Read consecutive intact records, up to the first position at which there is none.
 
     Returns:
         The start of the first record that was not read, and the number of filled columns of `record_parts`.
@@ -250,25 +250,25 @@ def next_landmark(window, search_start, window_length, window_offset):
 
 @compiled
 def landmark_size():
-    """Return how many bytes `next_landmark` examines; see `layouts`."""
+    """Return how many bytes from a position on `next_landmark` needs to recognize a record or filler there."""
     return _REACH
 
 
 @compiled
 def ends_bad_range(span_kind):
-    """Return whether a span is a record with valid offset and lengths, even if its body is damaged; see `layouts`."""
+    """Return whether a range of this kind ends a damaged range: a record with valid offset and lengths."""
     return span_kind == RECORD or span_kind == _BODY_CRC
 
 
 @compiled
 def read_head(window, position):
-    """Return a record's own offset and size; see `layouts`."""
+    """Return the journal offset and the size that a record states in its fixed-length fields."""
     return load_be_i64(window, position + _AT_OFFSET), _unsigned32(window, position)
 
 
 @compiled
 def head_size():
-    """Return the size of a record's head; see `layouts`."""
+    """Return the size in bytes of the fixed-length fields at a record's start."""
     return _HEAD_SIZE
 
 

@@ -52,7 +52,7 @@ def _write_hex(window, position, size, out, out_position):
 def write_message_ids(
     window, record_parts, first_row, row_count, sys_flags, v6_bit, physical_offset_field, out_position, out_offsets, out
 ):
-    """Write offset message ids, hex of store host and physical offset, as `schemas.layouts.rocketmq.message_id` does.
+    """Write each record's message id: its store host and physical offset as hex digits.
 
     Args:
         window: bytes that contain the records.

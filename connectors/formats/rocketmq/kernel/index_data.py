@@ -323,7 +323,7 @@ def read_index_data(
     max_record_bytes: int,
     verifies_crc: bool, state: Array, record_parts: Array, faults: Array, seed: Any, topic_interner: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Locate records until `state[STOP]` is set, and write the index data of each to `out`; see also `hop.hop`.
+    """Locate records until `state[STOP]` is set, and write the data from which indexes are built for each to `out`.
 
     Args:
         window: see `hop`.

@@ -34,7 +34,7 @@ def _is_dead_letter_topic(window, position, length):
 
 @compiled
 def _skip_group_name(window, position, length, group, group_length):
-    """Return the span of the topic that follows the group in a POP retry topic's name; length -1 if there is none."""
+    """Return position and length of the topic after the group in a POP retry topic's name; length -1 for no topic."""
     if group_length < 0 or length <= group_length + 1:
         return position, _NONE
     for at in range(group_length):
@@ -48,7 +48,7 @@ def _skip_group_name(window, position, length, group, group_length):
 
 @compiled
 def _find_pop_topic(window, position, length, group, group_length, dead_group, dead_group_length):
-    """Return the span of the original topic in a POP retry topic's name; for other topics, that of the whole name."""
+    """Return position and length of the original topic in a POP retry topic's name; of the whole name for others."""
     if length <= 0:
         return position, _NONE
     # Not a retry topic: the property names the original topic itself.

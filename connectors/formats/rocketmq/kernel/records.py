@@ -40,7 +40,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST
 
 
 class CommitLogLayout(NamedTuple):
-    """Type of first argument that selects a kernel function's implementation for CommitLogs; see `layouts`."""
+    """Type of the first argument by which a kernel function selects its implementation for CommitLogs."""
 
     number: int
 
@@ -78,7 +78,7 @@ _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
 def classify_span(
     window, window_length, position, offset, segment_end, file_end, max_record_bytes, verifies_crc, record_parts, row
 ):
-    """Return the kind of the span at a position and its size, like `schemas.layouts.rocketmq.scan.classify_span`.
+    """Return kind and size of the bytes at a position: record, BLANK, zeros or damage; locate a record's parts.
 
     The parts of a record are written to `record_parts` and `row`.
     """
@@ -210,7 +210,7 @@ def read_records(
     row,
     max_records,
 ):
-    """Read consecutive intact records, as `classify_span` would, up to the first record that is not intact.
+    """Read consecutive intact records, up to the first position at which there is none.
 
     A store has one dialect, so the dialect is determined once, for the next record, and not for each record.
 
@@ -298,25 +298,25 @@ def next_landmark(window, search_start, window_length, window_offset):
 
 @compiled
 def landmark_size():
-    """Return how many bytes `next_landmark` examines; see `layouts`."""
+    """Return how many bytes from a position on `next_landmark` needs to recognize a record or BLANK there."""
     return _AT_MAGIC + _MAGIC_SIZE
 
 
 @compiled
 def ends_bad_range(span_kind):
-    """Return whether a span is an intact record, whose body matches its CRC; see `layouts`."""
+    """Return whether a range of this kind ends a damaged range: a record whose body matches its CRC."""
     return span_kind == RECORD
 
 
 @compiled
 def read_head(window, position):
-    """Return a record's own offset and size; see `layouts`."""
+    """Return the physical offset and the size that a record states in its fixed-length fields."""
     return load_be_i64(window, position + _AT_PHYSICAL_OFFSET), np.int64(load_be_i32(window, position))
 
 
 @compiled
 def head_size():
-    """Return the size of a record's head; see `layouts`."""
+    """Return the size in bytes of the fixed-length fields at a record's start."""
     return _HEAD_SIZE
 
 
