@@ -1,7 +1,6 @@
 """Compiled: one pass over a task's rows, which profiles each run of one broker, topic, queue and window.
 
-The hash of a row is Spark's `xxhash64` of bigints: XXH64 of eight bytes each, chained by the seed, which is 42 at
-first; a null leaves the hash unchanged. (Source: org.apache.spark.sql.catalyst.expressions.XXH64.hashLong, 4.2.0.)
+The hash of a row is Spark's `xxhash64` of bigints: each hash is the seed of the next; a null leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from commitlake.connectors.lake.rows.hashing import SEED, hash_long
 from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
 
 Longs = npt.NDArray[np.int64]
@@ -52,43 +52,21 @@ FIELDS = (
 )
 """Rows of the output of `profile_parts`: sums, then minima, then maxima."""
 SUMS, LEASTS = 10, 5
-_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
-_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_PRIME_3 = np.uint64(0x165667B19E3779F9)
-_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
-_PRIME_5_AND_8 = np.uint64(0x27D4EB2F165667C5 + 8)
-_SEED = np.uint64(42)
-
-
-@compiled
-def _rotate_bits(value: Any, left: Any, right: Any) -> Any:
-    return (value << left) | (value >> right)
-
-
-@compiled
-def _hash_long(value: Any, seed: Any) -> Any:
-    word = np.uint64(value) * _PRIME_2
-    word = _rotate_bits(word, np.uint64(31), np.uint64(33)) * _PRIME_1
-    hashed = (seed + _PRIME_5_AND_8) ^ word
-    hashed = _rotate_bits(hashed, np.uint64(27), np.uint64(37)) * _PRIME_1 + _PRIME_4
-    hashed = (hashed ^ (hashed >> np.uint64(33))) * _PRIME_2
-    hashed = (hashed ^ (hashed >> np.uint64(29))) * _PRIME_3
-    return hashed ^ (hashed >> np.uint64(32))
 
 
 @compiled
 def _row_hash(physical_offset: Any, queue_offset: Any, size: Any, crc: Any, store_us: Any, nulls: Any) -> Any:
-    hashed = _SEED
+    hashed = np.uint64(SEED)
     if not nulls & NULL_PHYSICAL:
-        hashed = _hash_long(physical_offset, hashed)
+        hashed = hash_long(physical_offset, hashed)
     if not nulls & NULL_QUEUE_OFFSET:
-        hashed = _hash_long(queue_offset, hashed)
+        hashed = hash_long(queue_offset, hashed)
     if not nulls & NULL_SIZE:
-        hashed = _hash_long(np.int64(size), hashed)
+        hashed = hash_long(np.int64(size), hashed)
     if not nulls & NULL_CRC:
-        hashed = _hash_long(np.int64(crc), hashed)
+        hashed = hash_long(np.int64(crc), hashed)
     if not nulls & NULL_STORE:
-        hashed = _hash_long(store_us // 1000, hashed)
+        hashed = hash_long(store_us // 1000, hashed)
     return hashed
 
 

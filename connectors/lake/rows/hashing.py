@@ -53,7 +53,8 @@ def _finish_hash(hash_value: Any) -> Any:
 
 
 @compiled
-def _hash_long(value: Any, seed: Any) -> Any:
+def hash_long(value: Any, seed: Any) -> Any:
+    """Return the hash of a bigint; called by other compiled functions."""
     hashed = (seed + _PRIME_5 + np.uint64(8)) ^ _mix_lane(np.uint64(0), np.uint64(value))
     return _finish_hash(_rotate_left(hashed, 27) * _PRIME_1 + _PRIME_4)
 
@@ -133,7 +134,7 @@ def update_row_hashes(values: Hashes, hashes: Hashes) -> None:
         hashes: in and out; `SEED` before the first number.
     """
     for row in range(len(hashes)):
-        hashes[row] = np.int64(_hash_long(values[row], np.uint64(hashes[row])))
+        hashes[row] = np.int64(hash_long(values[row], np.uint64(hashes[row])))
 
 
 def hash_strings(texts: pa.Array) -> Hashes:
