@@ -1,7 +1,6 @@
 """Errors of the broker.
 
     StoreError
-    ├── StoreOptionError       invalid settings
     ├── StoreLockedError       the folder is open elsewhere
     ├── StoreFilesError        files that neither this store nor RocketMQ could have written
     │   ├── FileSizeError      files whose size differs from the options
@@ -27,11 +26,7 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class StoreError(CommitLakeError):
-    """Base class of the errors of a store."""
-
-
-class StoreOptionError(StoreError, ValueError):
-    """Error for invalid settings."""
+    """Base class of the errors of a store; also raised itself for invalid settings."""
 
 
 class StoreLockedError(StoreError):

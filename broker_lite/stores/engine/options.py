@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from commitlake.broker_lite.errors import StoreOptionError
+from commitlake.broker_lite.errors import StoreError
 
 
 class FlushMode(StrEnum):
@@ -39,22 +39,22 @@ class RetentionOptions:
         """Check the values of all options.
 
         Raises:
-            StoreOptionError: if an option's value is invalid.
+            StoreError: if an option's value is invalid.
         """
         if self.file_reserved_hours < 0:
-            raise StoreOptionError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
+            raise StoreError(f"file_reserved_hours: expected 0 or more, found {self.file_reserved_hours}")
         if not all(0 <= hour < 24 for hour in self.delete_hours):
-            raise StoreOptionError(f"delete_hours: expected hours from 0 to 23, found {self.delete_hours}")
+            raise StoreError(f"delete_hours: expected hours from 0 to 23, found {self.delete_hours}")
         for name in ("disk_max_used_percent", "clean_forcibly_percent", "warning_percent"):
             if not 0 < (percent := getattr(self, name)) <= 100:
-                raise StoreOptionError(f"{name}: expected 1 to 100, found {percent}")
+                raise StoreError(f"{name}: expected 1 to 100, found {percent}")
 
 
 def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
     """Check that an option's value is within its range.
 
     Raises:
-        StoreOptionError: if it is not.
+        StoreError: if it is not.
     """
     if not minimum <= value <= maximum:
-        raise StoreOptionError(f"{name}: expected {minimum} to {maximum}, found {value}")
+        raise StoreError(f"{name}: expected {minimum} to {maximum}, found {value}")

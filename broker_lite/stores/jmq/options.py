@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from commitlake.broker_lite.errors import StoreOptionError
+from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
 from commitlake.schemas.layouts.jmq import consume_records as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
@@ -64,15 +64,13 @@ class JournalOptions:
         """Check the values of all options.
 
         Raises:
-            StoreOptionError: if an option's value is invalid.
+            StoreError: if an option's value is invalid.
         """
         most, unit = (1 << 31) - 1, jmq_queue.ENTRY.size
         check_range("journal_file_size_bytes", self.journal_file_size_bytes, _MIN_FILE_BYTES, most)
         check_range("queue_file_size_bytes", self.queue_file_size_bytes, unit, most)
         if found := self.queue_file_size_bytes % unit:
-            raise StoreOptionError(
-                f"queue_file_size_bytes: expected a multiple of {unit}, found a remainder of {found}"
-            )
+            raise StoreError(f"queue_file_size_bytes: expected a multiple of {unit}, found a remainder of {found}")
         check_range("consume_file_size_bytes", self.consume_file_size_bytes, jmq_consumption.MAX_RECORD_SIZE, most)
         check_range("flush_interval_ms", self.flush_interval_ms, 1, most)
         check_range("max_body_size_bytes", self.max_body_size_bytes, 0, most - RECORD_ALLOWANCE_BYTES)
@@ -82,13 +80,13 @@ class JournalOptions:
         check_range("retry_max_attempts", self.retry_max_attempts, 0, jmq_consumption.MAX_ATTEMPT - 1)
         check_range("retry_expiry_ms", self.retry_expiry_ms, 0, 1 << 53)
         if not self.broker_name or "@" in self.broker_name:
-            raise StoreOptionError(f"broker_name: expected a name without @, found {self.broker_name!r}")
+            raise StoreError(f"broker_name: expected a name without @, found {self.broker_name!r}")
         if self.server_address.is_v6 or not 0 <= self.server_address.port <= 0xFFFF:
-            raise StoreOptionError(f"server_address: expected an IPv4 address and a port, found {self.server_address}")
+            raise StoreError(f"server_address: expected an IPv4 address and a port, found {self.server_address}")
         for topic, weights in self.queue_weights.items():
             if not 1 <= len(weights) <= MAX_QUEUES or min(weights) < 0 or not any(weights):
                 found_text = f"found {weights} for {topic}"
-                raise StoreOptionError(f"queue_weights: expected 1 to {MAX_QUEUES} numbers, one above 0, {found_text}")
+                raise StoreError(f"queue_weights: expected 1 to {MAX_QUEUES} numbers, one above 0, {found_text}")
 
     @property
     def max_message_size_bytes(self) -> int:

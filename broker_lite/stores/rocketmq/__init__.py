@@ -7,7 +7,6 @@ from commitlake.broker_lite.errors import (
     StoreError,
     StoreFilesError,
     StoreLockedError,
-    StoreOptionError,
     StoreUnusableError,
     UnsupportedError,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "StoreError",
     "StoreFilesError",
     "StoreLockedError",
-    "StoreOptionError",
     "StoreOptions",
     "StoreUnusableError",
     "UnsupportedError",

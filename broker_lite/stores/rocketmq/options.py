@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from commitlake.broker_lite.errors import StoreOptionError
+from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile, timers
@@ -61,7 +61,7 @@ class StoreOptions:
         """Check the values of all options.
 
         Raises:
-            StoreOptionError: if an option's value is invalid.
+            StoreError: if an option's value is invalid.
         """
         check_range("segment_size_bytes", self.segment_size_bytes, MIN_RECORD_SIZE + END_RESERVE, (1 << 31) - 1)
         for name, unit in (
@@ -70,7 +70,7 @@ class StoreOptions:
         ):
             check_range(name, size := getattr(self, name), unit, (1 << 31) - 1)
             if size % unit:
-                raise StoreOptionError(f"{name}: expected a multiple of {unit}, found {size}")
+                raise StoreError(f"{name}: expected a multiple of {unit}, found {size}")
         check_range(
             "timer_log_file_size_bytes", self.timer_log_file_size_bytes, timers.MIN_LOG_FILE_SIZE, (1 << 31) - 1
         )
@@ -81,11 +81,9 @@ class StoreOptions:
         try:
             parse_delay_levels(self.message_delay_level)
         except ValueError as error:
-            raise StoreOptionError(f"message_delay_level: {error}") from None
+            raise StoreError(f"message_delay_level: {error}") from None
         if self.store_host.is_v6 and not self.dialect.has_v6_hosts:
-            raise StoreOptionError(
-                f"store_host: expected an IPv4 address for {self.dialect.name}, found {self.store_host}"
-            )
+            raise StoreError(f"store_host: expected an IPv4 address for {self.dialect.name}, found {self.store_host}")
 
     @property
     def has_index(self) -> bool:

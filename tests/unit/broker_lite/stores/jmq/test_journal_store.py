@@ -18,8 +18,8 @@ from commitlake.broker_lite.stores.rocketmq import (
     FlushMode,
     GetStatus,
     MessageRefusedError,
+    StoreError,
     StoreFilesError,
-    StoreOptionError,
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import HEAD, MAX_BODY_SIZE, JournalMessage, original_body, parse_message
@@ -293,7 +293,7 @@ def test_weights_decide_how_often_a_queue_is_chosen() -> None:
     ],
 )
 def test_options_that_no_store_can_have_are_refused(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(StoreOptionError, match=words):
+    with pytest.raises(StoreError, match=words):
         replace(SMALL, **changes)  # type: ignore[arg-type]
 
 

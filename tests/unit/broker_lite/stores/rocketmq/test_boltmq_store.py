@@ -17,8 +17,8 @@ from commitlake.broker_lite.stores.rocketmq import (
     IndexDisabledError,
     MessageRefusedError,
     MessageStore,
+    StoreError,
     StoreFilesError,
-    StoreOptionError,
 )
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, ROCKETMQ, Dialect, Magic
@@ -147,7 +147,7 @@ def test_a_store_of_another_dialect_is_refused(root: Path, clock: Clock, dialect
 
 
 def test_values_too_large_for_boltmq_are_refused(root: Path, clock: Clock) -> None:
-    with pytest.raises(StoreOptionError, match="IPv4"):
+    with pytest.raises(StoreError, match="IPv4"):
         replace(OPTIONS, store_host=Host.of("::1", 10911))
     with open_store(root, clock) as store, pytest.raises(MessageRefusedError, match="at most 127 characters"):
         store.put(message(topic="%RETRY%" + "g" * 130))

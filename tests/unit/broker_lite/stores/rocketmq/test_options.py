@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.stores.rocketmq import StoreOptionError, StoreOptions
+from commitlake.broker_lite.stores.rocketmq import StoreError, StoreOptions
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_delay_levels
 
 
@@ -25,7 +25,7 @@ def test_delay_levels_are_numbers_with_units() -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1s  5s", "1x", "-1s", "1.5s", "\u0661s"])
 def test_invalid_delay_levels_are_refused(text: str) -> None:
-    with pytest.raises(StoreOptionError, match="message_delay_level: expected delays such as"):
+    with pytest.raises(StoreError, match="message_delay_level: expected delays such as"):
         StoreOptions(message_delay_level=text)
 
 
@@ -43,5 +43,5 @@ def test_invalid_delay_levels_are_refused(text: str) -> None:
     ],
 )
 def test_wrong_values_are_refused_with_found_and_expected(wrong: dict[str, Any], expected: str) -> None:
-    with pytest.raises(StoreOptionError, match=expected):
+    with pytest.raises(StoreError, match=expected):
         StoreOptions(**wrong)

@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
 from commitlake.broker_lite.stores.engine.retention import Retention, disk_used_percent
-from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptionError
+from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
 from tests.support.message_stores import SMALL, fill
 from tests.support.small_stores import all_messages
 
@@ -98,5 +98,5 @@ def test_a_disk_is_full_above_its_limit(store: MessageStore) -> None:
 
 @pytest.mark.parametrize("changes", [{"file_reserved_hours": -1}, {"delete_hours": (24,)}, {"warning_percent": 101}])
 def test_invalid_options_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(StoreOptionError, match="expected"):
+    with pytest.raises(StoreError, match="expected"):
         RetentionOptions(**changes)  # type: ignore[arg-type]
