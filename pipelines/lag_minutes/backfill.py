@@ -56,7 +56,7 @@ _HOURS_OF_COMMIT = 24
 
 @dataclass(frozen=True, slots=True)
 class AddedMinutes:
-    """Numbers of minutes and rows that a run has added.
+    """Numbers of minutes and rows that a run has added to `lag_minutes`.
 
     Attributes:
         minutes: number of minutes that were computed, of all stores.
@@ -78,7 +78,7 @@ def backfill_lag_minutes(
     runner: Runner = HERE,
     show_progress: Callable[[int], AbstractContextManager[Callable[[int], None]]] = _show_nothing,
 ) -> AddedMinutes:
-    """Compute the minutes that `lag_minutes` lacks.
+    """Compute the lag for each minute that `lag_minutes` lacks or whose input has changed, and add the rows.
 
     Args:
         lake: the lake.
@@ -133,7 +133,7 @@ def _run_task(task: MinutesTask, minutes: MinuteRange) -> DataFile | None:
 
 
 def _progress_after_hours(progress: MinutesProgress, hours: Iterable[MinuteRange]) -> MinutesProgress:
-    """Return the progress after the given hours are computed. The hours must be in the order of time."""
+    """Return the progress after the given hours, which are in the order of time, have been computed."""
     stores = dict(progress.stores)
     for hour in hours:
         stores[hour.broker] = replace(stores[hour.broker], until=hour.last)
@@ -176,7 +176,7 @@ def _remove_outdated_rows(
     new_progress: MinutesProgress,
     archive_progress: Mapping[str, StoreProgress],
 ) -> MinutesProgress:
-    """Remove the rows of minutes that must be computed again.
+    """Remove the rows of minutes that must be computed again because their input has changed.
 
     Record the versions that were read, and return the new progress.
     """

@@ -96,12 +96,12 @@ class MinutesTask:
 
 
 def sort_rows(rows: pa.Table) -> pa.Table:
-    """Sort rows of the table in the order of its files."""
+    """Sort rows of `lag_minutes` in the order of its data files."""
     return rows.sort_by([(name, "ascending") for name in LAKE_TABLES["lag_minutes"].sort_columns])
 
 
 def compute_minute_rows(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]:
-    """Yield the rows of `lag_minutes` for minutes of a store.
+    """Yield the rows of `lag_minutes` for a store's minutes within an hour.
 
     Args:
         lake: the lake; it has snapshots of the store.
@@ -142,7 +142,7 @@ def _has_waiting_messages(row: Row) -> bool:
 
 
 def row_at_later_minute(row: Row, time: datetime.datetime) -> Row:
-    """Return a row as it is at a later minute, if nothing has changed in between."""
+    """Return a row as of a later minute, with a longer waiting time, if nothing has changed in between."""
     seconds = (time - row["minute"]).total_seconds()
     least, most = row["time_lag_s_min"], row["time_lag_s_max"]
     if row["messages_min"]:

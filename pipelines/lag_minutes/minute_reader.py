@@ -30,7 +30,7 @@ _NEEDED_OF_MINUTES = (*KEY, *_NEEDED_OF_HOURS, *_GROWING, "messages_min", "next_
 def lag_at_minutes(
     table: DeltaTable, minutes: Sequence[int], selection: Selection, columns: Sequence[str] = SCHEMA.names
 ) -> Iterator[pa.Table]:
-    """Yield the lag at the given minutes, with columns of `lag_minutes`. A table has one minute or several full hours.
+    """Yield the lag at the given minutes, with columns of `lag_minutes`, one table for each minute or for full hours.
 
     In rows of minutes in which nothing has changed, `consumed` is 0.
 
@@ -86,12 +86,12 @@ def _read_columns(table: DeltaTable, condition: str, selection: Selection, colum
 
 
 def _drop_ended_queues(rows: pa.Table) -> pa.Table:
-    """Leave out the rows that record the end of a group or queue."""
+    """Leave out the rows that only record that a group or queue no longer exists."""
     return rows.filter(pc.is_valid(rows["verdict"]))
 
 
 def _rows_at_minutes(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Table]:
-    """Yield, for each minute, the row of each group and queue that applies then, with its figures at that minute."""
+    """Yield, for each minute, the newest row of each group and queue, with its waiting time as of that minute."""
     rows = rows.combine_chunks()
     codes = _key_codes(rows)
     times = rows["minute"].cast(pa.int64()).to_numpy()
@@ -106,7 +106,7 @@ def _rows_at_minutes(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Tabl
 
 
 def _key_codes(rows: pa.Table) -> Array:
-    """Return a number for each row, which is the same for rows of the same group and queue."""
+    """Return an integer for each row, which is the same for rows of the same group and queue."""
     codes = np.zeros(rows.num_rows, np.int64)
     for name in KEY:
         values = rows[name].cast(pa.int32()) if pa.types.is_boolean(rows[name].type) else rows[name]
@@ -117,7 +117,7 @@ def _key_codes(rows: pa.Table) -> Array:
 
 
 def _figures_at_minute(rows: pa.Table, minute: int) -> pa.Table:
-    """Return rows with the figures that they have at a later minute."""
+    """Return rows as of a later minute, with longer waiting times and no consumption since."""
     passed_us = minute * MINUTE_US - rows["minute"].cast(pa.int64()).to_numpy()
     waits = pc.fill_null(pc.greater(rows["messages_min"], 0), False).to_numpy()
     seconds = {"time_lag_s_min": waits, "time_lag_s_max": rows["next_message_time"].is_valid().to_numpy()}

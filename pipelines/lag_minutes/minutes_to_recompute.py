@@ -48,7 +48,7 @@ _TIMES = {"messages": "store_timestamp", OFFSETS: "as_of", SUBSCRIBED: "as_of", 
 
 
 class _Marks:
-    """Times and log ends of the complete snapshots of a store's groups, in the order of time.
+    """Times of a store's complete snapshots of group offsets, and the log's end at each, in the order of time.
 
     Args:
         table: `consumer_offsets`.
@@ -75,7 +75,7 @@ class _Marks:
         return last if last >= self.first_minute else None
 
     def minute_after_previous(self, snapshot_number: int) -> int:
-        """Return the first minute after the previous snapshot; for the first snapshot, its own minute."""
+        """Return the first minute after the snapshot before the given one; for the first snapshot, its own minute."""
         return int(self._times[snapshot_number - 1]) // MINUTE_US + 1 if snapshot_number else self.first_minute
 
     def first_affected_minute(self, snapshot_time: datetime.datetime) -> int:
@@ -84,7 +84,7 @@ class _Marks:
         return self.minute_after_previous(number) if number else first_minute_at(snapshot_time)
 
     def first_newly_archived_minute(self, old_archived_end: int, new_archived_end: int) -> Iterator[int]:
-        """Yield the first minute that lacked messages which are archived now, if there is such a minute.
+        """Yield the first minute whose messages were not all archived before and are now, if there is one.
 
         Args:
             old_archived_end: physical offset up to which the store was archived.
@@ -100,7 +100,7 @@ class _Marks:
 
 @dataclass
 class _NewRows:
-    """Earliest times of the new rows in a table from which `lag_minutes` is computed.
+    """Earliest time, by store, of the rows that were added to a table since `lag_minutes` was computed from it.
 
     Attributes:
         first: by broker, the earliest time of them.
@@ -114,7 +114,7 @@ class _NewRows:
 
 
 class MinutesToCompute(NamedTuple):
-    """Minutes of a store to compute, as numbers of minutes since 1970.
+    """Minutes of a store that must be computed, as numbers of minutes since 1970.
 
     Attributes:
         first: the first of them; after `last` if there is none.
@@ -175,7 +175,7 @@ def _first_outdated_minutes(
 
 
 def _read_new_rows(lake: PinnedLake, table: str, read_version: int, newest_version: int) -> _NewRows:
-    """Return the new rows of a table.
+    """Return the earliest times of the rows that were added to a table between two versions.
 
     Args:
         table: name of the table.
@@ -223,7 +223,7 @@ def _add_earliest_times(
 
 
 def _first_subscribed_minutes(lake: PinnedLake, broker: str, new_rows: _NewRows) -> Iterator[int]:
-    """Yield, for each topic whose subscription is recorded only in new rows, the first minute to compute again."""
+    """Yield, for each topic whose subscription was unknown until now, the first minute to compute again."""
     mine = {key[1:]: first for key, first in new_rows.subscribed.items() if key[0] == broker}
     table = lake.find("lag_minutes")
     if not mine or table is None:
@@ -252,7 +252,7 @@ def _first_subscribed_minutes(lake: PinnedLake, broker: str, new_rows: _NewRows)
 
 
 def _has_first_config(lake: PinnedLake, broker: str, new_rows: Mapping[str, _NewRows]) -> bool:
-    """Return whether the first configuration of a store is among the new rows of `store_config`."""
+    """Return whether the new rows of `store_config` have the first configuration that a store ever recorded."""
     first = new_rows["store_config"].first.get(broker)
     if first is None:
         return False

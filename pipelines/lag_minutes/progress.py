@@ -43,7 +43,7 @@ class StoreMinutes:
 
 @dataclass(frozen=True, slots=True)
 class MinutesProgress:
-    """Progress of `lag_minutes`: the last minute of each store, and the versions of the tables that were read.
+    """Last minute of each store in `lag_minutes`, and the table versions from which the minutes were computed.
 
     Attributes:
         versions: by followed table, the version that was read; -1 for none.
@@ -67,7 +67,7 @@ class MinutesProgress:
         )
 
     def transaction_numbers(self) -> dict[str, int]:
-        """Return the transaction numbers that record this progress, by application id."""
+        """Return the numbers that record this progress in the Delta log, by `appId` of their `txn` action."""
         # Plus one, because 0 is what the log has for a table without a commit.
         found = {f"{_PREFIX}.{table}": version + 1 for table, version in self.versions.items()}
         for broker, store in self.stores.items():

@@ -119,7 +119,7 @@ class Compaction:
 
 
 def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[Bin]:
-    """Return the bins that `compact_table` would merge, without files of open steps, which the next run replaces."""
+    """Return the groups of small files to merge in a table, without files that the next run replaces anyway."""
     files = read_table_files(lake.table(table))
     return plan_bins([file for file in files if not is_open_steps_file(file.path)], target_bytes)
 
@@ -133,7 +133,7 @@ def compact_table(
     runner: Runner = HERE,
     join_equal_rows: Join | None = None,
 ) -> Compaction:
-    """Merge the files of each bin into one. Tasks merge in parallel; this process commits each merge when it is done.
+    """Merge each group of files into one file, in parallel tasks, and commit each merge when it is done.
 
     Args:
         table: name of the table.
@@ -185,7 +185,7 @@ def rewrite_file(lake: Lake, table: str, file: TableFile, change_rows: Join) -> 
 def _merge_bin(
     lake: Lake, table: str, sort_columns: Sequence[str], join_equal_rows: Join | None, files_to_merge: Bin
 ) -> tuple[Sequence[TableFile], TableFile | None, int]:
-    """Merge a bin.
+    """Merge the files of one group into one file, leaving out files that are not sorted.
 
     Returns the merged files, the new file (which no version refers to yet), and the number of files that were not
     sorted.

@@ -48,7 +48,7 @@ class ConcurrentMaintenanceError(CommitLakeError):
 
 
 def new_table_file(file: DataFile, modified_ms: int | None = None) -> TableFile:
-    """Return the table entry of a new data file without partition values; its time is `modified_ms`, by default now."""
+    """Return the log entry of a new data file without partition values; its time is `modified_ms`, by default now."""
     added = time.time_ns() // 1_000_000 if modified_ms is None else modified_ms
     return TableFile(file.path, {}, file.size, file.rows, added, statistics=file.statistics)
 
@@ -157,7 +157,7 @@ def _row_sum_change(
 
 
 def _committed_version(log: LogFolder, newest_version: int, metadata: str) -> int | None:
-    """Return the version that an earlier attempt committed although its answer was lost; None if it did not commit."""
+    """Return the version that an earlier attempt has committed although its answer was lost; None if none did."""
     for entry in islice(read_history(log, newest_version), _MAX_TRIES):
         if entry.metadata == metadata:
             return entry.version

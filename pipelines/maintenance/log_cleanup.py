@@ -43,7 +43,7 @@ class Garbage:
 
 
 def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garbage:
-    """Return the files that `vacuum` would delete.
+    """Return the number and size of the data files that VACUUM would delete from a table.
 
     Raises:
         UnsafeFileError: if the table's folder is a link or contains one.

@@ -53,7 +53,7 @@ _LOOK_BACK = datetime.timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class PackBin:
-    """Small packs to merge into one.
+    """Small packs (files of message bodies) to merge into one.
 
     Attributes:
         files: the files, in the order of the log; some may be merged packs.
@@ -71,7 +71,7 @@ class PackBin:
 
 @dataclass(frozen=True, slots=True)
 class PackMerges:
-    """Counts and size of the pack files that were merged, or that are planned to be merged.
+    """Number and size of the packs that were merged, or that are planned to be merged.
 
     Attributes:
         merged: number of files that were merged.
@@ -92,7 +92,7 @@ def plan_pack_merges(
     referenced_packs: Collection[str],
     progress: Mapping[str, StoreProgress],
 ) -> tuple[list[PackBin], PackMerges]:
-    """Return the packs to merge, and the reasons why some packs are left as they are.
+    """Return the groups of small packs to merge, and the reasons why some packs are left as they are.
 
     Args:
         packs: all packs of `find_merge_candidates`.
@@ -176,7 +176,7 @@ def merge_packs(
     runner: Runner = HERE,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PackMerges:
-    """Write merged packs; `delete_merged_packs` then deletes the small ones.
+    """Write a merged pack for each group of small packs, which `delete_merged_packs` can then delete.
 
     Args:
         store: the store of the packs; it must be picklable.
@@ -219,7 +219,7 @@ def _merge_bin(store: PackStore, pack_bin: PackBin) -> str:
 def delete_merged_packs(
     store: PackStore, packs: Collection[PackFile], wipe_bodies: Callable[[set[str]], Mapping[str, PackError]]
 ) -> list[str]:
-    """Delete packs that a merged pack contains. Before that, wipe the bodies of erased messages in all copies.
+    """Delete the packs that a merged pack replaces, after wiping the bodies of erased messages in all copies.
 
     Args:
         packs: all files of `find_merge_candidates`, as they are now.

@@ -46,7 +46,7 @@ class UnsortedFileError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Open sorted files, and the order in which their rows are merged.
+    """Open sorted Parquet files, and the order in which their rows are merged.
 
     Attributes:
         schema: columns of the result; a column that a file does not have is null.
@@ -139,7 +139,7 @@ def _merge_order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str])
 
 
 def _value_ranks(column: pa.ChunkedArray) -> Array:
-    """Return a number for each value of a column, which sorts as the value does; nulls sort first."""
+    """Return an integer for each value of a column, in the order of the values; nulls sort first."""
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(), np.int64)
     encoded = pc.dictionary_encode(column.combine_chunks())

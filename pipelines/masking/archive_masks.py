@@ -74,7 +74,7 @@ _INT32 = np.int32
 
 @dataclass(frozen=True)
 class ArchiveMasks:
-    """The masking rules of a lake; can be pickled.
+    """Masking rules of a lake, with the key of their hashes; can be pickled.
 
     Attributes:
         masks: the rules.
@@ -305,7 +305,7 @@ def check_masks(stored_rules: str | None, masks: ArchiveMasks | None, *, is_new:
 
 
 def parse_lake_masks(stored_rules: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
-    """Return a lake's masking rules, to apply them to data that is compared with it; None if it has none.
+    """Return the masking rules under which a lake was archived, with their hash key; None if it has none.
 
     Raises:
         UsageError: if the key is missing, or is a different one.

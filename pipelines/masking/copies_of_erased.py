@@ -48,7 +48,7 @@ Known = Mapping[bytes, int]
 
 
 class TextKind(StrEnum):
-    """Kind of a text whose hash is kept to recognise copies: an id or a key."""
+    """Kind of an erased text whose hash recognises later copies: an id or a key."""
 
     ID = "id"
     KEY = "key"
@@ -56,7 +56,7 @@ class TextKind(StrEnum):
 
 @dataclass(frozen=True)
 class CopyTexts:
-    """Ids and keys of erased messages, by which copies of these messages are recognised later.
+    """Ids and keys of erased messages, by whose hashes later copies of these messages are recognised.
 
     Attributes:
         ids: unique keys and message ids.

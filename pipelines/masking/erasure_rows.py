@@ -55,7 +55,7 @@ def make_erasure_rows(
     *,
     is_counted: bool = False,
 ) -> pa.Table:
-    """Return rows of `erasures` for messages.
+    """Return the rows of `erasures` that record the erasure of the given messages.
 
     Args:
         rows_before: rows of `messages` before the erasure, each column in one chunk, without `store_date`.
@@ -84,7 +84,7 @@ def make_erasure_rows(
 
 
 def _sum_changes_json(rows_before: pa.Table, rows_after: pa.Table) -> list[str]:
-    """Return, as JSON text, by how much each message's erasure changes the sums `checksum` and `body_bytes`."""
+    """Return, as JSON text, how much each message's erasure changes the sums `checksum` and `body_bytes`."""
     # Unsigned, because the profile adds hashes modulo 2^64.
     hashes = (message_hashes(rows_after).view(np.uint64) - message_hashes(rows_before).view(np.uint64)).view(np.int64)
     sizes = [
@@ -95,7 +95,7 @@ def _sum_changes_json(rows_before: pa.Table, rows_after: pa.Table) -> list[str]:
 
 
 def sum_changes_by_row(rows: pa.Table) -> dict[str, Array]:
-    """Return by how much each row's erasure changes `CHANGED_FIGURES`, and a mask `unknown` of rows without hashes."""
+    """Return how much each row's erasure changes the sums in `profiles`, and a mask of the rows without hashes."""
     names = ("checksum", "body_bytes")
     try:
         details = [json.loads(text) if text else {} for text in rows.column("detail").to_pylist()]

@@ -42,7 +42,7 @@ _scan = _decoder.scan_once  # type: ignore[attr-defined]  # the type stubs lack 
 
 
 class MaskError(CommitLakeError):
-    """A message that cannot be masked; the text gives the reason."""
+    """Error for a message that cannot be masked; its text gives the reason."""
 
     exit_code = ExitCode.DAMAGE
 
@@ -97,7 +97,7 @@ class Mask:
 
 
 def parse_mask(text: str) -> Mask:
-    """Parse a mask.
+    """Parse a masking rule such as `keys=hash`.
 
     Raises:
         UsageError: if the text is not a mask.
@@ -119,7 +119,7 @@ def parse_mask(text: str) -> Mask:
 
 
 def check_hash_key(masks: Sequence[Mask], key: bytes) -> None:
-    """Check that there is a key if a mask needs one.
+    """Raise an error if a masking rule needs a hash key and there is none.
 
     Raises:
         UsageError: if there is none. Without a key, the hash of a telephone number can be found by trying all
@@ -175,13 +175,13 @@ def _mask_body(body: bytes, mask: Mask, key: bytes) -> bytes:
 
 
 class JsonError(CommitLakeError):
-    """A text that is not JSON, or is nested too deeply."""
+    """Error for a text that is not JSON, or is nested too deeply."""
 
     exit_code = ExitCode.DAMAGE
 
 
 class _Number(str):
-    """A number as written in the text: it may have more digits than a float, or than Python can parse."""
+    """Number in JSON, kept as written: it may have more digits than a float, or than Python can parse."""
 
     __slots__ = ()
 
@@ -191,7 +191,7 @@ class _Object(list[tuple[str, object]]):
 
 
 def replace_values(body: bytes, path: Sequence[str], replace_value: Replace) -> bytes:
-    """Replace the values at a path.
+    """Replace the values at a path in a JSON body, and leave everything else byte for byte.
 
     Python's own scanner skips the other values one member at a time, and they stay byte for byte.
 

@@ -127,7 +127,7 @@ def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = 
 
 
 def sum_key_hashes(keys: KeyFiles, runner: Runner, part_count: int = 1) -> Array:
-    """Count keys and sum their hashes.
+    """Return the number of keys in files and the sum of their hashes, for each part of the hash range.
 
     Args:
         keys: files with the keys.

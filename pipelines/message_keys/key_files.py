@@ -114,7 +114,7 @@ def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
 
 @dataclass(frozen=True)
 class PreparedKeys:
-    """Files of keys that archive tasks have written for their new data files of `messages`.
+    """Data files of `message_keys` that archive tasks wrote together with their data files of `messages`.
 
     Attributes:
         messages: names of the data files of `messages`.

@@ -72,7 +72,7 @@ def find_indexed_places_by_key(lake: Lake, keys: Sequence[str], key_kind: str = 
 
 
 def key_hash(key: str) -> int:
-    """Return the hash by which `message_keys` finds a key."""
+    """Return the CRC-32 of a key, by which `message_keys` is sorted and searched."""
     return zlib.crc32(key.encode())
 
 

@@ -25,7 +25,7 @@ _SERVER_SIDE = "useServerSideResetOffset"
 
 @dataclass(frozen=True, slots=True)
 class SetOffset:
-    """An offset that was set, or the reason why it was not.
+    """Result of setting one offset: the offset, or the reason why it was not set.
 
     Attributes:
         queue: The queue.
@@ -95,7 +95,7 @@ def set_offsets(
 
 
 def _set_offset(admin: Admin, group: str, queue: MessageQueue, offset: int, *, can_broker_reset: bool) -> str:
-    """Set one offset and read it back. Return an error text if the broker then has a different one, else "".
+    """Set one offset and read it back; return an error text if the broker then has a different one, else "".
 
     If the broker's answer is lost or makes no sense, the offset may have been set, so it is read back as well.
     """
@@ -134,7 +134,7 @@ def _commit_offset(admin: Admin, group: str, queue: MessageQueue, offset: int) -
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """Offsets of one topic.
+    """A group's current offsets in the queues of one topic, and the offsets to set.
 
     Attributes:
         wanted: Offsets to set.
@@ -155,7 +155,7 @@ class TopicOffsets:
 def make_mqadmin_commands(
     name_servers: str, group: str, topic: str, offsets: TopicOffsets, addresses: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield lines for a shell: commands, and comments on limitations.
+    """Yield the lines of a shell script that sets offsets by `mqadmin`, with comments on limitations.
 
     Args:
         name_servers: `host:port` of each, separated by semicolons.

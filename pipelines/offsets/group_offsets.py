@@ -13,7 +13,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Offset that a group had, or needs, in a queue.
+    """Offset that a group had, or is to have, in a queue.
 
     Attributes:
         queue: The queue.
@@ -41,7 +41,7 @@ class GroupOffset:
 
 
 class LiveQueue(NamedTuple):
-    """Current state of a queue at its broker.
+    """Present first and end offset of a queue at its broker, and the group's offset.
 
     Attributes:
         first: First offset that still exists.

@@ -19,14 +19,14 @@ from commitlake.schemas.times import epoch_ms, epoch_ms_rounded_up
 
 
 class OffsetClient(NamedTuple):
-    """Broker clients that query and set offsets."""
+    """Clients of the brokers that query and set offsets, and pull messages."""
 
     admin: Admin
     puller: Puller
 
 
 class LiveQueues:
-    """Queries brokers; each method raises RocketMQError if a broker does not answer.
+    """Queries brokers for the present state of queues; raises RocketMQError if a broker does not answer.
 
     Args:
         client: Clients of the brokers.
@@ -40,7 +40,7 @@ class LiveQueues:
     def limit_offsets_to_queues(
         self, offsets: Iterable[GroupOffset], since: datetime.datetime | None
     ) -> Iterator[tuple[GroupOffset, LiveQueue | None]]:
-        """Limit each offset to the range that its broker's queue has, and yield it with the state of the queue.
+        """Limit each offset to the range that its queue has now, and yield it with the queue's present state.
 
         Args:
             offsets: From the lake or a store.
@@ -58,7 +58,7 @@ class LiveQueues:
     def offsets_missing_in_source(
         self, brokers: Collection[str], topics: Iterable[str], known_queues: Collection[Queue], since: datetime.datetime
     ) -> Iterator[tuple[GroupOffset, LiveQueue]]:
-        """Yield the offsets that a group needs in queues that the broker has and the source does not.
+        """Yield the offsets that a group needs in queues that the broker has, but not the lake or store.
 
         Args:
             brokers: Brokers whose queues are included.
@@ -74,7 +74,7 @@ class LiveQueues:
                         yield self._limit_offset_to_queue(GroupOffset(queue, 0, None), live, since), live
 
     def brokers_with_topics(self, topics: Iterable[str]) -> set[str]:
-        """Return the brokers that have queues of topics."""
+        """Return the brokers that have queues of the given topics."""
         return {broker for topic in topics for broker in self._queue_counts_by_broker(topic)}
 
     def offsets_in_other_queues(
@@ -91,7 +91,7 @@ class LiveQueues:
         }
 
     def compare_next_messages(self, planned_offsets: Sequence[PlannedOffset]) -> list[PlannedOffset]:
-        """Return the planned offsets; those where broker and source have different next messages get a problem text."""
+        """Add an error text to each offset at which broker and source have different messages; return all offsets."""
         return [
             replace(one, asked=replace(one.asked, problem=self._planned_difference_text(one)))
             for one in planned_offsets

@@ -119,7 +119,7 @@ class LakeQueues:
         }
 
     def covers_time(self, time: datetime.datetime) -> bool:
-        """Return whether the log is archived up to a time, because a message of that time or later is archived."""
+        """Return whether the lake has the messages up to a time, as shown by a message of that time or later."""
         where = [
             *selection_conditions(Selection(brokers=[self._broker], start=time)),
             plausible_time_condition("store_timestamp"),
@@ -130,7 +130,7 @@ class LakeQueues:
     def feed_backlog_counters(
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
-        """Feed messages to counters, and return the first and end offsets of the queues of topics."""
+        """Count the messages at or after offsets by `counters`; return the queues' first and end offsets."""
         return self._messages.measure_queues(Times(), topics, counters)
 
 
@@ -142,7 +142,7 @@ class QueueSpans(Protocol):
 
 
 class QueueMessages(QueueSpans, Protocol):
-    """Interface to the queues of one store and their messages; see `LakeQueues` and `StoreQueues`."""
+    """Interface to one store's queues and their messages, in a lake or in the store's files."""
 
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
@@ -150,12 +150,12 @@ class QueueMessages(QueueSpans, Protocol):
         """Return the first message since a time for each queue that has one."""
 
     def covers_time(self, time: datetime.datetime) -> bool:
-        """Return whether the log up to a time is available."""
+        """Return whether the messages up to a time are available."""
 
     def feed_backlog_counters(
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
-        """Feed messages to counters, and return the first and end offsets of queues."""
+        """Count the messages at or after offsets by `counters`; return the queues' first and end offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class OffsetSource:
 
     @property
     def known_groups(self) -> set[str]:
-        """The known groups."""
+        """Groups with an offset or a subscription."""
         return {position.group for position in self.newest} | {key.group for key in self.subscriptions.found}
 
     def topics_of_group(self, group: str) -> set[str]:
@@ -197,7 +197,7 @@ class OffsetSource:
 
 
 def open_lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource]:
-    """Return the stores of a lake.
+    """Return, for each store of a lake, its queues, group offsets and subscriptions.
 
     Args:
         brokers: Stores to return; all if empty.
@@ -219,7 +219,7 @@ def open_lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetS
 
 
 def open_store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
-    """Return the local stores, with the group offsets and subscription filters from their own files."""
+    """Return, for each local store, its queues, group offsets and subscriptions from its own files."""
     found = []
     now = datetime.datetime.now(datetime.UTC)
     for store in stores:
@@ -238,7 +238,7 @@ def open_store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
 
 
 class StoreQueues:
-    """Reads queues from a store's log and the entries of its queues.
+    """Reads a store's queues and their messages from its log and ConsumeQueue files.
 
     Args:
         store: The store.
@@ -278,13 +278,13 @@ class StoreQueues:
         return {queue: FirstMessage(offset, offset - 1) for queue, offset in found.items() if queue.topic in topics}
 
     def covers_time(self, time: datetime.datetime) -> bool:
-        """Return whether the log up to a time is available: it is for any time up to now."""
+        """Return whether the log up to a time is available, which is so for any time up to now."""
         return time <= datetime.datetime.now(datetime.UTC)
 
     def feed_backlog_counters(
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
-        """Feed messages to counters, and return the first and end offsets of the queues of topics."""
+        """Count the messages at or after offsets by `counters`; return the queues' first and end offsets."""
         return self._measure_queues(Times(), topics, lambda: counters)
 
     def _measure_queues(

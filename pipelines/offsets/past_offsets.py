@@ -49,7 +49,7 @@ def read_past_offsets(
     as_of: datetime.datetime,
     topics: Collection[str] = (),
 ) -> PastOffsets:
-    """Return the offsets that a group had.
+    """Return the offsets that a group had in all queues at a given time, from the snapshots in the lake.
 
     Args:
         sources: The stores.

@@ -140,7 +140,7 @@ def _to_resulting_lag(
 def find_offsets_since(
     source: OffsetSource, topics: Collection[str], since: datetime.datetime
 ) -> Iterator[GroupOffset]:
-    """Yield the needed offset of each queue of the given topics.
+    """Yield, for each queue of the topics, the offset from which a group must consume to get messages since a time.
 
     Args:
         source: The store.

@@ -23,7 +23,7 @@ _NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.row_b
 
 
 def message_hashes(table: pa.Table) -> Array:
-    """Return a hash of each message's numeric columns, as summed in the profile's `checksum`; nulls are skipped.
+    """Return a hash of each message's numeric columns, which `profiles` sums in `checksum`; nulls are skipped.
 
     Args:
         table: has `CHECKSUM_COLUMNS`, each in one chunk.
@@ -41,13 +41,13 @@ def message_hashes(table: pa.Table) -> Array:
 
 
 def part_numbers(hashes: Array, part_count: int) -> Array:
-    """Return the number of the part to which each row belongs, which depends only on the row's hash."""
+    """Return the number of the part (hash modulo `part_count`) to which each row belongs."""
     numbers: Array = (hashes.view(np.uint64) % np.uint64(part_count)).astype(np.int64)
     return numbers
 
 
 def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
-    """Hash the given columns of each row.
+    """Return a hash of the given columns for each row.
 
     Args:
         table: has these columns, each in one chunk; strings may be dictionaries. Without `store_date`, the date of

@@ -116,7 +116,7 @@ def profile_parts(
     runs: Longs,
     run_counts: Longs,
 ) -> int:
-    """Compute the profile of each part, and return the number of runs of consecutive queue offsets.
+    """Compute the counts and sums of each part of the rows; return the number of runs of consecutive queue offsets.
 
     Args:
         starts: first row of each part.
@@ -236,7 +236,7 @@ def join_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
 def sum_run_figures(
     run_counts: Longs, runs: Longs, offset_counts: Longs, missing_counts: Longs, restart_counts: Longs
 ) -> None:
-    """Sum, for each group of runs, the queue offsets, the missing offsets, and the number of steps back.
+    """Count, for each group of runs of queue offsets, the offsets, the missing ones, and the steps back.
 
     Args:
         run_counts: number of runs of each group.
@@ -268,7 +268,7 @@ def continues_run(
     window_start: Any,
     window_stop: Any,
 ) -> Any:
-    """Return whether a row belongs to the same run as the row before it.
+    """Return whether a row has the same broker, topic, queue and time window as the row before it.
 
     Args:
         row: index of the row.

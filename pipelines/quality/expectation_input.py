@@ -67,14 +67,14 @@ class RunFacts:
 
 
 class ProfileJudge(Protocol):
-    """Interface that judges one profile, part by part."""
+    """Interface of a checker of a run's message counts (profile), which receives them part by part."""
 
     def add_profile_part(self, profile_part: pa.Table) -> None:
-        """Check one part of a profile, which has all time windows of each of its topics."""
+        """Check the counts of some topics, with all time windows of each of them."""
         ...
 
     def make_report(self) -> QualityReport:
-        """Return the results for all parts."""
+        """Return the results of the expectations for all parts."""
         ...
 
 
@@ -83,7 +83,7 @@ BeginJudging = Callable[[RunFacts], ProfileJudge]
 
 
 def split_by_topics(profile: pa.Table, max_rows: int = MAX_PART_ROWS) -> Iterator[pa.Table]:
-    """Divide a profile into parts of limited size without splitting a topic; an empty profile gives one empty part.
+    """Divide a profile into parts of about `max_rows` rows without splitting a topic; an empty one gives one part.
 
     Args:
         profile: a table of `PROFILE`; if it is not in order, it is sorted.
@@ -104,7 +104,7 @@ def split_by_topics(profile: pa.Table, max_rows: int = MAX_PART_ROWS) -> Iterato
 
 
 def join_judgements(judgements: Sequence[Judgement]) -> Judgement:
-    """Combine the results that one expectation has for the parts of a profile."""
+    """Combine the results of one expectation for several parts of a profile into one result."""
     first = judgements[0]
     if len(judgements) == 1:
         return first
@@ -137,7 +137,7 @@ def _combine_observed_values(judgements: Sequence[Judgement]) -> float | int | s
 
 
 def _has_consecutive_topics(profile: pa.Table) -> bool:
-    """Return whether the rows of each topic are consecutive."""
+    """Return whether the rows of each topic follow each other."""
     return bool(_topic_changes(profile).sum() + 1 == profile.group_by(_TOPIC).aggregate([]).num_rows)
 
 

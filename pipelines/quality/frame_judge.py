@@ -81,7 +81,7 @@ def _to_judgement(
 def _check_evaluated(
     name: str, is_success: bool, result_values: Mapping[str, Any], exception_info: Mapping[str, Any]
 ) -> None:
-    """Raise an error if an expectation could not be evaluated."""
+    """Raise an error if great_expectations could not evaluate an expectation."""
     # Of one metric, or of several by name.
     exceptions = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
     for each in exceptions:
@@ -103,7 +103,7 @@ def _rows_outside_bounds(expectation: Expectation, frame: pd.DataFrame) -> pd.Da
 
 
 def _to_json_types(row: Mapping[Any, Any]) -> dict[str, object]:
-    """Convert values to JSON types."""
+    """Convert the values of a row to types that JSON has."""
     return {str(name): None if pd.isna(value) else _to_json_scalar(value) for name, value in row.items()}
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JudgeProcess:
-    """Process that judges profiles; a context manager. It loads packages when it is started or first used."""
+    """Separate process that checks the message counts of runs by expectation suites, as it loads large packages."""
 
     def __init__(self) -> None:
         self._process: SideProcess | None = None
@@ -38,7 +38,7 @@ class JudgeProcess:
         return self._process
 
     def begin_judging(self, run_facts: RunFacts) -> ProfileJudge:
-        """Start to judge a run's profile, replacing any earlier one.
+        """Start to check the message counts of a run, and drop those of any earlier run.
 
         Raises:
             CommitLakeError: if the process was killed.
@@ -49,19 +49,19 @@ class JudgeProcess:
 
 
 class _RemoteJudging:
-    """A `ProfileJudge` in another process. Raises the same errors, or CommitLakeError if the process was killed."""
+    """Checker of message counts that runs in another process; its errors are raised here."""
 
     def __init__(self, process: SideProcess) -> None:
         self._process = process
 
     def add_profile_part(self, profile_part: pa.Table) -> None:
-        """Check windows of a profile; see `ProfileJudge`."""
+        """Send the counts of some topics to the process, to be checked there."""
         from commitlake.pipelines.quality.profile_columns import serialize_profile  # noqa: PLC0415 (the command loads it later)
 
         self._process.call(_add_part, serialize_profile(profile_part))
 
     def make_report(self) -> QualityReport:
-        """Return the results for all parts; see `ProfileJudge`."""
+        """Return the results of the expectations for all parts."""
         return self._process.call(_report_results)
 
 

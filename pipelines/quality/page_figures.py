@@ -34,7 +34,7 @@ class ChartSpan:
 
 
 class PageFigures:
-    """Figures for the web page that shows a run, summed up from its profile part by part.
+    """Sums of message counts for the HTML page of a run, collected part by part.
 
     Args:
         most: number of topics that are shown separately, the largest first.
@@ -60,7 +60,7 @@ class PageFigures:
         self._by_topic: dict[Topic, pa.Table] = {}
 
     def add_windows(self, windows: pa.Table) -> None:
-        """Add windows of a profile; the table has all windows of each of its topics."""
+        """Add the message counts of some topics, with all time windows of each of them."""
         grouped = windows.group_by(_TOPIC).aggregate(
             [*((name, "sum") for name in _SUMS), ("queue_id", "count_distinct")]
         )
@@ -80,7 +80,7 @@ class PageFigures:
             self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
     def _keep_largest_topics(self, topic_sums: pa.Table, windows: pa.Table) -> None:
-        """Update the list of largest topics with the topics of a part, and add the rest to the sums in `others`."""
+        """Merge new topics into the list of the largest ones, and add the rest to the sums in `others`."""
         topics = topic_sums if self._shown is None else pa.concat_tables([self._shown, topic_sums])
         ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
         # A copy, because a slice would keep all of the part's topics in memory.

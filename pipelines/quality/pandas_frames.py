@@ -36,7 +36,7 @@ _CLIENTS = frozenset({Kind.NORMAL})
 
 
 def build_window_frame(profile: pa.Table, run_facts: RunFacts) -> pd.DataFrame:
-    """Return one row for each window of a profile: its columns, and figures that compare it with neighbouring windows.
+    """Return one row for each queue and time window: its counts, and comparisons with the windows before it.
 
     Args:
         profile: a merged table of `PROFILE`; all of a queue's windows, or none. A row without messages is the end of a
@@ -65,7 +65,7 @@ def build_window_frame(profile: pa.Table, run_facts: RunFacts) -> pd.DataFrame:
 
 
 def _map_to_values(names: pa.ChunkedArray, get_value: Callable[[str], object]) -> Array:
-    """Return the result of `get_value` for each name, as an array of objects; None for a null name."""
+    """Return `get_value(name)` for each name, as an array of objects; None for a null name."""
     encoded = join_chunks(names).dictionary_encode()
     values = [get_value(name) for name in encoded.dictionary.to_pylist()]
     of_code = np.empty(len(values) + 1, object)
@@ -75,7 +75,7 @@ def _map_to_values(names: pa.ChunkedArray, get_value: Callable[[str], object]) -
 
 
 def _add_time_columns(windows: pd.DataFrame, queues: Array, now: datetime.datetime) -> pd.DataFrame:
-    """Add the columns `stored_s`, `seconds_outside`, `seconds_ahead` and `seconds_back`, in seconds."""
+    """Add by how many seconds the times of each window's messages are outside of it, in the future, or go back."""
     start, first, last = (
         _epoch_seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
     )
@@ -120,7 +120,7 @@ def _gaps_between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]
 
 
 def build_topic_frame(windows: pd.DataFrame) -> pd.DataFrame:
-    """Return the sums of each topic over all windows, and the largest queue's share of it if the topic is large."""
+    """Return the sums of each topic over all time windows, and for large topics the share of the largest queue."""
     by_queue = windows.groupby(list(QUEUE_KEYS), dropna=False)["messages"].sum()
     queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
     found = windows.groupby(["broker", "topic"], dropna=False).agg(

@@ -59,7 +59,7 @@ _KINDS = frozenset(str(kind) for kind in Kind)
 
 
 def profile_rows(table: pa.Table) -> pa.Table:
-    """Compute the profile of rows of `messages`.
+    """Count rows of `messages` by broker, topic, queue and time window, with sums and checksums (a profile).
 
     Args:
         table: columns of `messages` without the partition; times in microseconds, strings plain or as dictionaries. Any
@@ -75,7 +75,7 @@ def profile_rows(table: pa.Table) -> pa.Table:
 
 
 def _profile_groups(rows: RowArrays) -> WindowParts:
-    """Return a profile of each group of consecutive rows with the same broker, topic, queue and window."""
+    """Count each group of consecutive rows with the same broker, topic, queue and time window."""
     brokers, broker_names = rows.string_codes("broker")
     topics, topic_names = rows.string_codes("topic")
     queues, stores, nulls = rows.queue_numbers(), rows.number_column("store_timestamp"), rows.null_bits()
@@ -207,7 +207,7 @@ class RowArrays:
         return self._reorder_values(bits)
 
     def inner_message_counts(self) -> tuple[Array, Array | None]:
-        """Return how many queue offsets each row takes, and a mask of the inner batches.
+        """Return how many queue offsets each row takes, and a mask of the rows that are inner batches.
 
         Returns:
             The counts, and for each row whether it is an inner batch; the latter is None if no row is.

@@ -32,18 +32,18 @@ PROFILES_SCHEMA = arrow_schema(PROFILES)
 
 
 class QualityError(CommitLakeError):
-    """Quality could not be judged; the message says why."""
+    """Error because the expectations could not be evaluated; its text says why."""
 
     exit_code = ExitCode.FAILED
 
 
 class ProfileError(QualityError):
-    """A table lacks columns that a profile must have."""
+    """Error because a table lacks columns that a profile must have, or serialized bytes are not a profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowParts:
-    """Profile columns as arrays, with one element for each part of a window.
+    """Columns of a profile as arrays, in which several elements may count parts of the same time window.
 
     Attributes:
         keys: columns of the key, one array each.
@@ -112,7 +112,7 @@ def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def serialize_profile(profile: pa.Table) -> bytes:
-    """Serialize a profile to bytes, which the manifest of a task stores; about a hundred bytes per window."""
+    """Serialize a profile (message counts by time window) to bytes for a task's manifest."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(profile)

@@ -29,7 +29,7 @@ NOT_OF_MASKED = frozenset({"bodies_fit_into_their_records", "records_are_larger_
 def judge_profile(
     profile: pa.Table, suites: Iterable[Suite] = SUITES, run_facts: RunFacts | None = None
 ) -> QualityReport:
-    """Check a run's profile by expectation suites, and return the results.
+    """Check a run's message counts by expectation suites, and return the results.
 
     Args:
         profile: a table of `PROFILE`, merged over all tasks.
@@ -49,7 +49,7 @@ def judge_profile(
 
 
 class ProfileJudging:
-    """Checker of a profile part by part, so that only one part is in memory at a time.
+    """Checker of a run's message counts that holds only one part of them in memory at a time.
 
     For each part it keeps the results, sums for each broker, and sums of topics until there are as many as rows in a
     part.
@@ -69,7 +69,7 @@ class ProfileJudging:
         self._frames = FrameJudge()
 
     def add_profile_part(self, profile_part: pa.Table) -> None:
-        """Check windows of a profile, and keep the results for `make_report`.
+        """Check the counts of some topics, and keep the results for `make_report`.
 
         Args:
             profile_part: a merged table of `PROFILE` with all windows of each of its topics.

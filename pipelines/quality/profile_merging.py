@@ -17,7 +17,7 @@ from commitlake.pipelines.quality.profile_columns import FIRST, LAST, QUEUE, SCH
 
 
 def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
-    """Merge several profiles into one, with one row for each broker, topic, queue and window.
+    """Merge the profiles of several tasks into one, with one row for each broker, topic, queue and time window.
 
     Args:
         profiles: tables or batches of `PROFILE`, in any order; other columns such as `run_id` are ignored.
@@ -36,7 +36,7 @@ def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
 
 
 def combine_window_parts(parts: WindowParts) -> WindowParts:
-    """Combine the parts of each window into one, and sort the windows by broker, topic, queue and time."""
+    """Combine the parts of each time window into one, and sort the windows by broker, topic, queue and time."""
     order, groups = _group_keys(parts.keys)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     values = {name: _reduce_groups(np.add, parts.values[name], order, starts) for name in SUMS}
@@ -55,7 +55,7 @@ def combine_window_parts(parts: WindowParts) -> WindowParts:
 
 
 def _group_keys(keys: list[pa.Array]) -> tuple[Array, Array]:
-    """Return the row order that sorts by key and, in that order, a group number for each row (equal for equal keys)."""
+    """Return the row order that sorts by the key columns, and for each row in this order its group's number."""
     ranks = [sort_ranks(key) for key in keys]
     order = np.lexsort(ranks[::-1])
     changes = np.zeros(len(order), bool)
@@ -65,7 +65,7 @@ def _group_keys(keys: list[pa.Array]) -> tuple[Array, Array]:
 
 
 def sort_ranks(key: pa.Array) -> Array:
-    """Return a number for each value of a column, which sorts as the value does; nulls sort last."""
+    """Return an integer for each value of a column, in the order of the values; nulls sort last."""
     if not pa.types.is_string(key.type):
         values: Array = key.cast(pa.int64()).fill_null(compiled_profiling.GREATEST).to_numpy()
         return values

@@ -39,7 +39,7 @@ _TOPIC = ("broker", "topic")
 
 @dataclass(frozen=True, slots=True)
 class PartitionIndex:
-    """Position, size and row count of each partition of a profile that is stored in a file.
+    """Position, size and row count of each partition in a file with a serialized profile.
 
     Attributes:
         begin: position of the first partition.
@@ -56,7 +56,7 @@ class PartitionIndex:
         return found
 
     def byte_range(self, group: PartitionGroup) -> tuple[int, int]:
-        """Return the offset and length, in bytes, of a group's partitions in the file."""
+        """Return the byte offset and the length of a group's partitions in the file."""
         sizes = self.parts["size"].astype(np.int64)
         return self.begin + int(sizes[: group.first].sum()), int(sizes[group.first : group.end].sum())
 
@@ -79,7 +79,7 @@ class PartitionIndex:
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """Partitions from `first` to before `end`; or, of a single large partition, one of `shares` sets of topics."""
+    """Some consecutive partitions of a profile, or a share of the topics of one large partition."""
 
     first: int = 0
     end: int = PARTITIONS

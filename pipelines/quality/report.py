@@ -59,7 +59,7 @@ class Judgement:
 
     @property
     def is_damage(self) -> bool:
-        """True if a failure of this expectation means that single queues are damaged."""
+        """True if a failure of this expectation means that some queues are damaged, but not the whole run."""
         return self.expectation.severity is Severity.DAMAGE
 
     @property
@@ -87,7 +87,7 @@ class QualityReport:
 
     @property
     def damage_judgements(self) -> list[Judgement]:
-        """Unmet expectations that are damage to single queues."""
+        """Unmet expectations that mean damage to single queues."""
         return [found for found in self.judgements if not found.success and found.is_damage]
 
     @property
@@ -198,7 +198,7 @@ class RunVerdict:
     is_damage: bool = False
 
     def with_outdated_follower(self, follower: str) -> RunVerdict:
-        """Return this verdict with a remark that a system that follows the lake, such as HBase, could not be updated.
+        """Return this verdict with a remark that HBase or another copy of the lake could not be updated.
 
         Args:
             follower: name of the follower.

@@ -18,7 +18,7 @@ from commitlake.schemas.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """A query on one table.
+    """A query on one table: conditions, columns, order and limit.
 
     Attributes:
         table: name of the table in the lake.
@@ -42,7 +42,7 @@ class TableQuery:
     unique_key_places: Callable[[str], str | None] | None = None
 
     def statements(self, table_name: str, engine: Engine) -> Iterator[str]:
-        """Yield SQL statements for a query on one table; run them one after another until one of them finds rows."""
+        """Yield SQL statements to run one after another, until one of them finds rows."""
         if len(self.selection.ids) != 1 or self.count:
             yield self._select_sql(table_name, self.where_conditions(engine), engine)
             return
@@ -134,7 +134,7 @@ def query_hbase(query: TableQuery, address: str, table_name: str | None) -> Iter
 
 
 def _first_nonempty_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of the answers up to the first one that has rows; later queries are not run."""
+    """Yield the batches of the first query result that has rows; later queries are not run."""
     for answer in answers:
         found = False
         for batch in answer:
@@ -145,7 +145,7 @@ def _first_nonempty_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Itera
 
 
 def hbase_lag_sentence(lake: Lake, table: DeltaTable, address: str, table_name: str | None) -> str:
-    """Return a sentence if HBase lacks versions of `messages`; empty if HBase has all archived messages.
+    """Return a sentence if HBase lacks the newest versions of `messages`; empty if it is up to date.
 
     Args:
         table: the open table `messages`.

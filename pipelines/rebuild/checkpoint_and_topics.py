@@ -95,7 +95,7 @@ def find_unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
 
 
 def build_topics_file(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
-    """Return the bytes of topics.json.
+    """Return the content of topics.json: the store's own, extended by the topics of the rebuilt queues.
 
     Args:
         root: the store's folder, whose own topics.json is extended.

@@ -30,7 +30,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 
 @dataclass(frozen=True, slots=True)
 class CollectTask:
-    """Task to read one range of the log, and to write its queue entries and keys to a part file.
+    """Task that reads one range of the log, and writes its queue entries and keys to a temporary part file.
 
     Attributes:
         split: the range.
@@ -59,7 +59,7 @@ class Collected:
 
 
 def collect_range(task: CollectTask) -> Collected:
-    """Read a range and write its part, unless an earlier run has written it.
+    """Write the part file for a range of the log, unless an earlier run has written it, and return its summary.
 
     Raises:
         StoreError: if the file became shorter while it was read, or if the file cannot be read.
@@ -182,7 +182,7 @@ class _RangeCollector:
         return keys
 
     def write_table(self) -> PartTable:
-        """Write the queue entries, and return the part's table."""
+        """Write the collected queue entries to the part file, and return its table of contents."""
         queues = {queue: self._write_queue_entries(rows) for queue, rows in self._queues.items()}
         return PartTable(self._totals, queues, tuple(self._keys), self._evidence)
 

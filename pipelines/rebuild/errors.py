@@ -12,7 +12,7 @@ from commitlake.schemas.errors import UsageError
 
 
 class BusyStoreError(UsageError):
-    """The store is open in a broker, so its files must not be replaced."""
+    """Error because a broker has the store open, so that its files must not be replaced."""
 
 
 class UnknownDelaysError(UsageError):
@@ -20,14 +20,14 @@ class UnknownDelaysError(UsageError):
 
 
 class DisagreementError(UsageError):
-    """The log is damaged, or the new files do not match it; no file of the store was replaced.
+    """Error because the log is damaged, or the rebuilt files do not match it; the store is unchanged.
 
     Attributes:
         is_of_log: True if the log is damaged.
     """
 
     def __init__(self, message: str, is_of_log: bool) -> None:
-        """Initialize the error.
+        """Create the error from its text, and whether it is the log that is damaged.
 
         Args:
             message: what disagrees.

@@ -161,7 +161,7 @@ def _initial_file_state(task: IndexTask) -> Array:
 
 
 def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
-    """Yield blocks of keys that overlap a range of key numbers, each with the first and end of the overlap."""
+    """Yield the blocks of keys in a range of key numbers, each with the first and end of the keys to use."""
     ends = task.part_ends
     for path, begin, stop in zip(task.parts, ends, ends[1:], strict=False):
         if begin < end and stop > first and begin < stop:

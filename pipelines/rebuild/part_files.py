@@ -131,7 +131,7 @@ class Totals:
     last_end: int = -1
 
     def join_with_later(self, later: Totals) -> Totals:
-        """Return the joined totals of this range of the log and a later one."""
+        """Return the totals of this range of the log and a later one together."""
         last = later if later.last_offset >= 0 else self
         queued = later if later.queued_offset >= 0 else self
         return Totals(
@@ -181,7 +181,7 @@ class PartWriter:
         self._position = 0
 
     def __enter__(self) -> Self:
-        """Return the writer."""
+        """Return this writer; the part file is removed at the end of the block unless `finish` was called."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -261,7 +261,7 @@ class PartReader:
     """Reader of the blocks of one part file."""
 
     def __init__(self, path: Path) -> None:
-        """Read the part file's table of contents.
+        """Open a part file by reading its table of contents.
 
         Raises:
             UsageError: if the part is not complete.
@@ -287,7 +287,7 @@ class PartReader:
         return entries, None if block.first >= 0 else np.frombuffer(data, np.int64, block.count, end)
 
     def read_keys(self, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
-        """Yield the key blocks that overlap the keys from `first` to before `end`, with the bounds of the overlap."""
+        """Yield the blocks with the keys from number `first` to before `end`, each with the range of keys to use."""
         position = 0
         for block in self.table.keys:
             begin, stop = max(0, first - position), min(block.keys, end - position)

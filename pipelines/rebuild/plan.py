@@ -60,7 +60,7 @@ class RebuildPlan:
         return self.work_folder / "parts"
 
     def log_splits(self, store: Store) -> list[Split]:
-        """Return the ranges of the log, in order."""
+        """Return the ranges of the log that the tasks read, in order."""
         with ThreadPoolExecutor(available_cores()) as pool:
             divided = pool.map(
                 lambda whole: list(divide_segment(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES)),
@@ -134,7 +134,7 @@ def begin_or_resume_plan(
 
 
 def _settings_as_in_first_run(settings: Settings, first_document: dict[str, Any]) -> Settings:
-    """Return the settings with `may_have_light_queues` taken from the first run, if an earlier run recorded it."""
+    """Return the settings with `may_have_light_queues` as an interrupted earlier run recorded it, if it did."""
     found = first_document.get("settings")
     has_light = found.get("may_have_light_queues") if isinstance(found, dict) else None
     return replace(settings, may_have_light_queues=has_light) if isinstance(has_light, bool) else settings

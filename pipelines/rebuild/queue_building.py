@@ -112,7 +112,7 @@ class QueueFolder:
 
 @dataclass(frozen=True, slots=True)
 class QueueTask:
-    """Queues to write.
+    """Task that writes the files of some queues.
 
     Attributes:
         number: number of the task.
@@ -158,7 +158,7 @@ def queue_folder_path(output_folder: Path, queue: Queue, settings: Settings) -> 
 
 
 def build_queues(task: QueueTask) -> QueuesBuilt:
-    """Write the queues that do not exist yet.
+    """Write the files of the task's queues, except queues that an earlier run has completed.
 
     Raises:
         UsageError: if a part is damaged.
@@ -242,7 +242,7 @@ def group_queues(entry_counts: dict[Queue, int], max_groups: int) -> list[tuple[
 
 
 def prefix_sums(counts: Sequence[int]) -> list[int]:
-    """Return the running totals of the counts: 0 first, the total of all last."""
+    """Return the running totals of the counts: 0 first, the sum of all last."""
     sums = [0]
     for count in counts:
         sums.append(sums[-1] + count)

@@ -123,7 +123,7 @@ class Settings:
         return self.format.queues.layout
 
     def queues_of_kind(self, *, is_batch: bool) -> QueueLayout:
-        """Return the layout of ConsumeQueues or BatchConsumeQueues."""
+        """Return the file layout of ConsumeQueues, or of BatchConsumeQueues if `is_batch`."""
         layout = self.format.queues.batch_layout if is_batch else self.queue_layout
         assert layout is not None  # no topic of the store has batches otherwise
         return layout
@@ -241,7 +241,7 @@ def _find_index_geometry(files: StoreFiles, index_files: Sequence[str]) -> Geome
 def index_has_tags(
     files: StoreFiles, index_files: Sequence[str], geometry: Geometry, records: LogRecords
 ) -> bool | None:
-    """Return whether tags are in the index, or None if the files do not show it.
+    """Return whether the IndexFiles have entries for tags; None if the newest entries do not show it.
 
     Args:
         index_files: paths of its IndexFiles, oldest first.

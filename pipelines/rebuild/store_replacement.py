@@ -71,7 +71,7 @@ _SKIPPED_DAMAGE = frozenset(
 
 
 class Replacement:
-    """Replacement of a store's old files by rebuilt ones, which are kept in a folder inside the store until then."""
+    """Replaces a store's old index files by rebuilt ones, which until then are in a folder inside the store."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Replacement:
         log: StoreRange | None = None,
         wanted: RequestedSettings | None = None,
     ) -> None:
-        """Begin a replacement, or resume an interrupted one.
+        """Begin a replacement, or resume one that was interrupted.
 
         Args:
             root: the store's folder.
@@ -137,7 +137,7 @@ class Replacement:
 
     @staticmethod
     def _read_document(path: Path) -> dict[str, Any]:
-        """Return the document that an earlier run has written, or an empty one."""
+        """Return the JSON object in a file that an earlier run has written; empty if there is none."""
         try:
             document = read_json(path)
         except (FileNotFoundError, ValueError):
@@ -241,7 +241,7 @@ class Replacement:
         return old
 
     def _read_control_file(self, path: Path) -> tuple[str, list[Path]]:
-        """Read the control file: the suffix, and the paths to replace."""
+        """Return the suffix for old files and the paths to replace, from the file that an interrupted run left."""
         document = self._read_document(path)
         stamp, names = document.get("stamp"), document.get("paths")
         is_stamp = isinstance(stamp, str) and _STAMP.fullmatch(stamp) is not None

@@ -15,7 +15,7 @@ from commitlake.connectors.numpy_arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Sorted, disjoint byte ranges of one store's log, and the number of records in them.
+    """Sorted, disjoint byte ranges of one store's log that archived records cover, and the number of these records.
 
     Attributes:
         starts: first bytes.
@@ -57,7 +57,7 @@ class Extents:
         return self.total_bytes + other.total_bytes - self.join_with(other).total_bytes
 
     def find_holes(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of a range in which there is no record."""
+        """Return the parts of a byte range in which no record is archived."""
         inner = (self.ends > start) & (self.starts < end)
         firsts = np.concatenate([[start], self.ends[inner]])
         lasts = np.concatenate([self.starts[inner], [end]])
@@ -68,7 +68,7 @@ NO_EXTENTS = Extents(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def join_extents(parts: Iterable[Mapping[str, Extents]]) -> dict[str, Extents]:
-    """Return the union of extents, by broker."""
+    """Return, for each broker, the union of the byte ranges in `parts`."""
     found: dict[str, Extents] = {}
     for part in parts:
         for broker, extents in part.items():
@@ -77,7 +77,7 @@ def join_extents(parts: Iterable[Mapping[str, Extents]]) -> dict[str, Extents]:
 
 
 def read_extents(parquet: pq.ParquetFile) -> dict[str, Extents]:
-    """Return the ranges of the records of a data file, by broker."""
+    """Return the byte ranges of the log that the records of a data file cover, by broker."""
     groups = range(parquet.num_row_groups)
     return join_extents(
         _extents_of_rows(parquet.read_row_group(group, ["broker", "physical_offset", "size"])) for group in groups

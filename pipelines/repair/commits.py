@@ -45,7 +45,7 @@ _LOST_ROWS = "lost_rows"
 
 @dataclass(frozen=True, slots=True)
 class LostRuns:
-    """Archive runs whose messages were removed by a repair.
+    """Archive runs whose commits and messages were lost, as one repair recorded it.
 
     Attributes:
         after: sequence of the last intact run.
@@ -76,7 +76,7 @@ def read_lost_runs(lake: Lake) -> list[LostRuns]:
 
 
 def find_unfinished_repair(lake: Lake) -> dict[str, Any] | None:
-    """Return the note of a repair that replaced log entries but was killed before its commit; None if there is none."""
+    """Return the note of a repair that replaced log entries but was killed before it committed; None if none."""
     for entry in read_messages_history(lake):
         note = _repair_note_of_entry(entry)
         if note is not None:
@@ -87,7 +87,7 @@ def find_unfinished_repair(lake: Lake) -> dict[str, Any] | None:
 
 
 def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
-    """Commit the archive's progress after a repair.
+    """Commit how far each store is archived, after a repair of `messages`.
 
     Args:
         note: note of the repair; `first` is the first lost version, and `run_ids` are the lost runs.
@@ -141,7 +141,7 @@ def _repair_note_of_entry(entry: CommitNote) -> dict[str, Any] | None:
 
 
 def newest_finished_sequence(lake: Lake) -> int:
-    """Return the sequence of the newest run in `archive_runs`; 0 if it cannot be read."""
+    """Return the sequence number of the newest run in `archive_runs`; 0 if it cannot be read."""
     try:
         runs = lake.find("archive_runs")
         return 0 if runs is None else runs.transaction_version(APPLICATION_ID) or 0
@@ -150,7 +150,7 @@ def newest_finished_sequence(lake: Lake) -> int:
 
 
 def _progress_from_rows(lake: Lake, table: DeltaTable, last_commit: ArchiveCommit) -> dict[str, StoreProgress]:
-    """Return each store's archived end, computed from the table's rows because the latest commits are lost."""
+    """Return each store's archived end, computed from the rows of `messages` because the latest commits are lost."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     ends = {broker: progress.end for broker, progress in last_commit.stores.items()}
@@ -181,7 +181,7 @@ def _read_last_records(lake: Lake, table: DeltaTable, parquet_module: Any) -> It
 
 
 def make_repair_note(lost_rows: int) -> dict[str, str]:
-    """Return the note for a commit that removes damaged files from a table; it has the number of lost rows.
+    """Return the commit metadata of a repair that removes damaged data files: the number of lost rows.
 
     Args:
         lost_rows: number of rows in these files.
@@ -205,7 +205,7 @@ def _lost_row_count(metadata: str | None) -> int:
 
 
 def read_maintenance_note(metadata: str | None) -> dict[str, Any] | None:
-    """Return the note in the metadata of a commit of `maintain`; None for commits of other programs."""
+    """Return the object that `maintain` wrote into a commit's metadata; None for commits of other programs."""
     try:
         document: Any = parse_json(metadata or "null")
     except ValueError:

@@ -43,7 +43,7 @@ _MAX_ATTEMPTS = 10  # if other processes replace files meanwhile
 
 @dataclass(frozen=True, slots=True)
 class TableContents:
-    """Checksum of a table's rows, compared with the checksum of the rows that CommitLake has written.
+    """Result of comparing the checksum of a table's rows with that of the rows CommitLake has written.
 
     Attributes:
         table: name of the table.
@@ -114,7 +114,7 @@ def sum_table_contents(
 
 
 def seal_table_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
-    """Record the current checksum of each table's rows as correct, if none or a different one is recorded.
+    """Record the present checksum of each table's rows as the correct one, where it is missing or differs.
 
     Returns:
         The names of these tables.

@@ -25,7 +25,7 @@ _Bounds = tuple[dict[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class DataDamage:
-    """A data file that does not match the log.
+    """Data file that is missing, unreadable, or other than the Delta log says.
 
     Attributes:
         file: the file as the log lists it.
@@ -42,7 +42,7 @@ class DataDamage:
 
 
 def find_damaged_files(lake: Lake, table: str, *, is_deep: bool, runner: Runner = HERE) -> Iterator[DataDamage]:
-    """Find a table's damaged data files.
+    """Find the data files of a table that are missing, unreadable, or other than the Delta log says.
 
     Args:
         table: name of the table; a table that the lake lacks has no files.

@@ -159,7 +159,7 @@ class AsideFolder:
             self.files.delete_file(path)
 
     def move_table(self, table: str) -> None:
-        """Move all files of a table to the folder, and delete the record of the table's newest version.
+        """Move all files of a table to the folder, and forget which version of the table was the newest.
 
         Raises:
             UnsafeFileError: if its folder is a link or contains one; then nothing is moved.
@@ -167,7 +167,7 @@ class AsideFolder:
         self._move_folder(table, table)
 
     def move_log(self, table: str) -> None:
-        """Move the log of a table, and forget the table's newest version; see `move_table`."""
+        """Move the Delta log of a table to the folder, and forget which version of the table was the newest."""
         self._move_folder(f"{table}/{LOG}", table)
 
     def _move_folder(self, path: str, table: str) -> None:
@@ -340,7 +340,7 @@ def read_lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[by
 
 
 def added_file_paths(entry: bytes) -> set[str]:
-    """Return the paths that readable lines of an entry add."""
+    """Return the paths of the data files that a Delta log entry adds; unreadable lines are skipped."""
     found = set()
     for line in entry.splitlines():
         try:

@@ -47,7 +47,7 @@ _DATE = re.compile(rf"{STORE_DATE.name}=([^/]+)/[^/]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class AdoptedFile:
-    """Data file that the rebuilt table `messages` includes.
+    """Data file that becomes part of `messages` again when its Delta log is rebuilt.
 
     Attributes:
         path: relative to the table's folder.
@@ -70,7 +70,7 @@ class AdoptedFile:
 
 @dataclass
 class FileAdoption:
-    """Data files from which `messages` is rebuilt, and files that are left out, with the reasons.
+    """Data files from which the table `messages` is rebuilt, and files that are left out, with the reasons.
 
     Attributes:
         files: files that are taken.
@@ -108,7 +108,7 @@ class FileAdoption:
             )
 
     def loss_sentences(self, present_rows: int) -> Iterator[str]:
-        """Yield sentences on rows that cannot be recovered.
+        """Yield sentences on rows that the rebuilt table lacks and that cannot be recovered.
 
         Args:
             present_rows: number of rows that the table has now, with those that were read from stores again.
@@ -126,7 +126,7 @@ class FileAdoption:
             )
 
     def add_file(self, file: AdoptedFile) -> None:
-        """Add a data file, or leave it out if it has records that an added file also has."""
+        """Add a data file to the rebuilt table, or leave it out if an added file has some of its records."""
         shared = sum(
             self.extents[broker].overlap_bytes(extents)
             for broker, extents in file.extents.items()
@@ -143,7 +143,7 @@ class FileAdoption:
 
 
 def lost_run_ids(lake: Lake, adoption: FileAdoption) -> set[str]:
-    """Return the ids of runs without a message in the adopted files. The next run archives their messages again."""
+    """Return the ids of archive runs without a message in the files; the next run archives their messages again."""
     runs = _finished_runs(lake) or {}
     if not adoption.files:
         return set(runs)
@@ -188,7 +188,7 @@ def find_adoptable_files(lake: Lake) -> FileAdoption:
 
 
 def adopt_files(aside_folder: AsideFolder, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
-    """Write a new log for the table with these files, and move the remains of the old one aside.
+    """Write a new Delta log for `messages` that lists the given files, and move the remains of the old log aside.
 
     Args:
         adoption: from `find_adoptable_files`.
@@ -255,7 +255,7 @@ def _read_adopted_file(lake: Lake, path: str, info: pafs.FileInfo) -> AdoptedFil
 
 
 def _adoption_commit(lake: Lake, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
-    """Return a commit with each store's progress, taken from intact old log entries where they match the files."""
+    """Return the archive commit for a rebuilt log, with each store's progress from its rows or from old entries."""
     known = _newest_readable_commit(lake)
     stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
     for broker, progress in known.stores.items() if known else ():
@@ -273,7 +273,7 @@ def _adoption_commit(lake: Lake, adoption: FileAdoption, sequence: int) -> Archi
 
 
 def _newest_readable_commit(lake: Lake) -> ArchiveCommit | None:
-    """Return the newest archive commit that any readable entry of the log has."""
+    """Return the newest archive commit in any readable entry of the Delta log; None if there is none."""
     try:
         folder = lake.open_log("messages")
     except TableNotFoundError:

@@ -28,7 +28,7 @@ OF_RUNS = (*FOLLOWING, "archive_runs")
 
 
 def lost_run_ids(lake: Lake, lost_runs: Collection[LostRuns]) -> set[str]:
-    """Return the ids of the runs that `messages` has lost."""
+    """Return the ids of the archive runs whose messages are lost."""
     found = {run_id for one in lost_runs for run_id in one.run_ids}
     table = lake.find("archive_runs")
     if table is None:
@@ -42,7 +42,7 @@ IsReplaced = Callable[[pa.Table], pa.ChunkedArray]
 
 
 def make_run_filter(run_ids: Collection[str]) -> IsReplaced:
-    """Return a function that selects the rows of the given runs."""
+    """Return a function that computes a mask of the rows of the given runs."""
     return lambda rows: pc.is_in(rows.column("run_id"), pa.array(sorted(run_ids), pa.string()))
 
 
@@ -90,7 +90,7 @@ def _write_rows(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> Tabl
 
 
 def add_missing_table_files(lake: Lake, parser_version: str) -> dict[str, int]:
-    """Add files that commits of `messages` name but that the tables derived from `messages` lack.
+    """Add to derived tables the data files that commits of `messages` name for them but that they lack.
 
     Returns the number of files that no longer exist, by table.
     """

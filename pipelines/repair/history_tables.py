@@ -82,7 +82,7 @@ _MESSAGES: pa.Schema = arrow_schema(MESSAGES).remove(MESSAGES.names.index("store
 def rebuild_from_intact_files(
     aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage] = ()
 ) -> Iterator[str]:
-    """Rebuild a table, and move the files that it replaces aside.
+    """Rebuild a table from its intact data files, and move the files that it replaces aside.
 
     Args:
         table: one of `KEPT_TABLES`.
@@ -110,7 +110,7 @@ def rebuild_from_intact_files(
 
 
 def rebuild_history_table(aside_folder: AsideFolder, table: str) -> Iterator[str]:
-    """Rebuild one of `HISTORIES`, whose log is damaged, and move the files that it replaces aside.
+    """Rebuild a table whose rows never change from its data files, as its log is damaged; move old files aside.
 
     Its rows never change, so files of earlier versions have the same ones. A row of a snapshot holds only changes: if a
     file of snapshots cannot be read, the table starts empty.
@@ -137,7 +137,7 @@ def rebuild_history_table(aside_folder: AsideFolder, table: str) -> Iterator[str
 
 
 def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
-    """Rebuild one of `SNAPSHOT_TABLES` without its damaged data files and the snapshots that depended on them.
+    """Rebuild a table of snapshots without its damaged files and the snapshots that depended on them.
 
     A snapshot of a store holds only what has changed since the one before. Those that are older than the ones in the
     damaged files are complete, and later ones are not. The next snapshot is compared with what is left. One commit
@@ -188,7 +188,7 @@ def _first_broker_and_time(damage: DataDamage) -> tuple[str | None, datetime.dat
 
 
 class _Files(NamedTuple):
-    """Rows of a table's intact data files, the names of all files, and sentences on files that cannot be read."""
+    """Rows of a table's readable data files, the names of all files, and sentences on files that cannot be read."""
 
     rows: pa.Table
     names: Sequence[str]
@@ -317,7 +317,7 @@ def _ids_and_numbers(rows: pa.Table) -> Iterator[tuple[str, int]]:
 
 
 def _applied_erasure(lake: Lake, table: str) -> int:
-    """Return the number of the newest erasure that a table has applied; 0 if it is missing or damaged."""
+    """Return the number of the newest erasure that is applied to a table; 0 if the table is missing or damaged."""
     try:
         return newest_erasure_number(lake.find(table))
     except LakeError:

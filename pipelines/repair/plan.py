@@ -206,7 +206,7 @@ def _version_repair_text(table: str, repair: LogRepair) -> str:
 
 
 def is_rebuilt_from_files(table: str, repair: LogRepair | None) -> bool:
-    """Return whether a table is rebuilt from its data files: one of `HISTORIES` whose log has lost versions."""
+    """Return whether a table is rebuilt from its data files: its rows never change, and its log lost versions."""
     return repair is not None and table in HISTORIES and (repair.is_lost or repair.loses_versions)
 
 
@@ -326,7 +326,7 @@ def find_table_damages(lake: Lake, table: str, runner: Runner, *, is_deep: bool)
 
 
 def _newest_lost_run(lake: Lake) -> int:
-    """Return the newest run of `archive_runs` if `messages` has no commit of it or a later one; else 0."""
+    """Return the number of the newest run that `archive_runs` has and `messages` has lost; 0 if none."""
     finished = last_finished_sequence(lake, "archive_runs")
     last = read_last_commit(lake)
     return finished if finished > (last.sequence if last else 0) else 0
@@ -374,7 +374,7 @@ def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, is_deep: bool) -> str:
 
 
 def reason_not_updatable(lake: Lake, reached_version: int) -> str:
-    """Return why a table cannot be updated with the changes of `messages` since a version; empty if it can."""
+    """Return why a table cannot be brought up to date from the changes of `messages`; empty if it can."""
     try:
         new_files(lake, reached_version)
     except VersionGoneError:  # it starts from scratch

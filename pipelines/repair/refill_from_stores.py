@@ -146,7 +146,7 @@ class RefillStores:
 
 @dataclass(frozen=True)
 class _RereadMessages:
-    """Messages that were read again.
+    """Messages that were read again from stores to replace lost ones.
 
     Attributes:
         files: data files with them.
@@ -162,7 +162,7 @@ class _RereadMessages:
 
 
 def read_recorded_losses(lake: Lake) -> list[SuspectRange]:
-    """Return the ranges that earlier repairs have recorded in `gaps` as lost."""
+    """Return the log ranges that earlier repairs have recorded in `gaps` as lost."""
     table = lake.find("gaps")
     if table is None:
         return []
@@ -240,7 +240,7 @@ def restore_messages(
 def _find_holes(
     lake: Lake, suspect_ranges: Sequence[SuspectRange], files: Sequence[TableFile], last_commit: ArchiveCommit
 ) -> list[LogRange]:
-    """Return ranges of the logs for which no data file has records, if they overlap a range with suspected losses."""
+    """Return ranges of logs without archived records, if they overlap a range in which messages may be lost."""
     folder = lake.open_folder("messages")
     extents: dict[str, Extents] = {}
     for file in files:
@@ -264,7 +264,7 @@ def _find_holes(
 
 
 class Archived(NamedTuple):
-    """Number of messages of a broker that were archived, and the physical offset of the first one."""
+    """Number of messages that runs archived from a broker, and the physical offset of the first one."""
 
     messages: int
     first: int
@@ -290,7 +290,7 @@ def read_archived_counts(lake: Lake) -> dict[str, Archived]:
 def _reread_holes(
     lake: Lake, holes: Sequence[LogRange], stores: RefillStores, last_commit: ArchiveCommit, runner: Runner
 ) -> _RereadMessages:
-    """Write the messages of holes to data files and packs, as far as the stores have them."""
+    """Read the messages in the given log ranges from the stores, and write them to data files and packs."""
     by_broker = {store.broker: store for store in stores.stores}
     left: list[LogRange] = []
     parts: list[Split] = []
@@ -379,7 +379,7 @@ def _to_table_file(file: DataFile) -> TableFile:
 def _gap_rows(
     suspect_ranges: Sequence[SuspectRange], missing_ranges: Sequence[LogRange], parser_version: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row of `gaps` for each broker that has lost messages in a suspect range."""
+    """Yield a row of `gaps` for each broker that has lost messages in a range and cannot provide them again."""
     for suspect in suspect_ranges:
         for broker in sorted({part.broker for part in missing_ranges if suspect.may_be_of_broker(part.broker)}):
             lost = [

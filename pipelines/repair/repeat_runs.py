@@ -61,14 +61,14 @@ _BYTES = ("first_bytes", "found")
 
 
 class _LackingRun(NamedTuple):
-    """An archive run, and how many of its rows are missing in each table."""
+    """Archive run, and how many of its rows are missing in each table."""
 
     commit: ArchiveCommit
     rows: Mapping[str, int]
 
 
 def count_missing_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
-    """Count the rows that tables lack, compared with the row counts of finished runs in the commits of `messages`.
+    """Count the rows that tables lack, compared with the counts that finished runs recorded in `messages`.
 
     Args:
         lake: the lake; `messages` is intact.
@@ -208,7 +208,7 @@ def _runs_with_lost_rows(lake: Lake, lost_rows_by_table: Mapping[str, int | None
 
 
 def _combine_older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last_commit: ArchiveCommit) -> ArchiveCommit:
-    """Return one commit that stands for all archive runs older than the known ones."""
+    """Return one commit that stands for all archive runs before the oldest one in the log of `messages`."""
     ends = {broker: progress.end for broker, progress in last_commit.stores.items()}
     # From the newest to the oldest, so that the earliest start of each store remains.
     for commit in reversed(commits):
@@ -232,7 +232,7 @@ def _rows_by_run(lake: Lake, table: str) -> dict[str, int]:
 
 
 def _limit_to_readable_ranges(run: ArchiveCommit, stores_by_broker: Mapping[str, Store]) -> ArchiveCommit:
-    """Return a run with only the ranges that the stores have in full; ranges of combined older runs are shortened."""
+    """Return a run with only those of its log ranges that the stores still have."""
     ranges = {}
     for broker, part in run.ranges.items():
         store, progress = stores_by_broker.get(broker), run.stores[broker]

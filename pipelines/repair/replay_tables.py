@@ -136,7 +136,7 @@ def _repair_table(
 
 
 def _mark_unended_replays(lake: Lake, damaged_table: str) -> None:
-    """Add an event `rows_lost` to `replays` for each replay that has not ended, because another table lost rows."""
+    """Add an event `rows_lost` to `replays` for each unfinished replay, because a repair lost rows it may need."""
     table = lake.find("replays")
     if table is None:
         return

@@ -219,7 +219,7 @@ def _recount_minutes(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
 def _repair_table_of_runs(
     aside_folder: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
 ) -> Iterator[str]:
-    """Repair a table to which archive runs add rows.
+    """Repair a table to which archive runs add rows, such as `quarantine`, and yield sentences on lost rows.
 
     Args:
         table: name of the table.
@@ -268,7 +268,7 @@ def _restore_consumptions(aside_folder: AsideFolder, plan: RepairPlan, runner: R
 
 
 def _count_rows(lake: Lake, name: str) -> int:
-    """Return the number of rows of a table, by its log; 0 if there is none."""
+    """Return the number of rows of a table, as its Delta log states it; 0 if there is no such table."""
     table = lake.find(name)
     return 0 if table is None else sum(file.rows or 0 for file in read_table_files(table))
 
@@ -306,7 +306,7 @@ def _find_damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner
 
 
 def _remove_damaged_files(aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
-    """Remove damaged data files from a table that follows `messages`."""
+    """Remove damaged data files from a table that is derived from `messages`."""
     if not damages:
         return
     rows = sum(damage.file.rows or 0 for damage in damages)
@@ -347,7 +347,7 @@ def _repair_edges(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, *
 
 
 def _move_outdated_lag_minutes(aside_folder: AsideFolder, plan: RepairPlan, *, has_wrong_rows: bool) -> Iterator[str]:
-    """Move `lag_minutes` aside if it, or a table from which it is computed, is damaged or may have changed.
+    """Move `lag_minutes` aside, to be computed again, if it or its source tables are damaged or may have changed.
 
     Yields:
         A sentence about it.
@@ -363,7 +363,7 @@ def _move_outdated_lag_minutes(aside_folder: AsideFolder, plan: RepairPlan, *, h
 
 
 def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
-    """Return the note for a commit that replaces log entries of `messages`; it names the runs in these entries."""
+    """Return the metadata of a commit that replaces log entries of `messages`: the runs in these entries."""
     folder = lake.open_log("messages")
     run_ids, sequence = set(), 0
     for data in read_lost_entries(folder, repair.versions if repair.loses_versions else ()):
