@@ -28,7 +28,7 @@ _BATCH_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class BodySource:
-    """Packs from which bodies are read, and whether records with missing bodies are skipped.
+    """Packs from which bodies are read, and whether to skip records whose bodies are missing.
 
     Attributes:
         store: where the packs are.

@@ -49,7 +49,7 @@ Table = dict[str, dict[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class KnownConfig:
-    """The configuration of a store, as far as it is in the lake.
+    """The part of a store's configuration that the lake has recorded.
 
     Attributes:
         topics: Entries of topics.json by topic.
@@ -77,7 +77,7 @@ class KnownConfig:
         )
 
     def complete_settings(self, requested_settings: RequestedSettings) -> RequestedSettings:
-        """Return the user's settings, completed by those in the lake."""
+        """Return the user's settings, with missing ones taken from the lake."""
         return replace(
             requested_settings,
             queue_file_size=requested_settings.queue_file_size or self._number_setting("queue_file_size_bytes"),
@@ -217,7 +217,7 @@ def read_light_queue_ends(store_folder: Path, offsets_table: Table) -> dict[tupl
 
 
 def make_timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
-    """Return config/timercheck for a store without timer log; a broker reads the timer topic from the offset in it.
+    """Return a file config/timercheck that makes the broker read the timer topic again from an offset.
 
     Args:
         queue_offset: offset of the first message of the timer topic that may still be waiting.
@@ -236,7 +236,7 @@ def serialize_config_files(
     timestamp: int,
     known_groups: Mapping[str, Any],
 ) -> dict[str, bytes]:
-    """Return the content of the files by name.
+    """Return the content of each configuration file of the restored store, by file name.
 
     Args:
         topics: all topics with a message.

@@ -120,7 +120,7 @@ def find_log_range(table: DeltaTable, selection: RestoreSelection) -> LogRange:
 
 
 def _find_log_format(table: DeltaTable, last_record_conditions: Sequence[str]) -> Format | None:
-    """Return the format of the log of a record; None if the row does not show it."""
+    """Return the format of the log that a row of `messages` is from; None if the row does not show it."""
     if "format" in {field.name for field in table.schema().fields}:
         (name,) = _query_row(table, "max(format)", last_record_conditions)
         if name is not None:
@@ -168,7 +168,7 @@ def read_queue_ends(table: DeltaTable, broker: str, log_range: LogRange) -> dict
 def first_undelivered_offsets(
     table: DeltaTable, broker: str, log_range: LogRange, delays_ms: Sequence[int], until_ms: int
 ) -> dict[int, int]:
-    """Return, for each delay level with a message in the range, the queue offset of the first message not yet due."""
+    """Return, for each delay level in the range, the queue offset of the first message not due at a time."""
     topic = f"topic = {text_literal(SCHEDULE_TOPIC)}"
     due = " OR ".join(
         f"(queue_id = {level} AND store_timestamp >= {microseconds_literal(1000 * (until_ms - delay))})"
@@ -222,7 +222,7 @@ def _milliseconds(time: datetime.datetime | None) -> int:
 
 
 def find_segment_size(table: DeltaTable, broker: str, log_range: LogRange) -> int:
-    """Return the segment size of a log: the brokers' default, unless the positions of records contradict it.
+    """Return the segment size of a log: the brokers' default, unless it does not fit the positions of records.
 
     Raises:
         UsageError: if it cannot be detected.
@@ -235,7 +235,7 @@ def find_segment_size(table: DeltaTable, broker: str, log_range: LogRange) -> in
 
 
 def derive_segment_size(starts: Array, ends: Array) -> int:
-    """Return the segment size, from the first records of a log.
+    """Return the size of a log's segments, derived from the gaps between its first records.
 
     Args:
         starts: physical offsets, in order.

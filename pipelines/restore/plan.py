@@ -98,7 +98,7 @@ class RestorePlan:
         return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
 
     def save_plan(self) -> None:
-        """Save the plan."""
+        """Write the plan to the work folder, for a run that resumes this one."""
         document = self.resume_options() | {"log": asdict(self.log), "segment_size": self.segment_size}
         make_folders(self.commitlog_folder, trusted_root=self.out)
         write_synced(self.work_folder / PLAN, json.dumps(document, indent=2).encode(), trusted_root=self.out)

@@ -19,7 +19,7 @@ COLUMNS = (*NEEDED, "unique_key", "body_ref")
 
 
 class Refusal(IntEnum):
-    """The reason why a row cannot become a record."""
+    """Reason why a row of `messages` cannot be restored as a record."""
 
     NONE = 0
     NO_VALUE = 1
@@ -81,12 +81,12 @@ class Records:
     offsets: Array
 
     def select_rows(self, rows: Array) -> Records:
-        """Return a selection of the rows, by index or boolean mask."""
+        """Return the records with the given indexes, or those for which a mask is True."""
         return Records(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @classmethod
     def concatenate_parts(cls, parts: Sequence[Records]) -> Records:
-        """Concatenate several sets of rows."""
+        """Return the records of several parts as one."""
         names = [field.name for field in fields(cls)]
         if not parts:
             return cls(*(np.zeros(0, np.int64) for _ in names))

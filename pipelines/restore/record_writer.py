@@ -124,7 +124,7 @@ def write_properties(
 
 
 class Topics(NamedTuple):
-    """Serialized topics, each preceded by its length.
+    """Topics as bytes of records, each preceded by its length.
 
     Attributes:
         data: all topics, one after the other.
@@ -142,7 +142,7 @@ class Topics(NamedTuple):
 
 
 def serialize_topics(names: Sequence[str | None]) -> Topics:
-    """Serialize topics, keeping their order."""
+    """Serialize topics as records contain them, keeping their order."""
     stored: list[bytes] = []
     magics: list[int] = []
     for name in names:
@@ -159,7 +159,7 @@ def serialize_topics(names: Sequence[str | None]) -> Topics:
 
 
 class Hosts(NamedTuple):
-    """Serialized IP addresses and ports of hosts.
+    """IP addresses and ports of hosts as bytes of records.
 
     Attributes:
         data: `V6_SIZE` bytes for each host; shorter hosts are followed by zeros.
@@ -226,7 +226,7 @@ class RecordColumns:
         self._replaced = self._rows_with_replacement_chars(entries, firsts)
 
     def to_records(self, packs: Array) -> Records:
-        """Return the records of the rows, after building properties whose original bytes are not in the lake.
+        """Return positions and sizes of the records to restore, after building properties that the lake changed.
 
         Args:
             packs: the number of the pack of each row.
@@ -342,7 +342,7 @@ class RecordColumns:
     def _write_fixed_fields(
         self, segment_bytes: Array, record_positions: Array, rows: Array, born_host_size: int, store_host_size: int
     ) -> None:
-        """Write all fields before the body, for records with hosts of the given sizes."""
+        """Write all fields before the body of the records whose hosts have the given sizes."""
         kind = np.dtype(
             [*HEAD.numpy_fields, ("born_host", f"V{born_host_size}"), *STORED.numpy_fields, ("store_host",
             f"V{store_host_size}"),

@@ -255,7 +255,7 @@ def _rewrite_empty_segments(
     results: Mapping[int, SegmentRestored],
     new_base_offsets: AbstractSet[int],
 ) -> list[SegmentRestored]:
-    """Write those new segments again that have no record, so that their fillers have the previous record's time."""
+    """Write new segments without records again, so that their fillers get the previous record's store time."""
     done: list[SegmentRestored] = []
     time = 0
     for base in plan.base_offsets:
@@ -292,7 +292,7 @@ def _write_config(
 
 
 def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, known_config: KnownConfig) -> Rebuilt:
-    """Rebuild indexes and small files from the restored log."""
+    """Rebuild the restored store's queues, indexes, checkpoint and topics.json from its log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
         for name in plan.format.folders.rebuilt:  # from a run that was interrupted after its rebuild
             remove_tree(plan.out / name)
@@ -331,7 +331,7 @@ def _write_difference_notes(plan: RestorePlan, results: Sequence[SegmentRestored
 
 
 def _find_short_ends(plan: RestorePlan, results: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges (start, end) at segment ends in which the next segment's first record would have had room."""
+    """Yield the ranges of fillers at segment ends that have room for the record that begins the next segment."""
     for (before, after), base in zip(pairwise(results), plan.base_offsets[1:], strict=True):
         if before.blank is None or after.first is None or after.first[0] != base:
             continue

@@ -36,7 +36,7 @@ _NO_ROOM = "no room for a filler next to it"
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """Task to restore one segment of the log.
+    """Task that restores one segment of the log.
 
     Attributes:
         broker: name of the store.
@@ -69,7 +69,7 @@ class SegmentTask:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Record that was not restored, or whose body was not restored, and the reason.
+    """Record that was not restored as a whole, with the reason.
 
     Attributes:
         start: physical offset.
@@ -112,7 +112,7 @@ class SegmentRestored:
 
 
 def restore_segment(table: DeltaTable, bodies: BodySource, task: SegmentTask) -> SegmentRestored:
-    """Restore one segment.
+    """Write one segment of the log from rows of `messages` and bodies in packs.
 
     Args:
         bodies: where the bodies are.
@@ -303,7 +303,7 @@ class LakeVersion:
 
 
 def run_segment_task(lake_version: LakeVersion, task: SegmentTask) -> SegmentRestored:
-    """Restore one segment."""
+    """Restore one segment in any process, with tables and packs that the process keeps open."""
     bodies = BodySource(open_pack_store(lake_version.lake.packs), lake_version.skip, lake_version.threads)
     return restore_segment(_open_lake_version(lake_version), bodies, task)
 

@@ -160,7 +160,7 @@ class WatchedStore:
 
 @dataclass(frozen=True, slots=True)
 class _StoreState:
-    """State of one store as it was read, before its segments are forecast."""
+    """Segments, disks and rules of one store as they were read, from which deletions are forecast."""
 
     store: Store
     rules: Rules

@@ -42,7 +42,7 @@ _DEFAULT = BrokerConf()
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Usage of a file system at the time when it was read, and its growth.
+    """Usage of a file system when it was read, and how fast it grows.
 
     Attributes:
         device: number that distinguishes file systems.

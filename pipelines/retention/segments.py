@@ -28,7 +28,7 @@ _SHORTEST_GROWTH = datetime.timedelta(minutes=1)
 
 
 class ArchivedShare(StrEnum):
-    """Answer to whether a segment's present content is in the lake: all of it, a part, or nothing."""
+    """How much of a segment's present content the lake has: all, a part, or nothing."""
 
     YES = "yes"
     PARTLY = "partly"
@@ -37,7 +37,7 @@ class ArchivedShare(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """A segment on disk.
+    """A segment of a store's log as it is on disk.
 
     Attributes:
         base_offset: physical offset of its first byte.

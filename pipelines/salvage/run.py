@@ -64,7 +64,7 @@ MAX_COUNTED = 1 << 20
 
 
 def find_dropped_tail(store: Store, store_range: StoreRange) -> tuple[list[Damage], int]:
-    """Return the non-empty ranges after a log's end, and the number of records in them whose CRC is right.
+    """Return the ranges with data after a log's end, and the number of records with a correct CRC in them.
 
     Args:
         store: from `find_stores`.
@@ -232,7 +232,7 @@ def _log_fingerprint(store: Store, manifest: Manifest | None) -> dict[str, Any]:
 
 
 def _shipped_state(manifest: Manifest | None, segment: Segment) -> list[int]:
-    """Return a segment's base offset and size, and the number and CRC-32 of its bytes in a shipped copy."""
+    """Return a segment's base offset and file size, and the number and CRC-32 of its bytes in a shipped copy."""
     name = "/".join(segment.path.rsplit("/", 2)[-2:])
     entry = manifest.files.get(name) if manifest is not None else None
     if entry is None:

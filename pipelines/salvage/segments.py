@@ -59,7 +59,7 @@ _OFFSET_BYTES = 8
 
 
 def make_fillers(offset: int, size: int, store_timestamp: int) -> Iterator[bytes]:
-    """Yield consecutive records that fill a range.
+    """Yield consecutive filler records that fill a range of the log.
 
     Args:
         offset: physical offset of the range.
@@ -75,7 +75,7 @@ def make_fillers(offset: int, size: int, store_timestamp: int) -> Iterator[bytes
 
 
 def make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
-    """Return one record of exactly the given size."""
+    """Return one filler record of exactly the given size."""
     topic = TOPIC[: size - MIN_RECORD_SIZE]
     body = bytes(size - MIN_RECORD_SIZE - len(topic))
     message = NewMessage(topic, body, store_timestamp, _NOBODY, sys_flag=int(TransactionType.ROLLBACK))
@@ -86,7 +86,7 @@ def make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """A segment to write.
+    """Task that writes one segment of the clean log.
 
     Attributes:
         split: the part of the segment that belongs to the log; the whole segment, except for the newest.
@@ -150,7 +150,7 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
 
 @dataclass(slots=True)
 class _Stretch:
-    """Range of a segment that has only consecutive records, or no intact record at all.
+    """Range of a segment with only consecutive records, or without any intact record.
 
     Attributes:
         start: physical offset.
@@ -177,7 +177,7 @@ class _Stretch:
 
 
 class _Writer:
-    """Writer of one segment."""
+    """Writer of one segment of the clean log."""
 
     def __init__(self, task: SegmentTask, descriptor: int) -> None:
         self._task = task
@@ -191,7 +191,7 @@ class _Writer:
         self._moved: list[tuple[int, int]] = []
 
     def write_segment(self) -> SegmentSalvaged:
-        """Write the segment."""
+        """Copy the intact records of the segment, and replace damaged ranges by filler records."""
         split = self._task.split
         if split.missing:
             self._fill_range(_Stretch(split.start, self._end, Fault.MISSING_SEGMENT))
@@ -207,7 +207,7 @@ class _Writer:
         return self._to_result(records)
 
     def _set_filler_times(self, log_ranges: Iterator[_Stretch]) -> Iterator[_Stretch]:
-        """Yield the ranges unchanged; before that, set the store time for fillers before the first record."""
+        """Pass ranges on; before the first one, set the store time for fillers before the first record."""
         first = next(log_ranges, None)
         second = next(log_ranges, None) if first is not None and first.fault is not None else None
         if second is not None:

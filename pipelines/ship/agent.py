@@ -50,14 +50,14 @@ _CHECKED_SEALED = 4  # newest sealed files whose size is compared at the start
 
 
 class ShipStoppedError(CommitLakeError):
-    """The agent was asked to stop; everything shipped so far is in the manifest."""
+    """Error because the agent was asked to stop; everything shipped so far is in the manifest."""
 
     exit_code = ExitCode.TERMINATED
 
 
 @dataclass(slots=True)
 class ShipRound:
-    """Result of one round of the agent: the state of a store and of its copy.
+    """Result of one pass over a store: how far its log is shipped, and which files are not.
 
     Attributes:
         end: physical offset after the last shipped byte of the log; None if the log has no segment.
@@ -74,7 +74,7 @@ class ShipRound:
 
 @dataclass(frozen=True, slots=True)
 class QueueEnd:
-    """End of the data in a file of a queue, an index or a consume log, as read before the end of the log.
+    """Position up to which to ship a queue, index or consume log file, read before the end of the log.
 
     Attributes:
         name: path in the store.
@@ -92,7 +92,7 @@ class QueueEnd:
 
 
 class ShipAgent:
-    """Agent for one store and one target.
+    """Agent that ships one store's files to one target, in repeated passes.
 
     Args:
         source: the store.
@@ -140,7 +140,7 @@ class ShipAgent:
         )
 
     def ship_round(self, *, includes_other_files: bool = True) -> ShipRound:
-        """Ship what is new since the last round.
+        """Ship what the broker has written since the last pass.
 
         Args:
             includes_other_files: also ship queues, indexes and small files.
@@ -210,7 +210,7 @@ class ShipAgent:
     def _ship_segment_bytes(
         self, file: LogFile, entry: ShippedFile, source: SourceFile, round_result: ShipRound, *, is_closed: bool
     ) -> tuple[ShippedFile, bool]:
-        """Ship a segment's complete bytes; return its manifest entry, and whether all of the segment is shipped."""
+        """Ship a segment's complete records; return its manifest entry, and whether all of the segment is shipped."""
         if self._files.is_changed(entry, source, checks_every_part=True):
             raise ChangedFileError
         has_filler = False
@@ -472,7 +472,7 @@ class ShipAgent:
                 )
 
     def _take_over_manifests(self) -> None:
-        """Write both manifests, so that any other agent stops, and delete part files that no manifest names."""
+        """Claim the target by writing both manifests, and delete part files that no manifest names."""
         for name, manifest in ((LOG_MANIFEST, self._log), (FILES_MANIFEST, self._other)):
             self._saved.pop(name, None)
             saved = self._save_manifest(name, manifest)

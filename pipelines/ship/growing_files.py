@@ -26,7 +26,7 @@ _SMALLEST_TIER_BYTES = 4096
 
 
 class ChangedFileError(CommitLakeError):
-    """Bytes in the store differ from those that were shipped."""
+    """Error because bytes in the store differ from those that were shipped."""
 
 
 @dataclass(slots=True)
@@ -152,7 +152,7 @@ class GrowingFiles:
         return self._drop_parts(entry, kept)
 
     def delete_file(self, entry: ShippedFile) -> None:
-        """Delete a file that the broker has replaced; its parts are deleted when a manifest without them is written."""
+        """Delete a file that the broker has replaced; its parts are deleted once no manifest names them."""
         if entry.is_sealed or not self.target.has_parts:
             self.target.delete(entry.name)
         self._tails.pop(entry.name, None)
@@ -160,7 +160,7 @@ class GrowingFiles:
         self.counts.rewritten += 1
 
     def drop_missing_parts(self, entry: ShippedFile) -> ShippedFile:
-        """Remove the first part that the target lacks or has in another size, and all parts after it."""
+        """Remove from an entry the first part that the target lacks or has in another size, and all later ones."""
         kept: list[Part] = []
         for part in entry.parts:
             if not self.target.has_part(entry, part):
@@ -202,7 +202,7 @@ class GrowingFiles:
 
 
 def select_parts_to_keep(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple[Part, ...]:
-    """Return the parts of a file to keep when the next part is shipped; that part replaces all the others.
+    """Return the parts of a file to keep when its next part is shipped, into which the other parts are merged.
 
     Args:
         parts: the present parts of a file.
@@ -225,7 +225,7 @@ def select_parts_to_keep(parts: Sequence[Part], end: int, settings: ShipSettings
 
 
 def set_head_checksum(entry: ShippedFile, data: bytes) -> ShippedFile:
-    """Return the entry with the checksum of the file's first bytes, if `data` is its only part so far."""
+    """Return the manifest entry with a checksum of the file's first bytes, if `data` is its only part."""
     size = min(HEAD_BYTES, entry.shipped_bytes)
     if size <= entry.head_size or entry.parts[0].size != len(data) or len(entry.parts) > 1:
         return entry
@@ -240,7 +240,7 @@ def _select_full_parts(parts: Sequence[Part], settings: ShipSettings) -> Sequenc
 
 
 def _size_tier(size: int) -> int:
-    """Return the size class of a part: classes grow by a factor of eight."""
+    """Return the size class of a part, on a scale where each class is eight times the one before."""
     return max(0, (max(size, 1) // _SMALLEST_TIER_BYTES).bit_length() + 2) // 3
 
 

@@ -30,7 +30,7 @@ _SEARCHED_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Position where the complete records of a segment end, and what follows there.
+    """Offset after the last complete record of a segment, and whether bytes follow it.
 
     Attributes:
         offset: physical offset after the last complete record.
@@ -113,7 +113,7 @@ class LogEndSearch:
     def _is_last_record_complete(
         self, windows: _Windows, start: int, end: int, read_checkpoint: Callable[[], tuple[bytes, bool]]
     ) -> tuple[bool, bool]:
-        """Return whether the last record is complete, and if not, whether it will be if it stays unchanged."""
+        """Return whether the last record is complete, and whether it would be if it stayed unchanged."""
         record = windows.read_range(start, end - start)
         record_now = _LastRecord(start, end, zlib.crc32(record), self._clock())
         before = self._last
@@ -140,7 +140,7 @@ class _Windows:
         self._origin = base
 
     def read_range(self, offset: int, size: int) -> bytes:
-        """Read a range."""
+        """Read a range of the segment, given by physical offset."""
         return self._file.read_range(offset - self._base, size)
 
     def has_bytes(self, offset: int) -> bool:
@@ -148,7 +148,7 @@ class _Windows:
         return any(self.read_range(offset, min(64, max(0, self._limits.file_end - offset))))
 
     def examine_offset(self, offset: int) -> ScanFinding:
-        """Return what begins at an offset, such as a record; `MORE` means that the file was truncated."""
+        """Return what begins at a physical offset, such as a record; `MORE` if the file was truncated."""
         size = _WINDOW_BYTES
         while True:
             position = offset - self._origin
@@ -164,7 +164,7 @@ class _Windows:
             self._window, self._origin = memoryview(data), offset
 
     def find_next_record(self, offset: int, scanner: Callable[..., object]) -> int | None:
-        """Return the next valid record after a damaged one, if one is near."""
+        """Return the offset of the next valid record after damage; None if there is none nearby."""
         end = min(self._limits.file_end, offset + _SEARCHED_BYTES)
         found = scanner(offset, self._limits._replace(file_end=end))
         data = self.read_range(offset, end - offset)

@@ -14,7 +14,7 @@ MERGED_COUNT = 8
 
 @dataclass(frozen=True, slots=True)
 class ShipSettings:
-    """Settings of a shipping agent.
+    """Settings of the agent that ships a store's files.
 
     Attributes:
         broker: name of the store.

@@ -34,7 +34,7 @@ _ATTEMPTS = 4
 
 
 class ShippedSource(Protocol):
-    """Object store with a shipped copy."""
+    """Interface to an object store with a shipped copy."""
 
     text: str
 
@@ -43,16 +43,16 @@ class ShippedSource(Protocol):
         ...
 
     def read_range(self, name: str, offset: int, size: int) -> bytes | None:
-        """Return a range of an object, or None if it does not exist."""
+        """Return a byte range of an object; None if the object does not exist."""
         ...
 
 
 class _ChangedError(ShipUnavailableError):
-    """An agent has replaced an object since its manifest was read."""
+    """Error because an agent has replaced an object since its manifest was read."""
 
 
 class Fetcher:
-    """Copier of the files that a local folder lacks from a shipped copy in an object store.
+    """Copies to a local folder the files that it lacks from a shipped copy in an object store.
 
     Args:
         source: the object store.

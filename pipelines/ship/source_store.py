@@ -46,7 +46,7 @@ class SourceFile:
         return os.fstat(self._descriptor).st_size
 
     def read_range(self, offset: int, size: int) -> bytes:
-        """Read a range; return fewer bytes if the file ends within it."""
+        """Read a byte range; return fewer bytes if the file ends within it."""
         pieces = []
         while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
             pieces.append(piece)
@@ -54,7 +54,7 @@ class SourceFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def compute_crc(self, offset: int, size: int) -> int | None:
-        """Return the CRC-32 of a range, or None if the file ends within it."""
+        """Return the CRC-32 of a byte range; None if the file ends within it."""
         return crc_of_range(self._descriptor, offset, size)
 
     def has_data(self, offset: int) -> bool:
@@ -100,7 +100,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class GrowingFile:
-    """A file that grows: of a queue, an index or a consume log.
+    """File that grows at its end: of a queue, an index or a consume log.
 
     Attributes:
         name: path in the store.
@@ -115,7 +115,7 @@ class GrowingFile:
 
 @dataclass(frozen=True, slots=True)
 class SmallFile:
-    """Content of a small file, read at one time.
+    """Content of a small file such as `config/topics.json`, read as a whole.
 
     Attributes:
         name: path in the store.
@@ -154,7 +154,7 @@ class SourceStore:
         self.format: Format = found[0]
 
     def log_files(self) -> list[LogFile]:
-        """Return the segments, in order of their offsets.
+        """Return the segments of the log, in order of their offsets.
 
         Raises:
             UnsafeFileError: for a link or a device with the name of a segment.
@@ -173,7 +173,7 @@ class SourceStore:
         return files
 
     def newer_data_sentences(self, broker: str) -> list[str]:
-        """Return sentences about messages of the store that are not in the folder of the log that is read.
+        """Return sentences about newer messages of the store that are in another folder than the one read.
 
         Args:
             broker: the store's name.
@@ -243,7 +243,7 @@ class SourceStore:
             yield GrowingFile(f"{folder}/{name}", place >= last, is_of_queue)
 
     def _index_of_newest_used_file(self, folder: str, file_names: Sequence[str]) -> int:
-        """Return the index of the newest file that has data, because the broker creates empty files in advance."""
+        """Return the index of the newest file with data; empty files that brokers create in advance follow it."""
         for place in range(len(file_names) - 1, 0, -1):
             with suppress(OSError):  # noted when the file itself is shipped
                 if self.is_written_to(f"{folder}/{file_names[place]}"):
@@ -270,7 +270,7 @@ class SourceStore:
         return usable
 
     def _read_small_file(self, name: str) -> bytes | None:
-        """Read a small file repeatedly until two results are equal, because the broker may be replacing it."""
+        """Read a small file until two results are equal, because the broker may be replacing it."""
         before = None
         for _ in range(_SMALL_FILE_READS):
             try:

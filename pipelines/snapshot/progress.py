@@ -19,7 +19,7 @@ class OffsetKind(StrEnum):
 
 
 class SnapshotSource(StrEnum):
-    """Source of a snapshot."""
+    """Where a snapshot was taken from: the store's files, or the live broker."""
 
     FILE = "file"
     BROKER = "broker"
@@ -35,7 +35,7 @@ class OffsetOwner(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A client of a group."""
+    """Client of a consumer group, with its address and version."""
 
     client_id: str
     address: str
@@ -73,7 +73,7 @@ class GroupTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
-    """A snapshot of one store.
+    """Offsets and subscriptions of one store, as read at one time.
 
     Attributes:
         broker: name of the store in the lake.

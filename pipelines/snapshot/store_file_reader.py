@@ -49,7 +49,7 @@ class _Unreadable:
 
     @property
     def codes(self) -> Collection[str]:
-        """Classes of findings; always empty, but required by the interface of findings."""
+        """Codes of the findings; always empty, as this collector keeps sentences instead."""
         return ()
 
     def note(
@@ -109,7 +109,7 @@ def _read_snapshot_from_files(
 
 
 def _read_write_times(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
-    """Return the time at which each file was written, for files that exist."""
+    """Return, by name, when each file of offsets or filters was last written, for files that exist."""
     found = {}
     names = [*(f"config/{offsets}" for offsets in OFFSETS_FILES), _JMQ_OFFSETS, _DELAYS, _TIMERS, _FILTERS]
     for name in (*names, *(f"{name}{BACKUP}" for name in names)):
@@ -126,7 +126,7 @@ def _drop_mapped_file(write_times: dict[str, datetime.datetime]) -> dict[str, da
 
 
 def _find_newer_rocksdb(store: Store, root: Path, offsets_written_at: datetime.datetime | None) -> Path | None:
-    """Return the folder of offsets in RocksDB, unless the broker has written a file of offsets after it."""
+    """Return the RocksDB folder of offsets, unless a file of offsets was written after it; None if so."""
     folder = store.format.small_files.rocksdb_offsets_folder(root)
     if folder is None or offsets_written_at is None:
         return folder

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AppendedCounts:
-    """Counts of a snapshot's offsets, and of the rows that it added.
+    """Number of offsets in a store's snapshot, and of the rows that were added for it.
 
     Attributes:
         broker: name of the store.
@@ -70,7 +70,7 @@ class AppendedCounts:
 
 
 def append_snapshot(lake: Lake, snapshot: StoreSnapshot) -> AppendedCounts:
-    """Add the changes of a snapshot of one store."""
+    """Add to the lake the offsets and subscriptions that one store's snapshot has changed."""
     return append_store_snapshots(lake, [snapshot])[0]
 
 
@@ -89,7 +89,7 @@ def group_snapshots(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSn
 
 
 def append_store_snapshots(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[AppendedCounts]:
-    """Add the changes of snapshots of different stores to both tables, with one commit for each table.
+    """Add to both tables what snapshots of different stores have changed, with one commit for each table.
 
     Args:
         lake: the lake; the lake has a table `messages`.
@@ -203,7 +203,7 @@ def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row]
 def _time_to_record(
     snapshot: StoreSnapshot, written_at: datetime.datetime, last_snapshot_row: Row | None, *, is_unchanged: bool
 ) -> datetime.datetime | None:
-    """Return the time to record for one kind of offsets in a snapshot; None if the table has it or a later one.
+    """Return the time under which one kind of offsets is recorded; None if the table has it or a later one.
 
     Args:
         written_at: time at which they were written.

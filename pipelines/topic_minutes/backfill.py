@@ -59,14 +59,14 @@ class Backfilled:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Task function of a backfill, which counts the messages of data files; can be pickled."""
+    """Counts the messages of data files in tasks of a backfill; can be pickled."""
 
     lake: Lake
     run_id: str
     counted: Ranges = field(default_factory=dict)
 
     def count_messages_of_files(self, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
-        """Count the messages that are not counted yet; return their number and the files written."""
+        """Count the messages that `topic_minutes` lacks; return their number and the files written."""
         minutes = MinutesFiles(self.lake, f"part-{self.run_id}-{secrets.token_hex(8)}", self.run_id)
         schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
         table = TableRows(self.lake.uri("messages"), self.lake.s3, schema, REPEATING)
@@ -85,7 +85,7 @@ def _read_newest_erasure(lake: Lake) -> int:
 
 
 def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = False) -> Backfilled:
-    """Count the messages that are missing in `topic_minutes`.
+    """Count the messages that are missing in `topic_minutes`, and add the rows.
 
     Args:
         runner: runs the tasks that read `messages` and write files.
@@ -138,7 +138,7 @@ def _followed_sequence(lake: Lake) -> int | None:
 
 
 def _read_counted_ranges(lake: Lake) -> Ranges:
-    """Return the log ranges that `topic_minutes` counts already, or will count when it follows all commits."""
+    """Return the log ranges whose messages `topic_minutes` counts, including commits that it has yet to follow."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # The commits are read first: any that follow in the meantime are in the table and count as well.
     for commit in commits_after(lake, last_finished_sequence(lake, "topic_minutes")):
@@ -176,7 +176,7 @@ def _join_ranges(ranges: Iterable[tuple[int, int]]) -> Array:
 
 
 def _uncounted_rows(rows: pa.Table, counted_ranges: Ranges) -> pa.Table:
-    """Return the messages outside of the ranges that are counted already."""
+    """Return the messages outside of the given log ranges, which are counted already."""
     if not counted_ranges:
         return rows
     brokers = rows.column("broker").combine_chunks()

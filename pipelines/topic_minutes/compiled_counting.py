@@ -104,7 +104,7 @@ def assign_groups(
 
 @compiled
 def order_by_group(groups: Longs, starts: Longs, order: Longs) -> None:
-    """Sort row numbers by group, and keep their order within each group.
+    """Compute the order of rows by group that keeps the rows of a group in their order.
 
     Args:
         groups: the number of each row's group.
@@ -137,7 +137,7 @@ def sum_groups(
     wait_values: Doubles,
     wait_starts: Longs,
 ) -> None:
-    """Compute the counts of each group, and collect the values for its sketches.
+    """Compute the counts of each group, and collect the values for its sketches of sizes and latencies.
 
     Args:
         starts: where the rows of each group begin in `order`, and the end of the last.

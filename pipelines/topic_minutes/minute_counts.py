@@ -118,7 +118,7 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
 
 
 def _null_bits(rows: RowArrays) -> Array:
-    """Return flags for `compiled_counting` that mark rows without a store time or a born time."""
+    """Return, for each row, flags that tell whether its store time or its born time is null."""
     bits = rows.null_bits()
     stored, born = bits & NULL_STORE != 0, bits & NULL_BORN != 0
     found: Array = stored * np.uint8(compiled_counting.NULL_STORE) | born * np.uint8(compiled_counting.NULL_BORN)
@@ -126,7 +126,7 @@ def _null_bits(rows: RowArrays) -> Array:
 
 
 def _message_role_bits(rows: RowArrays) -> Array:
-    """Return flags for `compiled_counting` that mark rechecked, committed and delayed or retried messages."""
+    """Return, for each row, flags that tell whether it was rechecked, committed, delayed or retried."""
     kinds, names = rows.string_codes("kind")
     parked, failed = (
         np.array([name in chosen for name in names.to_pylist()] + [False]) for chosen in (_PARKED, _FAILED)
@@ -156,7 +156,7 @@ def _nullable_codes(codes: Array) -> pa.Array:
 
 
 def _number_tags(topics: Array, tags: Array, tag_names: pa.Array) -> Array:
-    """Return a tag number for each row.
+    """Return a number for each row's tag; rare tags of a topic share one number.
 
     Rows without a tag, and rare tags counted together, have numbers of their own.
     """
@@ -184,7 +184,7 @@ def _number_tags(topics: Array, tags: Array, tag_names: pa.Array) -> Array:
 
 
 def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tuple[Array, Array]:
-    """Give groups with equal keys one number; a queue may have several groups of the same minute."""
+    """Merge groups with equal keys, since rows of the same minute may be in several groups."""
     if not len(first_rows):
         return groups, first_rows
     # Of the nulls, only the absence of a store time is part of a group's key.
@@ -333,7 +333,7 @@ def _insert_large_sketches(small_sketches: Array, offsets: Array, values: Array,
 
 
 def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
-    """Return the sketch that results from merging serialized sketches; null values are skipped."""
+    """Merge serialized sketches into one; null values are skipped."""
     merged = kll_doubles_sketch(SKETCH_K)
     for data in sketches:
         if data is not None:

@@ -26,7 +26,7 @@ _NOTHING = np.iinfo(np.int64).min
 
 
 def join_sorted_batches(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
-    """Join rows of `topic_minutes` that have the same key, from input sorted by topic and minute.
+    """Merge rows of `topic_minutes` with the same key into one, from batches sorted by topic and minute.
 
     Args:
         batches: rows of `topic_minutes`.
@@ -47,7 +47,7 @@ def join_sorted_batches(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa
 
 
 def _start_of_last_minute(rows: pa.Table) -> int:
-    """Return the index of the first row of the last topic and minute, as the next batch may have more of them."""
+    """Return the index of the first row of the last topic and minute, of which the next batch may have more."""
     if not rows.num_rows:
         return 0
     topics, minutes = (_value_codes(rows.column(name)) for name in ("topic", "minute"))
@@ -56,7 +56,7 @@ def _start_of_last_minute(rows: pa.Table) -> int:
 
 
 def join_rows_with_same_key(rows: pa.Table, run_id: str) -> pa.Table:
-    """Join rows of `topic_minutes` that have the same key.
+    """Merge rows of `topic_minutes` with the same key into one.
 
     Args:
         rows: rows of `topic_minutes`.
@@ -83,7 +83,7 @@ def _replace_column(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def _value_codes(column: pa.ChunkedArray) -> Array:
-    """Return an integer for each value of a column, equal for equal values; nulls share one integer."""
+    """Return an integer for each value of a column, the same for equal values; nulls share one integer."""
     array = column.combine_chunks()
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64()).fill_null(_NOTHING)

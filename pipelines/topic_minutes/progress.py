@@ -21,7 +21,7 @@ which the table had counted all messages."""
 
 
 def covered_sequence(lake: Lake) -> int:
-    """Return the sequence of the newest archive commit that backfilled or joined rows cover; 0 if there are none.
+    """Return the sequence of the newest archive commit that is included in backfilled or merged rows; 0 for none.
 
     Raises:
         NoTableError: if there is no table.
@@ -49,7 +49,7 @@ def _ids_of_runs_with_rows(table: DeltaTable, name: str) -> set[str]:
 
 
 def joined_run_id(lake: Lake) -> str | None:
-    """Return the `run_id` for rows that joining creates; None if rows must not be joined because counts are missing.
+    """Return the `run_id` for rows merged from several runs; None if a run's counts are missing, which forbids merging.
 
     Without `archive_runs` it is not known which runs the table has counted.
 
@@ -89,7 +89,7 @@ def count_runs_without_rows(
 
 
 def count_uncounted_runs(lake: Lake) -> int:
-    """Count the finished archive runs that took messages and are not in `topic_minutes`.
+    """Count the finished archive runs with messages that `topic_minutes` does not count.
 
     A lake whose first run is not finished has no `archive_runs`, and no finished run.
 

@@ -17,7 +17,7 @@ COLUMNS = ("messages_before", "change_percent")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Compares the rates of a question with those of an earlier time range of the same length.
+    """Compares message rates with those of an earlier time range of the same length.
 
     Attributes:
         rates: answers both questions.
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def find_silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]]) -> list[Key]:
-    """Return the groups that had messages at the earlier time and have none now, those with most messages first.
+    """Return the groups with messages in the earlier time range and none in the present one, largest first.
 
     Args:
         rows: rows of `Comparison.comparison_rows`.

@@ -44,7 +44,7 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Time ranges that the lake covers.
+    """Time ranges for which the lake has messages, by broker.
 
     Attributes:
         spans: by broker, the range from its first to its last archived minute. Times before 2010 and after tomorrow,
@@ -93,7 +93,7 @@ class Coverage:
 
 
 def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
-    """Find the time ranges that the lake covers.
+    """Return the time ranges for which the lake has messages, by broker.
 
     Args:
         brokers: brokers to read; all if empty.
@@ -111,7 +111,7 @@ def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
 
 
 def _first_and_last_minutes(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
-    """Yield each broker with its first and last minute, read from the table's log where it has them for each file."""
+    """Yield each broker with its first and last minute in `topic_minutes`, from file statistics if possible."""
     actions = read_file_actions(table)
     brokers = one_value_per_file(actions, "broker")
     least, greatest = column_bounds_per_file(actions, MINUTES.time, pa.timestamp("us", "UTC"))

@@ -46,7 +46,7 @@ def count_delayed_messages(
     *,
     has_config: bool = True,
 ) -> list[dict[str, Any]]:
-    """Count the delayed messages of a time range by state.
+    """Count the delayed messages of a time range by state, such as delivered, waiting or overdue.
 
     Args:
         question: brokers, and the time range in which the messages were stored.

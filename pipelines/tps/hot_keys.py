@@ -36,7 +36,7 @@ QUEUE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class HotKeys:
-    """Keys with most messages.
+    """Business keys with most messages, approximately counted.
 
     Attributes:
         rows: rows of `KEY_COLUMNS`, the most frequent key first; `messages` is `at_most`.
@@ -50,7 +50,7 @@ class HotKeys:
 
 
 def find_hot_keys(lake: Lake, question: RatesQuestion) -> HotKeys:
-    """Find the keys with most messages.
+    """Find the business keys with most messages in a time range.
 
     Args:
         lake: location of `messages`.

@@ -25,7 +25,7 @@ Peaks = dict[Key, tuple[int, datetime.datetime]]
 
 
 class _Cells:
-    """Array of sums by group and window, which grows when a new group is added.
+    """Array of sums by group and time window, which grows when a new group is added.
 
     Args:
         layers: number of sums of each cell.
@@ -50,7 +50,7 @@ class _Cells:
         return found
 
     def add_values(self, sum_index: int, cells: Array, values: Array) -> None:
-        """Add values to cells of one sum.
+        """Add values to the cells of one sum, where a cell is a group's time window.
 
         A cell's index is its group's index times the number of windows, plus its window.
         """
@@ -75,7 +75,7 @@ def sum_windows(
 def sum_whole_range(
     lake: Lake, question: RatesQuestion, check_cell_count: CheckCells
 ) -> tuple[dict[Key, Array], Peaks]:
-    """Return the sums of each group over the whole time range, as an array of `SUMS`, and its busiest minute.
+    """Return the sums of each group over the whole time range, and the busiest minute of each group.
 
     Args:
         check_cell_count: called with the number of groups; may raise an error.
@@ -122,7 +122,7 @@ def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: 
 
 
 def _add_sums(cells: _Cells, rows: MinuteRows, window_minutes: int) -> None:
-    """Add rows to the sums of windows of `window_minutes` minutes."""
+    """Add rows to the sums of time windows that are `window_minutes` minutes long."""
     windows = rows.minutes // window_minutes
     first, last = int(windows.min()), int(windows.max())
     width = last - first + 1

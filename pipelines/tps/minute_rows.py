@@ -41,7 +41,7 @@ _NO_TIME = np.iinfo(np.int64).min // 2
 
 @dataclass(frozen=True, slots=True)
 class MinuteRows:
-    """Rows of `topic_minutes` that a question selects, as arrays.
+    """Rows of `topic_minutes` that a query selects, as arrays.
 
     Attributes:
         keys: the groups of the rows.
@@ -78,7 +78,7 @@ def read_minute_rows(
     process_rows: Callable[[MinuteRows], None],
     sketch_columns: Sequence[str] = (),
 ) -> None:
-    """Read the rows of `topic_minutes` that a question selects, on all cores, and pass them to a function.
+    """Read the rows of `topic_minutes` that a query selects, on all cores, and pass them to a function.
 
     Args:
         sum_names: names of the sums.
@@ -112,7 +112,7 @@ def read_minute_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Definition of a sum: the columns that it needs, and a function that returns each row's contribution.
+    """Definition of a sum: the columns it needs, and a function that computes what each row adds to it.
 
     Attributes:
         columns: columns that it needs.
@@ -128,7 +128,7 @@ def _sum_of_column(name: str) -> _Sum:
 
 
 def _sum_of_kind(kind: Kind, counted_column: str = "messages", subtracted_column: str | None = None) -> _Sum:
-    """Return the definition of a sum over messages of one kind, of one column or of a difference of two columns."""
+    """Return the definition of a sum over messages of one kind, of a column or of the difference of two columns."""
 
     def count_rows_of_kind(rows: pa.Table) -> Array:
         kinds = _encode_column(rows.column("kind"))
@@ -168,12 +168,12 @@ _SUMS: Mapping[str, _Sum] = {
 
 
 def _needed_columns(question: RatesQuestion) -> list[str]:
-    """Return the columns that are needed to group and select rows for a question."""
+    """Return the columns of `topic_minutes` that are needed to group and select rows for a query."""
     return [*(MINUTES.groups[name] for name in question.by), *_selected_column_values(question)]
 
 
 def _selected_column_values(question: RatesQuestion) -> dict[str, Collection[Any]]:
-    """Return, by column, the values that a question selects."""
+    """Return the values that a query selects, by column."""
     tag = MINUTES.groups["tag"]
     return {tag if name == "tags" else name: set(values) for name, values in question.selection.column_values}
 
@@ -181,7 +181,7 @@ def _selected_column_values(question: RatesQuestion) -> dict[str, Collection[Any
 def _to_minute_rows(
     rows: pa.Table, question: RatesQuestion, sum_names: Sequence[str], sketch_columns: Sequence[str]
 ) -> MinuteRows:
-    """Return the rows that a question selects, with group, minute and sums as numbers."""
+    """Return the rows that a query selects, with group, minute and sums as numbers."""
     times = to_numpy_numbers(rows.column(MINUTES.time), null_value=_NO_TIME)
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)

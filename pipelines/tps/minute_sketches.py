@@ -89,7 +89,7 @@ def _get_or_create_sketch(merged: Merged, key: tuple[Key, int], column: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class SketchValues:
-    """Values that were extracted from serialized sketches, and the sketches for which that is not possible.
+    """Values in serialized KLL sketches, and the indexes of sketches that no longer contain all of their values.
 
     Attributes:
         values: doubles, sketch by sketch.
@@ -103,7 +103,7 @@ class SketchValues:
 
 
 def extract_sketch_values(sketches: pa.Array) -> SketchValues:
-    """Return the values of sketches.
+    """Return the values that serialized KLL sketches contain.
 
     Args:
         sketches: binary array of sketches as the library serializes them.
@@ -144,7 +144,7 @@ def _sketch_buffers(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
 
 
 def _sketch_form_masks(words: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
-    """Return masks of the sketches with exactly one value, and of those that still have all of several values."""
+    """Return masks of the sketches with exactly one value, and of those that contain each of their several values."""
     first = words[starts]
     is_single = (first & _START == _SINGLE) & (first & _SINGLE_FLAG != 0) & (lengths == _SINGLE_HEADER + 1)
     is_many = (first & _START == _MANY) & (lengths > _MANY_HEADER)

@@ -78,7 +78,7 @@ class StoreTables:
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Task function that reads ranges of logs, and counts or writes their messages; can be pickled."""
+    """Reads ranges of logs in tasks, and counts or writes their messages; can be pickled."""
 
     lake: Lake
     table: str
@@ -121,7 +121,7 @@ class _Tasks:
 
 
 class StoreLogs:
-    """Logs of stores, as they are when the object is created.
+    """Logs of broker stores, as they are when the object is created, from which message rates are computed.
 
     Args:
         stores: from `find_stores`.
@@ -201,7 +201,7 @@ def _join_batches(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _null_unneeded_properties(rows: pa.Table) -> pa.Table:
-    """Set properties to null, except in messages of `_KINDS_WITH_PROPERTIES`."""
+    """Set `properties` to null in messages of kinds whose properties are not needed to count them."""
     place = rows.schema.get_field_index("properties")
     kinds = rows.column("kind").chunk(0)
     has_needed = np.array([name in _KINDS_WITH_PROPERTIES for name in kinds.dictionary.to_pylist()], bool)
@@ -228,7 +228,7 @@ def _read_log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | N
 
 
 def _plausible_span(first_ms: int, last_ms: int) -> TimeSpan | None:
-    """Return the time from the minute of the first to that of the last store time, limited to plausible times."""
+    """Return the range from the first to the last store time, in whole minutes, without times of wrong clocks."""
     first, last = max(from_ms(first_ms), FIRST_USUAL_TIME), min(from_ms(last_ms), latest_plausible_time())
     return TimeSpan(_minute_start(first), _minute_start(last) + MINUTE) if first <= last else None
 

@@ -45,7 +45,7 @@ Sketches = dict[tuple[Key, datetime.datetime | None], Mapping[str, kll_doubles_s
 
 @dataclass(frozen=True)
 class Rates:
-    """Answers questions on rates from the tables of a lake.
+    """Computes message rates from the tables of a lake.
 
     Attributes:
         lake: the lake.
@@ -58,7 +58,7 @@ class Rates:
     engine: Engine = Engine.DELTALAKE
 
     def read_rates(self, question: RatesQuestion, *, has_quantiles: bool = False) -> list[Row]:
-        """Return the rates that a question asks for.
+        """Return the message counts and rates that a query asks for, one row for each group and time window.
 
         Args:
             has_quantiles: True to add `QUANTILES`.
@@ -81,7 +81,7 @@ class Rates:
         return rows
 
     def rows_without_messages(self, question: RatesQuestion, groups: Collection[Key]) -> list[Row]:
-        """Return result rows, with zeros, for groups without messages in the time range of a question.
+        """Return result rows, with zeros, for groups without messages in the time range of a query.
 
         Args:
             groups: the groups, each as values in the order of `question.by`.
@@ -104,7 +104,7 @@ class Rates:
         return rows
 
     def _origins(self, question: RatesQuestion) -> Origins:
-        """Return whether all, some or no messages of a question have values in the origin columns."""
+        """Return whether all, some or no messages of a query have values in the columns of the original topic."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
         if "origin_topic" not in self._column_names(question):
@@ -143,7 +143,7 @@ class Rates:
         return sorted(rows, key=lambda row: (-row["messages"], repr(group_key_of_row(question, row))))
 
     def _sums_with_peaks(self, question: RatesQuestion, unit: datetime.timedelta | None = None) -> dict[Key, Row]:
-        """Return the sums of each group and its busiest unit of time.
+        """Return the sums of each group, and its busiest unit of time, such as a minute or second.
 
         Of minutes at the ends, only the part in range counts.
         """
@@ -179,7 +179,7 @@ class Rates:
         return iter(()) if sql is None else self._query_rows(question, sql)
 
     def _divide_by_time(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
-        """Divide a question into shorter time ranges, each with about `_PART_ROWS` rows at most, to limit memory."""
+        """Divide a query into shorter time ranges, each with about `_PART_ROWS` rows at most, to limit memory."""
         if self.engine is Engine.SPARK:
             yield question
             return
@@ -307,7 +307,7 @@ def _group_key(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
 
 
 def group_key_of_row(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
-    """Return the group of a row of `Rates.read_rates`."""
+    """Return the values of the group columns in a row of rates."""
     return tuple(row[name] for name in question.by)
 
 
@@ -317,7 +317,7 @@ def _window_start(time: datetime.datetime, window: datetime.timedelta) -> dateti
 
 
 def window_starts(question: RatesQuestion) -> list[datetime.datetime]:
-    """Return the starts of all windows of a question."""
+    """Return the start times of all windows of a query."""
     assert question.window is not None
     step = question.step or question.window
     starts = _step_starts(question, step)

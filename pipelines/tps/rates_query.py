@@ -112,7 +112,7 @@ records) and traces.
 
 
 class PartialCount(NamedTuple):
-    """Parts of an SQL query that counts rows of one table by group and window; results of several are added up.
+    """Parts of an SQL query that counts rows of one table by group and window, to be added up with others.
 
     Attributes:
         table: name of the table.
@@ -141,7 +141,7 @@ def round_time(moment: datetime.datetime, unit: datetime.timedelta, *, rounds_up
 
 
 class Origins(Enum):
-    """How many of a question's messages have the origin columns, which older versions of CommitLake did not write."""
+    """Whether all, some or no messages of a query have the original topic, which older versions did not record."""
 
     ALL = auto()
     SOME = auto()
@@ -150,7 +150,7 @@ class Origins(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RatesQuestion:
-    """A question on rates.
+    """Query for message counts and rates by group and time window.
 
     Attributes:
         by: names of groups, from `GROUPS`.
@@ -180,7 +180,7 @@ class RatesQuestion:
 
     @property
     def counted_table(self) -> CountedTable:
-        """The smallest table that can answer the question, at least for its whole minutes."""
+        """The smallest table that can answer the query, at least for its whole minutes."""
         has_no_minute = round_time(self.start, MINUTE, rounds_up=True) >= round_time(self.end, MINUTE)
         if self.is_by_second or (has_no_minute and self.start < self.end):
             return MESSAGES
@@ -189,7 +189,7 @@ class RatesQuestion:
         return MINUTES if is_whole and set(self.by) <= set(MINUTES.groups) else MESSAGES
 
     def divide_by_minute(self) -> list[RatesQuestion]:
-        """Divide a question by time into whole minutes, and parts of minutes that only `messages` can count."""
+        """Divide a query into whole minutes, and parts of minutes at both ends that only `messages` can count."""
         first, last = round_time(self.start, MINUTE, rounds_up=True), round_time(self.end, MINUTE)
         if self.counted_table is MESSAGES or self.start >= self.end or (first, last) == (self.start, self.end):
             return [self]
@@ -199,7 +199,7 @@ class RatesQuestion:
         ]
 
     def shift_earlier(self, distance: datetime.timedelta) -> RatesQuestion:
-        """Return the same question about an earlier time."""
+        """Return the same query for a time range that is earlier by `distance`."""
         return replace(self, start=self.start - distance, end=self.end - distance)
 
     def group_columns_sql(self) -> list[str]:
@@ -215,7 +215,7 @@ class RatesQuestion:
         return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 
     def where_sql(self, table: CountedTable | None = None) -> str:
-        """Return the SQL condition that selects the question's rows in a table, by default in `counted_table`."""
+        """Return the SQL condition for the rows of a table, by default `counted_table`, that the query counts."""
         table = table or self.counted_table
         found = selection_conditions(replace(self.selection, tags=()), self.engine)
         if self.selection.tags:
@@ -254,7 +254,7 @@ class RatesQuestion:
         )
 
     def partial_counts(self) -> list[PartialCount]:
-        """Return the counting queries whose results add up to the answer; windows at the ends may be counted partly."""
+        """Return the SQL queries, by table, whose counts for each group and window add up to the result."""
         assert self.window is not None
         found = []
         for part in self.divide_by_minute():
@@ -274,7 +274,7 @@ class RatesQuestion:
         return sql if self.has_formats else sql.replace(_HAS_FLAGS, "")
 
     def recheck_counts_sql(self, window_length: datetime.timedelta | None) -> str | None:
-        """Return SQL that counts, by group and window, the half messages that the broker stored again for a check.
+        """Return SQL that counts, by group and window, the half messages stored again for a check.
 
         This is a separate query, because only half messages need their properties; reading those of all messages takes
         twice as long as everything else. None if the table counts such messages in a column.

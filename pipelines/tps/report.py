@@ -37,7 +37,7 @@ Key = tuple[str | int | None, ...]
 
 @dataclass(frozen=True)
 class RatesReport:
-    """Contents of a report on rates.
+    """Contents of a report on message rates.
 
     Attributes:
         question: The question.
@@ -79,7 +79,7 @@ class RatesReport:
         return self.group_count - len(self.silent)
 
     def group_key_of_row(self, row: Mapping[str, Any]) -> Key:
-        """Return the group of a row."""
+        """Return the values of the group columns in a row."""
         return tuple(row[name] for name in self.question.by)
 
 
@@ -90,7 +90,7 @@ def make_report(
     engine: Engine = Engine.DELTALAKE,
     comparison_distance: datetime.timedelta | None = None,
 ) -> RatesReport:
-    """Compute the contents of a report on rates.
+    """Compute the contents of a report on message rates.
 
     Args:
         question: The question; its window is that of the figures over time, unless there are too many.
@@ -164,7 +164,7 @@ def _read_report_windows(
 
 
 def _count_sketches(lake: Lake, question: RatesQuestion) -> int:
-    """Return the number of rows of `topic_minutes` with sketches; 0 if the question uses another table."""
+    """Return the number of rows of `topic_minutes` with sketches; 0 if the query reads another table."""
     if question.counted_table is not MINUTES:
         return 0
     table = question.counted_table.name

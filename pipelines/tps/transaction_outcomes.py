@@ -65,7 +65,7 @@ class ReadOutcomes(NamedTuple):
 def read_outcomes_if_intact(
     lake: Lake, question: RatesQuestion, transaction_count: int, engine: Engine = Engine.DELTALAKE
 ) -> ReadOutcomes:
-    """Count transaction outcomes as `read_outcomes` does, but return the error text if the table is damaged."""
+    """Count transactions by outcome, or return the error text if the table `edges` is damaged."""
     try:
         return ReadOutcomes(read_outcomes(lake, question, transaction_count, engine))
     except (QueryError, LogDamagedError) as error:
@@ -75,7 +75,7 @@ def read_outcomes_if_intact(
 def read_outcomes(
     lake: Lake, question: RatesQuestion, transaction_count: int, engine: Engine = Engine.DELTALAKE
 ) -> TransactionOutcomes | None:
-    """Count the outcomes of the transactions of a question's time range.
+    """Count the transactions of a query's time range by outcome: committed, rolled back, given up or open.
 
     Args:
         lake: the lake.

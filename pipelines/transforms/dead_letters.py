@@ -12,7 +12,7 @@ from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 
 
 def with_dead_letter_columns(messages: DataFrame, computed: Mapping[str, str]) -> DataFrame:
-    """Add the columns of the table `dead_letters` to rows of `messages` that are dead letters.
+    """Add the computed columns of the table `dead_letters` to rows of `messages` that are dead letters.
 
     With `substr(topic, 6)` as the group, and no other column:
 

@@ -20,7 +20,7 @@ _MAX_QUEUES = 1 << 31
 
 
 def snapshots_at(offsets: DataFrame, moments: Moments) -> DataFrame:
-    """Return each store's last snapshot at or before each moment, and the log's end at the next snapshot.
+    """Return each store's last snapshot at or before each moment, and the log's end at the snapshot after it.
 
     With the moments 60 and 120, and seconds for times:
 
@@ -102,7 +102,7 @@ def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> Da
 
 
 def store_topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
-    """Return each store's topics at each moment. Before its first recorded settings, those settings are used.
+    """Return each store's topics at each moment; before the first recorded settings, those of the first.
 
     Args:
         store_config: rows of `store_config`.

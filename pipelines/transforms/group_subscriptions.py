@@ -126,7 +126,7 @@ def with_subscription(rows: DataFrame, subscriptions: Subscriptions) -> DataFram
 
 
 def with_unknown_subscription(rows: DataFrame) -> DataFrame:
-    """Add the columns of `with_subscription` with unknown values, for a lake without subscriptions."""
+    """Add columns for the filter and the clients of a subscription as unknown, for a lake without subscriptions."""
     is_retry = F.col("topic").startswith(RETRY_PREFIX)
     none = {"tags": "array<string>", "sql92": "string", "members": "int", "model": "string"}
     columns = {name: F.lit(None).cast(kind) for name, kind in none.items()}

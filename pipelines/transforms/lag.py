@@ -65,7 +65,7 @@ class LagTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagRules:
-    """Selection of the groups to measure, and limits for the computation of their lag.
+    """Which groups to measure, and limits for the computation of their lag.
 
     Attributes:
         brokers: stores; all if empty.
@@ -90,17 +90,17 @@ class LagRules:
     match_sql92: Callable[[DataFrame], DataFrame] | None = None
 
     def is_measured_owner(self, owner: Column, group: Column) -> Column:
-        """Return whether a group is measured; never one of the broker's own."""
+        """Return a condition that a group is to be measured, which excludes the broker's own groups."""
         is_chosen = owner.isin(*self.groups) | group.isin(*self.groups) if self.groups else F.lit(True)
         return ~owner.startswith(SYSTEM_GROUP_PREFIX) & is_chosen
 
     def is_measured_topic(self, topic: Column) -> Column:
-        """Return whether a topic is measured, for rows with the column `topics` of `LagTables.progress`."""
+        """Return a condition that a topic is to be measured: it is selected and archived."""
         is_archived = F.col("topics").isNull() | F.array_contains("topics", topic)
         return is_archived & (topic.isin(*self.topics) if self.topics else F.lit(True))
 
     def may_be_live(self) -> Column:
-        """Return whether a store may still have a message, as a condition by which data files can be skipped."""
+        """Return a condition that the broker may still have a message, by which Delta can skip data files."""
         broker, offset = F.col("broker"), F.col("physical_offset")
         live = [(broker == store) & (offset >= start) for store, start in self.log_starts.items()]
         return reduce(or_, live, ~broker.isin(*self.log_starts))
@@ -196,7 +196,7 @@ def _filter_brokers(rows: DataFrame, rules: LagRules) -> DataFrame:
 
 
 def _filter_by_last_moment(messages: DataFrame, moments: Moments, rules: LagRules) -> DataFrame:
-    """Return the messages that were stored up to the last moment, by conditions by which files can be skipped."""
+    """Return the messages stored up to the last moment, by a condition with which Delta can skip data files."""
     if rules.topics:
         messages = messages.where(F.col("topic").isin(*rules.topics))
     if moments.last_us is None:
@@ -355,7 +355,7 @@ def _offset_bin(offset: Column) -> Column:
 
 
 def _lag_columns(counted_rows: DataFrame) -> DataFrame:
-    """Return the columns `QUEUE_LAG`, computed from the offset, queue span and message counts of each row."""
+    """Return the lag of each row, computed from its offset, queue range and message counts."""
     none = F.lit(0).cast("long")
     most = {name: F.col(f"most_{name}") for name in _COUNTED}
     is_exact = F.coalesce(F.col("high") == F.col("low"), F.lit(False))

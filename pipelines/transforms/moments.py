@@ -63,7 +63,7 @@ class Moments:
 def latest_values_at(
     rows: DataFrame, keys: Sequence[str], time: Column, moments: Moments, values: Mapping[str, Column]
 ) -> DataFrame:
-    """Return, for each key and moment, values of the key's last row up to that moment. Earlier moments have no row.
+    """Return, for each moment and key, values of the key's last row up to the moment, where there is such a row.
 
     With the moments 60 and 120, and `max_by(offset, second)` as the offset:
 
@@ -99,7 +99,7 @@ def latest_values_at(
 def repeat_until_next(
     known_rows: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]
 ) -> DataFrame:
-    """Repeat each row of a key for every moment up to the key's next row.
+    """Repeat each row of a key at all moments from its own to before that of the key's next row.
 
     Args:
         known_rows: one row for each key, and each moment at which something is new.
@@ -119,7 +119,7 @@ def repeat_until_next(
 
 
 def window_up_to_row(keys: Sequence[str]) -> WindowSpec:
-    """Return the Spark window of a key's rows from its first row up to the current row, by moment."""
+    """Return the Spark window, ordered by moment, of all rows of a key up to the current row."""
     return Window.partitionBy(*keys).orderBy(AT).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 

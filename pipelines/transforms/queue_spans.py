@@ -16,7 +16,7 @@ _SEEN = "seen_at"
 
 
 def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
-    """Add to each message the first moment at or after its storing, and the number of its queue's run of offsets.
+    """Add to each message the first moment it counts at, and how often its queue's offsets had restarted before.
 
     A run ends where the offsets of a queue begin again:
 
@@ -58,7 +58,7 @@ def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
 
 
 def queue_spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:
-    """Return, for each queue and moment, the first and the end offset.
+    """Return, for each queue and moment, the first offset that the broker still has, and the end offset.
 
     With a log that begins at physical offset 100 at the moment 60:
 

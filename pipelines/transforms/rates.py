@@ -18,7 +18,7 @@ _SECOND_US = 1_000_000
 def count_by_window(
     rows: DataFrame, groups: Mapping[str, str], window_column: str, counts: Mapping[str, str]
 ) -> DataFrame:
-    """Count rows by groups and windows.
+    """Count rows by group and time window.
 
     With the groups `topic`, windows of a minute, and `count(*)` as messages:
 

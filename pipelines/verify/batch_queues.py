@@ -25,7 +25,7 @@ _BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 
 
 class BatchChecker:
-    """Checker that compares records of the log with their entries in BatchConsumeQueues, chunk by chunk."""
+    """Compares records of the log with their entries in BatchConsumeQueues, chunk by chunk."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
@@ -139,7 +139,7 @@ def dangling_entry_finding(
 
 
 class BatchEnds:
-    """Checker of BatchConsumeQueues, for use after the whole log of a store was read.
+    """Checks BatchConsumeQueues for missing files and entries without records, after the whole log was read.
 
     Attributes:
         awaits_record: whether a copy has an entry of the newest record, but not the record itself.
@@ -153,7 +153,7 @@ class BatchEnds:
         self.awaits_record = False
 
     def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
-        """Check the files of one queue, entries that belong to no record, and queue offsets without a record.
+        """Check one queue's files, and report entries without a record and queue offsets without a record.
 
         Returns:
             The queue offsets that a consumer may ask for.

@@ -13,7 +13,7 @@ from commitlake.schemas.finding_advice import Advice
 
 
 class Severity(StrEnum):
-    """The severity of a finding, the worst first."""
+    """Severity of a finding, the worst first."""
 
     DAMAGE = "damage"
     REPAIRABLE = "repairable"
@@ -66,7 +66,7 @@ def _Class(code: str, severity: Severity, cause: str, action: str | Advice) -> F
 
 
 def _Torn(code: str, cause: str, step_before: str = "") -> FindingClass:  # noqa: N802 (as a class)
-    """Return a class of damage to the log after which a broker may not read on."""
+    """Return a class of findings for damage after which a broker may not read the log any further."""
     return FindingClass(code, _D, cause, _SALVAGE.with_prefix(step_before), _SKIP.with_prefix(step_before))
 
 

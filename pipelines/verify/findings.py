@@ -40,12 +40,12 @@ class Finding:
 
     @property
     def finding_class(self) -> FindingClass:
-        """The class of the finding."""
+        """The class of the finding, with its severity and recommended action."""
         return CLASSES[self.code]
 
     @property
     def place_text(self) -> str:
-        """The place of the finding in words."""
+        """Where the problem is, in words: file, byte, queue and offsets."""
         words = [self.file]
         if self.position is not None:
             words.append(f"byte {self.position}")
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass
 class Findings:
-    """Findings by class, bounded in memory.
+    """Findings of a verification by class, of which only the first of each class are kept.
 
     Attributes:
         limit: how many findings of a class are kept.
@@ -86,7 +86,7 @@ class Findings:
         found: str,
         expected: str,
     ) -> None:
-        """Add a finding on a small file, given by its parts."""
+        """Add a finding on a small file, such as a configuration file."""
         self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
 
     def add_many(self, code: str, count: int, first_findings: Iterable[Finding]) -> None:
@@ -105,7 +105,7 @@ class Findings:
                 kept.append(finding)
 
     def merge_findings(self, other_findings: Findings) -> None:
-        """Add the findings of another part of the run."""
+        """Add the findings of another part of the verification."""
         for code, count in other_findings.counts.items():
             self.add_many(code, count, other_findings.kept.get(code, ()))
 

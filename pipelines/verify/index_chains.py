@@ -24,7 +24,7 @@ _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("
 
 @compiled
 def _is_of_other_slot(memory: Array, entry_position: Any, slot_count: int, slot: Any) -> Any:
-    """Return whether an entry's hash belongs to another slot; False for an empty entry, which is reported elsewhere."""
+    """Return whether an entry's hash belongs to another slot; False for an empty entry."""
     key_hash = np.int64(load_be_i32(memory, entry_position))
     if (
         key_hash == 0
@@ -109,7 +109,7 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
 
 @compiled
 def _add_problem(problems: Array, problem_count: int, kind: int, row: int, entry_index: int) -> int:
-    """Add a problem, and return the new number of problems."""
+    """Append a problem to the arrays, and return the new number of problems."""
     problems[0, problem_count], problems[1, problem_count], problems[2, problem_count] = kind, row, entry_index
     return problem_count + 1
 
@@ -118,7 +118,7 @@ def _add_problem(problems: Array, problem_count: int, kind: int, row: int, entry
 def _report_missing_keys(
     problems: Array, problem_count: int, row: int, key_count: np.int64, wrong_entry_count: int
 ) -> tuple[int, int]:
-    """Report a record's keys as missing, except as many as there are wrong entries in their places.
+    """Report a record's keys as missing, less the wrong entries that stand in their places.
 
     Returns:
         The number of problems, and the number of wrong entries that are not yet matched with a key.
@@ -136,7 +136,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
     offsets: Array, store_times: Array, key_ends: Array, key_hashes: Array, tags_hashes: Array,
     entry_offsets: Array, entry_hashes: Array, entry_times: Array, begin_times: Array, problems: Array,
 ) -> int:  # fmt: skip
-    """Compare the entries of a range of the log with its records.
+    """Compare the index entries for a range of the log with the keys of its records, and return the number of problems.
 
     A record has an entry for each of its keys, in order, and then, by brokers since 5.5, one for its tags.
 

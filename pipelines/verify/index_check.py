@@ -43,7 +43,7 @@ _CHAIN_CODES = {
 
 
 class IndexChecker:
-    """Compares chunks of records with their index entries.
+    """Compares the keys of records with their entries in IndexFiles, chunk by chunk.
 
     Attributes:
         not_copied: number of records with keys that are not in the IndexFiles of a copy, which lacks the newest one.
@@ -63,7 +63,7 @@ class IndexChecker:
             self._open.popitem()[1].close()
 
     def check_chunk(self, index_data: IndexData) -> None:
-        """Compare the records of a chunk with their index entries."""
+        """Compare the keys of a chunk's records with their index entries."""
         view = self._view
         if not view.index:
             return
@@ -166,7 +166,7 @@ class IndexChecker:
     def _drop_undecidable_problems(
         self, index_data: IndexData, rows: slice, entry_offsets: Array, problems: Array
     ) -> Array:
-        """Remove problems that cannot be decided at the ends of the index, and those caused by damage to the log.
+        """Remove problems at both ends of the index, where files are missing, and those due to log damage.
 
         Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written,
         or in the newest file, which a copy lacks.
@@ -317,7 +317,7 @@ def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number:
 
 
 def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: Findings) -> None:
-    """Compare the counts in an IndexFile's header with the file. Those of the newest file may be out of date."""
+    """Check the counts in an IndexFile's header, which may be out of date in the newest file."""
     claimed, header = part.claimed_entries, part.header
     may_be_stale = part.is_newest
     if claimed > part.last or (claimed < part.last and not may_be_stale) or claimed < 0:

@@ -19,7 +19,7 @@ ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """Description of an IndexFile that can be read.
+    """An IndexFile: its header, its size, and the range of the log that its entries cover.
 
     Attributes:
         name: path of the file, relative to the store's folder.
@@ -45,7 +45,7 @@ class IndexPart:
 
     @property
     def geometry(self) -> Geometry:
-        """The positions of slots and entries in the file."""
+        """The file's layout: its numbers of slots and entries."""
         return Geometry(self.slots, self.entries)
 
     @property

@@ -75,7 +75,7 @@ class LogReport:
 
 
 def check_log_range(view: StoreView, split: Split) -> LogReport:
-    """Read a range, and compare every record with its index entries."""
+    """Read a range of the log, and compare every record with its queue and index entries."""
     report = LogReport(Findings(view.limit))
     with closing(IndexChecker(view, report.findings)) as index:
         _check_log_chunks(view, split, report, index)

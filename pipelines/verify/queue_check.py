@@ -308,7 +308,7 @@ def _finding_code(run: Run, expected: int, *, is_after_damage: bool, is_new_topi
 
 
 def recorded_number_ranges(runs: Iterable[Run]) -> list[tuple[int, int]]:
-    """Return the queue offsets that have a record, as sorted, disjoint ranges (first, end)."""
+    """Return the queue offsets for which there is a record, as sorted, disjoint ranges (first, end)."""
     ranges: list[tuple[int, int]] = []
     for first, end in sorted((run.first, run.end) for run in runs):
         if first < 0 or end > MAX_NUMBER:

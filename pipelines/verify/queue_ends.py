@@ -33,7 +33,7 @@ class QueueFolders:
         self._restarts = restarts
 
     def check_absent_queue(self, files: QueueFiles, runs: Sequence[Run]) -> None:
-        """Check a queue that has no file; if the log has records of it, their entries are reported as missing."""
+        """Check a queue without files; if the log has records of it, report their entries as missing."""
         self._check_file_names(files)
         if not runs:
             return
@@ -131,14 +131,14 @@ def check_queue_kinds(
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The queue offsets that can be consumed: from `first` to before `end`."""
+    """Queue offsets that a consumer can read: from `first` to before `end`."""
 
     first: int
     end: int
 
 
 class QueueEnds:
-    """Checker of ConsumeQueues, for use after the whole log of a store was read.
+    """Checks ConsumeQueues for missing files and entries without records, after the whole log was read.
 
     Attributes:
         awaits_record: whether a copy has an entry of the newest record, but not the record itself.
@@ -153,7 +153,7 @@ class QueueEnds:
         self.awaits_record = False
 
     def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
-        """Check the files of one queue, and its entries that have no record.
+        """Check one queue's files, and report its entries that have no record.
 
         Returns:
             The queue offsets that can be consumed.

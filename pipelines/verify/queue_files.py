@@ -58,12 +58,12 @@ class QueueFiles:
         self.has_extension = files.has_folder(f"{_EXTENSIONS}/{topic}/{queue_id}")
 
     def _most_frequent_origin(self, starts: Iterable[int]) -> int:
-        """Return the most frequent remainder of the files' start positions by the file size; 0 without files."""
+        """Return the most frequent remainder of a file's start divided by the file size; 0 without files."""
         places = Counter(start % self.file_size for start in starts if start % self.layout.entry_size == 0)
         return places.most_common(1)[0][0] if places else 0
 
     def may_be_file_start(self, position: int) -> bool:
-        """Return whether a file may begin at a byte position."""
+        """Return whether a file of this queue may begin at a byte position."""
         return (position - self.origin) % self.file_size == 0
 
     @property
@@ -82,13 +82,13 @@ class QueueFiles:
         return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
     def entry_place(self, entry_number: int) -> tuple[str, int]:
-        """Return the path of an entry's file, relative to the store's folder, and the entry's byte position there."""
+        """Return the path of the file that holds an entry, and the entry's byte position in it."""
         start = max(0, self.file_start(entry_number))
         name = self._known.get(start, segment_name(start))
         return f"{self.folder}/{name}", entry_number * self.layout.entry_size - start
 
     def file_start(self, number: int) -> int:
-        """Return the byte position of an entry's file; below 0 if the file would begin before the queue."""
+        """Return the byte position at which an entry's file begins; negative if that is before the queue's start."""
         position = number * self.layout.entry_size
         return position - (position - self.origin) % self.file_size
 

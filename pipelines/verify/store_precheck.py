@@ -181,7 +181,7 @@ def _read_manifest(files: StoreFiles, root: str) -> Manifest | None:
 
 
 def _are_queues_behind(root: str, manifest: Manifest) -> bool:
-    """Return whether the log of a copy may be newer than its queues."""
+    """Return whether the log of a shipped copy may be newer than its queues."""
     log = read_shipped_manifest(*resolve_filesystem(root), LOG_MANIFEST)
     return log is None or log.written_at_ms > manifest.written_at_ms
 
@@ -189,7 +189,7 @@ def _are_queues_behind(root: str, manifest: Manifest) -> bool:
 def _add_queues_to_view(
     view: StoreView, has_batches_by_topic: Mapping[str, bool], findings: Findings
 ) -> tuple[StoreView, list[tuple[str, int]], list[tuple[str, int]]]:
-    """Return the view with queue file sizes and dispatched end added, and lists of all queues and batch queues."""
+    """Return the view with the sizes and ends of queue files, and lists of all queues and batch queues."""
     files, layout = view.files, view.queue_layout
     queues = list_queues(files, layout)
     file_size = queue_file_size(files, queues, layout)
@@ -319,7 +319,7 @@ def _report_entries_after_log_end(part: IndexPart, view: StoreView, findings: Fi
 
 
 def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
-    """Compare an IndexFile's header with the log; return the file's description with begin and end as confirmed."""
+    """Compare an IndexFile's header with the log; return the file with the begin and end that the log confirms."""
     header = part.header
     first_offset, last_offset = part.first_offset, part.last_offset
     begin = part.begin_timestamp

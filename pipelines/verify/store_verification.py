@@ -78,7 +78,7 @@ class StoreReport:
 
 
 def join_findings(reports: Sequence[StoreReport]) -> Findings:
-    """Return the findings of all stores."""
+    """Return the findings of all stores as one."""
     together = Findings(max((report.findings.limit for report in reports), default=1))
     for report in reports:
         together.merge_findings(report.findings)
@@ -253,7 +253,7 @@ def _report_keys_without_index(view: StoreView, reports: Sequence[LogReport], fi
 def _join_runs(
     splits: Sequence[Split], reports: Sequence[LogReport], findings: Findings
 ) -> Mapping[tuple[str, int], list[Run]]:
-    """Join the results of all ranges of a log: return the runs of each queue, and collect the findings."""
+    """Collect the findings of all ranges of a log, and return the runs of queue offsets by queue."""
     queues: Mapping[tuple[str, int], list[Run]] = defaultdict(list)
     last_time = None
     for split, report in zip(splits, reports, strict=True):
@@ -290,7 +290,7 @@ def check_checkpoint(
 
 
 def check_offsets(files: SmallFiles, bounds: BoundsByQueue, findings: Findings, schedule_topic: str) -> None:
-    """Compare the offset of every consumer group and delay level with its queue."""
+    """Compare the offset of every consumer group and delay level with the range of its queue."""
     for topic, group, queue_id, offset in sorted(files.group_offsets):
         for code, expected in _offset_problems(offset, bounds.get((topic, queue_id))):
             findings.add(

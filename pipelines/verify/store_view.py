@@ -53,7 +53,7 @@ _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length,
 
 @dataclass(frozen=True)
 class StoreView:
-    """Data on a store that the verification tasks need, determined before its log is read.
+    """Facts about a store that verification tasks need, determined before its log is read.
 
     Attributes:
         broker: the store's name.
@@ -117,7 +117,7 @@ class StoreView:
 
     @property
     def queue_layout(self) -> QueueLayout:
-        """The kind of its queues."""
+        """File layout of the store's ConsumeQueues."""
         return self.format.queues.layout
 
     @property
@@ -140,7 +140,7 @@ class StoreView:
         return self.topics is not None and topic not in self.topics and needs_topic_config(topic)
 
     def code_after_log_end(self, code: str) -> str:
-        """Return `code`, the finding class for data after the log's end; another one if the log continues elsewhere."""
+        """Return the finding code for data after the log's end: `code`, unless the log goes on in another folder."""
         return "newer_elsewhere" if self.has_other_logs else code
 
     def is_awaited_log_end(self, offset: int) -> bool:
@@ -179,7 +179,7 @@ def is_locked(root: Path) -> bool:
 
 
 def list_queues(files: StoreFiles, layout: QueueLayout) -> list[tuple[str, int]]:
-    """List the topics and queue ids that have a folder. Like brokers, skip folders whose name is not a number.
+    """List the topics and queue ids of queue folders, skipping folders whose name is not a number, as brokers do.
 
     Raises:
         UnsafeFileError: for a link among the folders.
@@ -238,7 +238,7 @@ def find_dispatched_end(
 
 
 def _record_end_before(files: QueueFiles, number: int, log_end: int) -> int:
-    """Return the end of the record to which the newest entry before a number points; 0 if there is no such entry.
+    """Return the end of the record to which the newest entry before entry `number` points; 0 for none.
 
     Args:
         number: the number; only some entries before it are read.
