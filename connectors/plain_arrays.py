@@ -96,7 +96,7 @@ def to_uint8_array(data: pa.Buffer | bytes | bytearray | memoryview | None) -> A
 
 
 def string_bytes_and_offsets(texts: pa.Array) -> tuple[Array, Array]:
-    """Return the bytes of an array of strings, and their n + 1 offsets, as read-only arrays.
+    """Return the UTF-8 bytes of an array of n strings, and their n + 1 offsets, as read-only arrays.
 
     Args:
         texts: array of strings or binary values with offsets of 32 bits.

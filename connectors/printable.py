@@ -27,7 +27,7 @@ _BEFORE_FORMULA = re.compile(rf"\A(?=[{_SIGNS}\t\r\n])|(?<=[;\t\r\n])(?=[{_SIGNS
 
 
 def escape_csv_formula(text: str) -> str:
-    """Return a text as a field of CSV that a spreadsheet does not run as a formula; OWASP calls that CSV injection.
+    """Return a text as a CSV field that a spreadsheet does not run as a formula (against CSV injection).
 
     A formula can send the content of other fields to a stranger. A quote is put before what looks like one, at the
     beginning and after each separator; removing a quote from these places restores the text. Numbers are not texts.
@@ -39,17 +39,17 @@ def escape_csv_formula(text: str) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape a text for terminals, except newlines and tabs."""
+    """Replace control and other unprintable characters of a text by escapes, except newlines and tabs."""
     return _UNPRINTABLE.sub(_escape_match, text)
 
 
 def escape_line(text: str) -> str:
-    """Escape a text for terminals, including newlines and tabs."""
+    """Replace control and other unprintable characters of a text by escapes, including newlines and tabs."""
     return _UNPRINTABLE_IN_LINE.sub(_escape_match, text)
 
 
 def escape_json(document: str) -> str:
-    """Escape a JSON document for terminals, like `escape_unprintable` but with JSON's own escapes."""
+    """Replace unprintable characters of a JSON document by JSON's own escapes, so that terminals show it safely."""
     if document.isascii() and "\x7f" not in document:  # the common case; JSON itself escapes C0 characters
         return document
     return _UNPRINTABLE.sub(_escape_in_json, document)

@@ -46,7 +46,7 @@ class Use(StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of one option.
+    """Declaration of one option of a source or sink: its name, parser and default, and its text for the documentation.
 
     Attributes:
         name: documented name; Spark passes it in any case of letters.
@@ -110,13 +110,13 @@ class DeclaredOptions:
 
     @classmethod
     def declared_options(cls) -> dict[str, Option]:
-        """Return the declared options by the names of their fields, in the order of the documentation."""
+        """Return the options that the class declares, by the names of their fields, in the documentation's order."""
         fields = dataclasses.fields(cls)
         return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
 
     @classmethod
     def parse(cls, given_options: Mapping[str, str], **defaults: object) -> Self:
-        """Parse options from Spark: strings, with names in any case of letters.
+        """Parse the options that Spark passes as strings; the case of their names does not matter.
 
         Args:
             given_options: the options.
@@ -194,7 +194,7 @@ def _rename_to_documented(given_options: Mapping[str, str], documented_names: Se
 
 
 def choice_parser(words: Iterable[_W], change_case: Callable[[str], str] = str.lower) -> Callable[[str], _W]:
-    """Return a parser that accepts only the given words.
+    """Return a parser that accepts only the given words, after changing their case.
 
     Args:
         words: the members of an enumeration, or plain words.

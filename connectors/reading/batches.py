@@ -38,7 +38,7 @@ KEY_COLUMNS = frozenset({"unique_key", "keys"})
 def mask_rows_with_keys(
     decoded_batch: DecodedBatch, wanted_keys: frozenset[str]
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return a mask of the records with a wanted key; see `match_keys`.
+    """Return a mask of the records whose unique key, or one of whose business keys, is wanted.
 
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
@@ -121,7 +121,7 @@ def read_split(
     inspect_batch: BatchInspector | None = None,
     last_decoder: LastDecoder | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one split.
+    """Read a split, and yield its wanted records as Arrow batches of rows.
 
     Args:
         split: the range to read.
@@ -217,7 +217,7 @@ def _read_listed_records(
 
 
 class RowReader:
-    """Converter of records of one split to batches of rows."""
+    """Converter of the records of one split to Arrow batches with the wanted rows and columns."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class RowReader:
     def decode_located_records(
         self, window: Array, window_offset: int, record_parts: Array, inspect_batch: BatchInspector | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches of records that are already located; for `inspect_batch` see `read_split`."""
+        """Decode records whose positions are given, and yield them as Arrow batches of rows."""
         for _, decoded in self._decode_batches(window, window_offset, record_parts):
             if inspect_batch is not None:
                 inspect_batch(decoded)
@@ -276,7 +276,7 @@ class RowReader:
             first += decoded.row_count
 
     def _mask_wanted_rows(self, decoded_batch: DecodedBatch) -> Array:
-        """Return a mask of the records that pass those filters that the kernel has not applied already."""
+        """Return a mask of the records that pass the filters which the compiled loops have not applied."""
         filters = self._request.filters
         wanted = np.ones(decoded_batch.row_count, bool)
         if filters.topics is not None and filters.compares_topics_as_text:
@@ -299,7 +299,7 @@ class RowReader:
                 yield from self._make_batches(some)
 
     def _make_batches(self, decoded_batch: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """Yield batches of all records of a decoded batch; several if properties must be repaired first."""
+        """Yield Arrow batches of all records of a decoded batch; several if invalid UTF-8 must be replaced first."""
         damaged = decoded_batch.rows_with_invalid_text()
         if not len(damaged):
             yield from RowBatch(decoded_batch, self._request, self._refused).make_batches()

@@ -56,7 +56,7 @@ class BadRangeCounter:
         }
 
     def log_counts(self) -> None:
-        """Log one line with the number of bad ranges that were not returned as rows."""
+        """Log one line with the number of bad ranges that the read did not return as rows."""
         if self.counts and not self._request.returns_bad_ranges:
             counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
             logger.warning(

@@ -29,13 +29,13 @@ class EmptyStoreError(StoreError):
 
 
 class UnsupportedStoreError(StoreError):
-    """Error for a store whose messages are all in a log that cannot be read."""
+    """Error for a store whose messages are all in a log of an unsupported kind."""
 
     exit_code = ExitCode.REFUSED
 
 
 class IndexMismatchError(CommitLogError):
-    """Error for an index of the broker that contradicts a record."""
+    """Error for an index file or queue of the broker that contradicts a record in the log."""
 
 
 class DamagedLogError(CommitLogError):
@@ -49,7 +49,7 @@ class BodyError(CommitLogError):
 
 
 def no_progress_error(path: str, base_offset: int, offset: int, expected: str, found: str) -> CommitLogError:
-    """Return the error for a read that does not advance, which would never end.
+    """Return the error for a read that stays at an offset, and would otherwise never end.
 
     Args:
         path: path of the segment.

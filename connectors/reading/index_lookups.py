@@ -50,7 +50,7 @@ MAX_RANGES = 16
 
 
 class Index(Protocol):
-    """Interface of an index of one store, prepared for one read."""
+    """Interface of an index that finds the wanted records of one read in one store."""
 
     name: str
 
@@ -186,7 +186,7 @@ _ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
 
 class QueueIndex:
-    """Queues of one store as an index for the topics and queues of a read.
+    """The queue files of one store, used as an index for a read that selects topics or queues.
 
     Attributes:
         name: the name of the index in a plan.
@@ -224,7 +224,7 @@ class QueueIndex:
         return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
 
     def _check_cheaper_than_scan(self, segment_range: Split, entries_by_queue: dict[int, tuple[Array, Array]]) -> None:
-        """Check the cost of the records found so far, before larger queues are read."""
+        """Raise `IndexUnusable` if a scan costs less than to read the records found so far in the smaller queues."""
         offsets, sizes = _join_offsets_and_sizes([entries for _, entries in entries_by_queue.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         # The queues are read one after the other, but grouping needs the order of the log.
@@ -241,7 +241,7 @@ class QueueIndex:
         return self._find_records(segment_range, must_beat_scan=True)
 
     def list_entries(self, segment_range: Split) -> IndexAnswer:
-        """Return the wanted records of a range from the queues' entries alone, even if a scan would be as fast.
+        """Return the wanted records of a range according to the queues' entries, even if a scan would be as fast.
 
         Raises:
             IndexUnusable: if entries contradict each other, or cannot be read.

@@ -34,7 +34,7 @@ _STEP_RECORDS = 8192
 def walk_listed_records(
     file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int
 ) -> Iterator[WalkStep]:
-    """Yield the listed records in order, in steps; each step has intact records and the bad ranges of damaged ones.
+    """Read the records that an index lists, and yield them in groups, with the damaged ones as bad ranges.
 
     Args:
         file: the open segment.
@@ -56,7 +56,7 @@ def walk_listed_records(
 
 
 def select_wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
-    """Return the columns of `step.parts` whose records pass the filters for topic, queue, offset and time."""
+    """Return the positions of those located records that pass the filters for topic, queue, offset and time."""
     parts, kernel = step.parts, log_format.kernel
     starts = parts[record_walk.START]
     kept = np.ones(parts.shape[1], bool)
@@ -84,7 +84,7 @@ def _restrict_mask_to_range(mask: Array, values: Array, minimum: int | None, end
 def _divide_into_steps(
     offsets: Array, ends: Array, rows_read_with_previous: Array, window_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield, for each step, the index range of the listed records that are read together.
+    """Yield the index ranges into which the listed records are divided, each to be read into one window.
 
     With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
     """
@@ -105,7 +105,7 @@ def _divide_into_steps(
 
 
 class _Reader:
-    """Reader of the listed records of one split, a step at a time."""
+    """Reader of the records of one split that an index lists, a group of records at a time."""
 
     def __init__(self, split: ListedSplit, max_record_bytes: int) -> None:
         self._split = split
@@ -121,7 +121,7 @@ class _Reader:
         self._parts = np.empty((self._kernel.part_count, 0), np.int64)
 
     def fill_window(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
-        """Read the bytes of a step's records into its window."""
+        """Read the bytes of the listed records from `first` to before `last` into a window."""
         origin = int(self.offsets[first])
         edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
         for begin, end in pairwise(edges):
@@ -130,7 +130,7 @@ class _Reader:
             self._read_to[begin:end] = start + length
 
     def locate_step_records(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
-        """Locate the parts of a step's records in its window, and return the damaged ones."""
+        """Locate listed records in a window, check them, and return their positions and the ranges of damaged ones."""
         if self._parts.shape[1] < last - first + 2:
             self._parts = np.empty((self._kernel.part_count, last - first + 2), np.int64)
         origin = int(self.offsets[first])
@@ -159,7 +159,7 @@ class _Reader:
         return parts, bad
 
     def _examine_run(self, window: Window, window_offset: int, begin: int, end: int) -> bool:
-        """Return whether a run of adjacent records is intact and as listed; if so, append their parts."""
+        """Return whether adjacent records are intact and at the listed offsets; if so, append their positions."""
         state, split = self._state, self._split
         before, stop = int(state[record_walk.RECORDS]), int(self.ends[end - 1])
         if stop > self._read_to[begin]:
@@ -183,12 +183,12 @@ class _Reader:
         )
 
     def _matches_listing(self, first_part: int, window_offset: int, begin: int, end: int) -> bool:
-        """Return whether the records found in a run begin at the offsets that the index lists."""
+        """Return whether the located records of a run begin at the offsets that the index lists."""
         starts = window_offset + self._parts[record_walk.START, first_part : first_part + end - begin]
         return bool((starts == self.offsets[begin:end]).all())
 
     def _examine_record(self, window: Window, window_offset: int, row: int) -> BadRange | None:
-        """Append a record's parts and return None if the record is intact; else return its bad range."""
+        """Append a record's position and return None if the record is intact; else return its bad range."""
         before = int(self._state[record_walk.RECORDS])
         if self._examine_run(window, window_offset, row, row + 1) and self._matches_listing(
             before, window_offset, row, row + 1
@@ -254,14 +254,14 @@ class _Reader:
 
 
 def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the index range of each run of listed records without gaps between them."""
+    """Yield the index ranges of listed records that follow each other in the log without gaps."""
     breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
     edges = [first, *breaks.tolist(), last]
     yield from pairwise(edges)
 
 
 def _mask_records_with_topic(window: Window, record_parts: Array, topic: bytes) -> Array:
-    """Return a mask of the records with a topic."""
+    """Return a mask of the records that have the given topic."""
     same: Array = record_parts[record_walk.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)
     # All topics of that length as one matrix. A row's bytes lie within the record, because its lengths were checked.

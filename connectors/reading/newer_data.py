@@ -44,7 +44,7 @@ _ENTRY_HEAD = struct.Struct(">qi")  # physical offset and size of the record, wi
 
 
 class ReadLog(NamedTuple):
-    """Log of a store, with the list of the segments that a read covers.
+    """Log of a store, with the physical offset and size of each segment that a read covers.
 
     Attributes:
         broker: name of the store.
@@ -107,7 +107,7 @@ class OtherLog:
 
 
 def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]:
-    """Return the folders with segments of a store's log that the read does not cover.
+    """Return other folders that contain segments of the same log, which the read does not cover.
 
     Args:
         log: the log that is read.
@@ -123,7 +123,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
 
 
 def describe_other_log(log: ReadLog, other_log: OtherLog) -> str:
-    """Return a warning sentence about a folder with unread segments."""
+    """Return a sentence that warns of segments in another folder, which the read does not cover."""
     return (
         f"{log.broker}: {other_log}. Only {log.folder} is read: several folders of a log, and DLedger, are not "
         f"supported. {PULL_HINT}"
@@ -164,7 +164,7 @@ def _read_bytes(path: Path, position: int, size: int) -> bytes:
 
 
 class KnownEnd(NamedTuple):
-    """The end of a store's log according to its queues, indexes and checkpoint.
+    """The end of a store's log as its queues, index files and checkpoint show it.
 
     A broker may write meanwhile. So this is read first, and compared with the end of a log that was found after it.
 
@@ -179,7 +179,7 @@ class KnownEnd(NamedTuple):
 
     @classmethod
     def read_known_end(cls, log: ReadLog) -> KnownEnd:
-        """Read the end of a log that its queues, indexes and checkpoint show; unreadable files are ignored."""
+        """Read how far queues, index files and checkpoint say that the log goes; unreadable files are ignored."""
         claims: tuple[Claim, ...] = ()
         if not log.is_copy:
             with suppress(OSError):
@@ -189,7 +189,7 @@ class KnownEnd(NamedTuple):
         return cls(_newest_index_entry(log), claims)
 
     def newer_data_warning(self, log: ReadLog, end: LogEnd) -> str | None:
-        """Return a warning sentence if this end is after the end of the log that is read; else None."""
+        """Return a sentence that warns of messages after the end of the log that is read; None if there are none."""
         # A copy may lack the first record of the next segment, which `ship` copies once it has not changed any more.
         if self.entry is not None and self.entry[1] >= end.segment_end + log.is_copy:
             name, offset = self.entry

@@ -50,14 +50,14 @@ class BodyForm(StrEnum):
 
 
 class Content(StrEnum):
-    """Content of a stream's rows: the messages, or only the log ranges in which they are."""
+    """Content of a stream's rows: the messages, or the ranges of the log that contain them."""
 
     ROWS = "rows"
     RANGES = "ranges"
 
 
 class Start(StrEnum):
-    """Named start of a stream, such as `latest`, for options with neither offsets nor a time."""
+    """Position at which a stream starts if it is given as a word, such as `latest`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -236,7 +236,7 @@ class ReadOptions(DeclaredOptions):
 
     @classmethod
     def parse(cls, given_options: Mapping[str, str], **defaults: object) -> Self:
-        """Parse options from Spark; see `DeclaredOptions`."""
+        """Parse and check the options that Spark passes as strings."""
         options = super().parse(given_options, **defaults)
         if options.layout is None:
             return options
@@ -247,7 +247,7 @@ class ReadOptions(DeclaredOptions):
 
     @property
     def starting_offset(self) -> int | None:
-        """The option `startingOffset` if it is one number for every store."""
+        """Value of the option `startingOffset` if it is one number for every store, else None."""
         return self.start if isinstance(self.start, int) else None
 
     def partition_bytes(self, log_bytes: int) -> int:

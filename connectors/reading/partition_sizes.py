@@ -12,7 +12,7 @@ _MAX_PARTS = 1024  # within segments; beyond that, a cluster has enough tasks wi
 
 
 class Part(Protocol):
-    """Part of a file that one task reads."""
+    """Part of a file, of known size, that one task reads."""
 
     @property
     def size(self) -> int:
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def choose_part_size(total_size: int, cores: int, *, multiple_of: int = 1 << 20, min_size: int = MIN_PART_BYTES) -> int:
-    """Return a size for the parts of a log such that each core gets two parts, within a minimum and a maximum.
+    """Return a size for parts of a log such that each core gets two parts, within a minimum and a maximum.
 
     To cut a segment, the planner reads some MiB of it. Parts of large logs are therefore larger: those of a log of more
     than 1 TiB are whole segments of 1 GiB, and nothing is read to plan them.
@@ -44,7 +44,7 @@ def choose_part_size(total_size: int, cores: int, *, multiple_of: int = 1 << 20,
 
 
 def compute_read_costs(parts: Iterable[Part]) -> list[int]:
-    """Return the cost of reading each part, as the number of bytes that take the same time; it includes opening."""
+    """Return the cost of reading each part, including its opening, as the number of bytes that take the same time."""
     return [part.size + _OPENING_BYTES for part in parts]
 
 

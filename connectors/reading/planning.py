@@ -57,7 +57,7 @@ _KEY_INDEX = "IndexFile"
 
 @dataclass(frozen=True)
 class Indexes:
-    """Indexes that can be used for a read, best first, and the reasons why other indexes cannot be used."""
+    """Indexes that can be used for a read, best first, and the reasons why others cannot be used."""
 
     usable: tuple[Index, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -103,14 +103,14 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
 
 
 class _SnapshotRecords:
-    """Access to single records of a snapshot by their physical offsets."""
+    """Access to single records, by their physical offsets, in the range of a store's log that a read covers."""
 
     def __init__(self, store: Store, store_range: StoreRange, max_record_bytes: int) -> None:
         self._wholes = segment_ranges(store, store_range)
         self._max_record_bytes = max_record_bytes
 
     def message_at(self, offset: int) -> Any:
-        """Return the record at a physical offset, or None if the snapshot has no valid one there."""
+        """Return the record at a physical offset; None if the read's range has no valid record there."""
         for whole in self._wholes:
             if whole.start <= offset < whole.end and not whole.missing:
                 try:
@@ -125,7 +125,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReadMethod(StrEnum):
-    """Method of finding the wanted records in a segment's range."""
+    """Way in which a read finds the wanted records of a segment: by a scan, by an index, or not at all."""
 
     SCAN = "scan"
     CONSUME_QUEUE = "ConsumeQueue"
@@ -370,7 +370,7 @@ class _Planner:
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """Plan for one segment: queue entries that are used instead of records, and the splits to read.
+    """Plan for one segment: queue entries that are used in place of records, and the ranges of the log to read.
 
     Attributes:
         entries: Queue entries of the topics that need only entries; None if `splits` has their records.

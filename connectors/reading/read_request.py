@@ -37,7 +37,7 @@ class Filters:
 
     @classmethod
     def of(cls, selection: Selection) -> Filters:
-        """Convert a selection to filters.
+        """Convert conditions on messages to filters, and refuse a condition that the reader of logs cannot check.
 
         Raises:
             UsageError: for a condition that the reader cannot check.
@@ -77,7 +77,7 @@ class Filters:
 
     @property
     def needs_content(self) -> bool:
-        """True if a filter needs data that a bad range does not have, such as a topic."""
+        """True if a filter needs data that a damaged range does not have, such as a topic."""
         return not (
             self.topics is None
             and self.queue_ids is None
@@ -98,7 +98,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Request:
-    """The rows and columns that a read must return.
+    """The rows and columns that a read returns.
 
     Attributes:
         schema: the columns, in order, as Spark's Arrow types.

@@ -40,7 +40,7 @@ _PLACES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class WalkStep:
-    """Records and bad ranges that the kernel found in one step through a window.
+    """Records and bad ranges that were located in one call of the compiled loop, in a window of a segment.
 
     Attributes:
         window: the bytes; valid until the next step.
@@ -57,7 +57,7 @@ class WalkStep:
 
 @dataclass(slots=True)
 class WalkEnd:
-    """Reason and position of a walk's end; the walk sets them when it ends.
+    """Reason and position at which the reading of a segment ended; set when it ends.
 
     Attributes:
         stop: `STOP_LIMIT`, `STOP_BLANK` or `STOP_UNWRITTEN`.
@@ -73,7 +73,7 @@ Hop = Callable[[HopArguments, Array, Array], Array]
 
 
 def make_record_locator(log_format: Format) -> Hop:
-    """Return a function that locates records without decoding them."""
+    """Return a function that locates the records in a window without decoding them."""
     compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
@@ -193,7 +193,7 @@ def _open_window(windows: Windows, split: Split, window_offset: int, window_end:
 
 
 def _skip_hole(file: SegmentFile, split: Split, range_end: int, state: Array) -> None:
-    """Advance the walk over a hole of a sparse file, because reading it would fill the memory with zeros."""
+    """Move the read past a hole of a sparse file, because reading the hole would fill the memory with zeros."""
     if isinstance(file, LocalFile):
         position = int(state[kernel.POSITION])
         data = file.next_data(position - split.base_offset)
@@ -207,7 +207,7 @@ def _to_bad_ranges(faults: Array) -> list[BadRange]:
 
 
 class WalkProgress:
-    """Checker that each step of a walk through a segment advances, so that the walk ends."""
+    """Check against an endless loop: each step of reading a segment must advance."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self._path = path
@@ -256,7 +256,7 @@ _WINDOW_BYTES = 1 << 20
 def find_split_points(
     file: SegmentFile, split: Split, max_partition_bytes: int, max_record_bytes: int, end_offset: int
 ) -> Iterator[int]:
-    """Yield the record starts at or after the multiples of the partition size, up to one at or past `end_offset`."""
+    """Yield the first record start after each multiple of the partition size, up to one at or past `end_offset`."""
     cut: int | None = split.start
     while cut is not None and cut < end_offset:
         following = _next_multiple(cut, max_partition_bytes)
@@ -271,7 +271,7 @@ def find_split_points(
 def find_last_split_point(
     file: SegmentFile, split: Split, max_partition_bytes: int, max_record_bytes: int
 ) -> int | None:
-    """Return the last split point, as `find_split_points` yields them, that needs no scan; None if there is none.
+    """Return the last record start found near a multiple of the partition size without a scan; None if there is none.
 
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
     being written is zeros from some position on. If damage hides cuts, an earlier one may be found.
@@ -338,7 +338,7 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
 
 
 def _find_split_point_by_walk(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
-    """Return the first record start at or after `min_offset`, found by walking from a known record start."""
+    """Return the first record start at or after `min_offset`, found by reading records from a known start on."""
     # Without CRCs: only positions are wanted, and the task that reads the range verifies them.
     for step in walk_records(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         starts = step.origin + step.parts[kernel.START]

@@ -24,7 +24,7 @@ _named: list[str] = []
 
 @contextmanager
 def use_settings_file(path: str | None) -> Iterator[None]:
-    """Inside the block, read one given settings file instead of the settings files beside the stores.
+    """Read the given settings file instead of the files beside the stores, inside the block.
 
     Args:
         path: Path of the file, with `{broker}` for the store's name; None or empty for no file.

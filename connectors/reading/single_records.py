@@ -23,7 +23,7 @@ _FIRST_READ_BYTES = 4096
 def examine_offset(
     file: SegmentFile, split: Split, offset: int, max_record_bytes: int
 ) -> tuple[ScanFinding, memoryview]:
-    """Return the finding at a physical offset (record, bad range or other), and the bytes from there.
+    """Return what begins at a physical offset (record, bad range or other), and the bytes from there on.
 
     Args:
         file: the open segment.

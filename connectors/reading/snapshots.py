@@ -95,7 +95,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 class TailKind(StrEnum):
-    """Kind of the bytes after the last record of a store."""
+    """Kind of the bytes after a log's last record: not yet written, partly written, or the end of a full segment."""
 
     UNWRITTEN = "unwritten"
     TORN = "torn"
@@ -207,7 +207,7 @@ def make_read_log(store: Store) -> ReadLog | None:
 def _find_newer_data(
     store: Store, start: int | None, store_range: StoreRange, *, is_broker_stopped: bool
 ) -> tuple[str, ...]:
-    """Return warning sentences about messages in a store that are not part of a read; see `newer_data`."""
+    """Return sentences that warn of messages in a store which the read does not cover."""
     log = make_read_log(store)
     if log is None:  # `ship` compares the store that it copies
         return ()
@@ -272,7 +272,7 @@ def _newest_store_time(store: Store, end_offset: int) -> int | None:
 
 
 def log_range(store: Store, *, is_live: bool) -> StoreRange:
-    """Return the range of a whole log, with the end that a broker would find."""
+    """Return the range of a whole log, up to the end that a broker would find when it starts."""
     is_stopped = not is_live and store.format.brokers.accepts_zero_texts
     return take_snapshot([store], is_broker_stopped=is_stopped).ranges[store.broker]
 
@@ -307,7 +307,7 @@ def _find_store_range(
 def _find_start_near_end(
     file: SegmentFile, log_format: Format, segment: Segment, begin: int, size: int, max_record_bytes: int
 ) -> int:
-    """Return the start of a record from which to search the end of a segment's data; `begin` if none is known.
+    """Return a record start near a segment's end, from which to search for the last record; `begin` if none is known.
 
     A cut may lie in the body of a record that is larger than the look-back of `find_split_point`. So the returned
     position is a cut with another cut at least `max_record_bytes` after it. No record contains both, so the walk also
@@ -391,7 +391,7 @@ def find_segment_end(
 
 
 class _LastRecords:
-    """Records of a walk's last step, among which the last completely written record is searched."""
+    """Records of the last group that was read, among which the last completely written one is searched."""
 
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
@@ -401,7 +401,7 @@ class _LastRecords:
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
     def replace_records(self, window_offset: int, record_parts: Array) -> None:
-        """Remember the records of a newer step instead of the present ones.
+        """Replace the remembered records by those of a later group.
 
         Args:
             window_offset: physical offset of the step's window.
@@ -431,7 +431,7 @@ class _LastRecords:
     def find_last_complete_record(
         self, file: SegmentFile, split: Split, max_record_bytes: int, default_end: int
     ) -> tuple[int | None, int]:
-        """Return start and end of the last record that is certainly written completely; see the module."""
+        """Return start and end of the last record that was certainly written completely."""
         bounds = split.record_size_limits(max_record_bytes)
         begins, ends = self._record_starts.tolist(), self._record_ends.tolist()
         is_last = True

@@ -69,7 +69,7 @@ def _segment_at(store: Store, physical_offset: int) -> Segment | None:
 
 
 def check_continuity(store: Store, archived_end: int, physical_offset: int, size: int, digest: str) -> None:
-    """Check that the last archived record is unchanged, or was deleted together with all older segments.
+    """Check that the last archived record is still in the log unchanged, or was deleted with all older segments.
 
     Args:
         store: the store as it is now.

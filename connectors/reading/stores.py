@@ -83,7 +83,7 @@ class Store:
 
 
 def for_each_store(function: Callable[[Store], _R], stores: Sequence[Store]) -> list[_R]:
-    """Call a function for every store, several at a time, and return the results in order; see `map_concurrently`."""
+    """Call a function for every store, several at a time, and return the results in order of the stores."""
     is_remote = any(store.is_remote for store in stores)
     return map_concurrently(function, stores, REMOTE_THREADS if is_remote else LOCAL_THREADS)
 
@@ -232,7 +232,7 @@ def _thread_count(filesystem: pafs.FileSystem) -> int:
 
 
 def refresh_store(store: Store) -> Store:
-    """Return the same store with its present segments.
+    """Return the same store with the list of the segments that exist now.
 
     Raises:
         StoreError: if it cannot be read, or has no segment any more.

@@ -51,7 +51,7 @@ class TimeBounds(NamedTuple):
         return not (too_old or too_new)
 
     def widen(self, low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
-        """Return bounds extended to the times from `low` to `high`; a bound becomes unknown if its time is None."""
+        """Return bounds that also cover the times from `low` to `high`; a bound becomes unknown if its time is None."""
         return TimeBounds(
             self.low if self.low is None or low is None else min(self.low, low - tolerance_ms),
             self.high if self.high is None or high is None else max(self.high, high + tolerance_ms),
@@ -111,7 +111,7 @@ def time_bounds(
 
 
 def _probe_times(split: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
-    """Return the smallest and largest store time at some positions of a range; None if no record was found."""
+    """Return the smallest and largest store time of records at sampled positions of a range; None if none was found."""
     times: list[int] = []
     try:
         with OpenSegment(split.path) as file:
@@ -129,7 +129,7 @@ def _probe_times(split: Split, max_record_bytes: int) -> tuple[int | None, int |
 
 
 def _probe_end_times(file: SegmentFile, split: Split, max_record_bytes: int) -> list[int]:
-    """Return the smallest and largest store time of the last records before a segment's BLANK, if they are near."""
+    """Return the smallest and largest store time of a segment's last records; empty if its end has none nearby."""
     size = _PROBE_BYTES
     while size <= _MAX_END_BYTES:
         found = _min_max_times(file, replace(split, start=max(split.start, split.end - size)), max_record_bytes)
@@ -140,7 +140,7 @@ def _probe_end_times(file: SegmentFile, split: Split, max_record_bytes: int) -> 
 
 
 def _min_max_times(file: SegmentFile, split: Split, max_record_bytes: int) -> list[int]:
-    """Return the smallest and largest store time of the records that begin in a part of a segment."""
+    """Return the smallest and largest store time of the records that begin in a range; empty if none begins there."""
     found: list[int] = []
     for step in walk_records(file, split, _PROBE_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         if step.parts.shape[1]:
@@ -150,7 +150,7 @@ def _min_max_times(file: SegmentFile, split: Split, max_record_bytes: int) -> li
 
 
 def store_times(step: WalkStep, log_format: Format) -> Array:
-    """Return the store times of a step's records, in ms."""
+    """Return the store times, in ms, of the records that were located in a window."""
     return log_format.kernel.store_times(step.window, step.parts)
 
 

@@ -24,7 +24,7 @@ _WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """Span of a store's log: a record with its message, or another span, such as a bad range."""
+    """Range of a store's log: a record, with its message, or other bytes, such as a bad range."""
 
     segment: str
     span: SegmentSpan
@@ -32,7 +32,7 @@ class FoundRecord:
 
 
 def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
-    """Yield all spans of a store's log in physical order, without gaps between them except at the end.
+    """Yield all records and other byte ranges of a store's log, in order and without gaps between them.
 
     Zeros before a later segment are the fault HOLE, and a missing segment is the fault MISSING_SEGMENT. The last span
     has the position and the reason of the log's end.
@@ -68,7 +68,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
 def _find_gap_faults(
     zero_span: FoundRecord | None, end_offset: int, expected_end: int, next_base_offset: int
 ) -> Iterator[FoundRecord]:
-    """Yield the faults between the last data and a segment that begins at `next_base_offset`."""
+    """Yield faults for the bytes without records between the last data and the next segment."""
     if zero_span is not None:
         start = zero_span.span.start
         end = min(next_base_offset, max(expected_end, zero_span.span.end))

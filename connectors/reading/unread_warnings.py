@@ -24,7 +24,7 @@ UNREAD = logging.getLogger(__name__)
 
 @contextmanager
 def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
-    """Print each warning about unread messages only once; yield a function that returns whether there were any."""
+    """Print each warning about messages that a read misses only once; yield a function that tells if there were any."""
     known: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -42,7 +42,7 @@ def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
 
 
 def refuse_rocksdb_queues(store: str) -> NoReturn:
-    """Raise the error for a store whose queues are in RocksDB instead of files.
+    """Raise an error, because the store's queues are in RocksDB instead of files.
 
     Raises:
         UnsupportedStoreError: always.

@@ -31,7 +31,7 @@ from commitlake.schemas.errors import UsageError
 
 
 class RocketmqDataSource(DataSource):
-    """The data source for reading and writing topics of live brokers; see the module's docstring."""
+    """The data source `rocketmq`, which reads and writes topics of live brokers."""
 
     @classmethod
     def name(cls) -> str:

@@ -19,7 +19,7 @@ _NAMES = ("commitLogMinOffset", "commitLogMaxOffset", "dispatchBehindBytes")
 
 
 class LogExtent(NamedTuple):
-    """Physical offset of a log's first byte, and of the first byte after its last record."""
+    """Physical offset of a broker log's first byte, and of the first byte after its last record."""
 
     begin: int
     end: int
@@ -32,7 +32,7 @@ def log_extent(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> LogExtent:
-    """Return the physical offset at which a log starts, and an end before which all records are in their queues.
+    """Return the start of a broker's log, and an offset up to which all its records are in their queues.
 
     A broker adds a message to its queue a moment after writing it to its log; until then, a look-up in the queue does
     not find it. The returned end is therefore the end of the log at the first request; requests are repeated until the

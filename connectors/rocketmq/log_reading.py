@@ -33,7 +33,7 @@ _MAX_BATCH_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class ReadRange:
-    """The result of reading a queue range for an archive.
+    """Result of reading a range of a queue: the offsets that were read, and the numbers of read and of lost messages.
 
     Attributes:
         wanted: the requested range.
@@ -153,7 +153,7 @@ class LogReader:
             ) from None
 
     def _was_queue_recreated(self, queue_range: QueueRange, log_part: LogPart) -> bool:
-        """Return True if the queue was recreated since an earlier run, as the message before the range shows.
+        """Return True if the queue was recreated since an earlier run, as the message before the range differs.
 
         The queue of a recreated topic counts from 0 again. Its message at that offset is then newer than all messages
         that the earlier run could have read.
@@ -163,7 +163,7 @@ class LogReader:
 
 
 def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: float) -> TakenRecord | None:
-    """Return the position of the record at a queue offset; None if the broker has none there.
+    """Return physical offset, size and digest of the record at a queue offset; None if the broker has none there.
 
     Raises:
         RocketMQError: if a request to the broker fails.

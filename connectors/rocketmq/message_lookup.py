@@ -31,7 +31,7 @@ class MessageLookup:
     def by_key(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int | None = None, max_messages: int = 64
     ) -> list[Message]:
-        """Return the messages with a business key; see `Admin.query_by_key`."""
+        """Return the messages of a topic with a business key, in the order in which they were stored."""
         header = QueryMessageRequest(topic, key, max_messages, begin_ms, MAX_TIME_MS if end_ms is None else end_ms)
         return self._query_brokers(header, lambda message: message.topic == topic and key in (message.keys or ()))
 

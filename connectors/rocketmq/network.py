@@ -76,12 +76,12 @@ class PeerAnswer(NamedTuple):
 
     @property
     def code(self) -> int:
-        """Return the result code."""
+        """Return the answer's result code."""
         return self.command.code
 
     @property
     def body(self) -> bytes:
-        """Return the body."""
+        """Return the answer's body."""
         return bytes(self.command.body)
 
     def header_as(self, header_type: type[_HEADER]) -> _HEADER:

@@ -137,7 +137,7 @@ def tls_context(options: ClientOptions, environment: Mapping[str, str] | None = 
 
 @cache
 def _warn_of_unverified_servers(tls_config_path: str) -> None:
-    """Log a warning; once for each file, as a job opens several clients."""
+    """Log a warning that servers' certificates are not verified, once for each TLS configuration file."""
     _log.warning("%s: certificates of servers are not verified", tls_config_path)
 
 

@@ -35,7 +35,7 @@ class Waiting(NamedTuple, Generic[T]):
 
 
 class Exchange(Generic[T]):
-    """The pending requests of one connection; not thread-safe."""
+    """The requests of one connection that have no answer yet; not thread-safe."""
 
     def __init__(self, frame_limit_bytes: int = MAX_FRAME_BYTES) -> None:
         self._limit = frame_limit_bytes

@@ -125,7 +125,7 @@ class PendingPull(NamedTuple):
 
 
 class Puller(Closable):
-    """A reader of queues, pull by pull; see the module's docstring.
+    """A client that reads messages of queues, one pull request after another.
 
     Attributes:
         group: the consumer group of the offsets.
@@ -219,7 +219,7 @@ class Puller(Closable):
         wait_seconds: float = 0.0,
         from_master: bool = False,
     ) -> PendingPull:
-        """Send a pull, and return a handle to wait for its answer; see `pull`.
+        """Send a pull request, and return a handle to wait for its answer.
 
         Args:
             queue: see `pull`.
@@ -284,19 +284,19 @@ class Puller(Closable):
             begin = result.next_offset
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Return the queue's first offset; see `pull` for errors."""
+        """Return the offset of the first message that the queue still has."""
         return self.offsets.first(queue)
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the queue's next message; see `pull` for errors."""
+        """Return the offset that the queue's next message will get."""
         return self.offsets.next(queue)
 
     def committed_offset(self, queue: MessageQueue) -> int | None:
-        """Return the group's next offset in the queue, or None if it has none; see `pull` for errors."""
+        """Return the group's next offset in the queue; None if it has none."""
         return self.offsets.committed(queue, self.group)
 
     def commit_offset(self, queue: MessageQueue, offset: int) -> None:
-        """Store the group's next offset at the broker; see `pull` for errors."""
+        """Store the group's next offset in the queue at the broker."""
         self.offsets.commit(queue, self.group, offset)
 
     def _check_sql_filter(self, address: str, topic: str, expression: str, now_ms: int) -> None:

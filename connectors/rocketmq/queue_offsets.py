@@ -23,7 +23,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class QueueOffsets:
-    """A thread-safe client for the offsets of queues, and of groups in them, at the masters.
+    """A thread-safe client that asks master brokers for offsets of queues, and of consumer groups in them.
 
     Every method raises NoRouteError, UnreachableError and RefusedError.
     """
@@ -39,7 +39,7 @@ class QueueOffsets:
         )
 
     def next(self, queue: MessageQueue) -> int:
-        """Return the offset of the next message."""
+        """Return the offset that the queue's next message will get."""
         return _parse_offset(
             self._ask_master(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id))
         )

@@ -158,7 +158,7 @@ def read_range(
 def _next_position(
     answer: PullAnswer, position: int, queue_range: QueueRange, message_filter: PullFilter, on_lost: Lost
 ) -> int:
-    """Return the queue offset at which to continue after an answer, and report skipped offsets."""
+    """Return the queue offset at which to continue after an answer, and report messages that are missing."""
     response, queue = answer.response, queue_range.queue
     following, remark = response.next_begin_offset, answer.answer.command.remark or ""
     if answer.status is PullStatus.FOUND:

@@ -9,7 +9,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 
 
 def parse_records(answer: PeerAnswer) -> list[Message]:
-    """Return the records in the body of an answer.
+    """Parse the messages in the body of an answer to a pull or query.
 
     Raises:
         ProtocolError: if it contains anything but complete, intact records.

@@ -32,7 +32,7 @@ def parse_group_name(text: str) -> str:
 
 
 def _parse_provider(text: str) -> str:
-    """Parse the name of a function, given as `module:function`."""
+    """Check the name of a function, given as `module:function`, and return it unchanged."""
     if not _PROVIDER.fullmatch(text):
         raise ValueError(f"expected module:function, found {text[:100]!r}")
     return text
@@ -76,7 +76,7 @@ class ConnectionOptions(DeclaredOptions):
 
     @classmethod
     def parse(cls, given_options: Mapping[str, str], **defaults: object) -> Self:
-        """Parse options from Spark; see `DeclaredOptions.parse`.
+        """Parse and check the options that Spark passes as strings.
 
         Raises:
             UsageError: also for an option that holds a key; the message does not contain its value.

@@ -49,7 +49,7 @@ def start_fork_server(preload_function: Callable[..., object] | None = None) -> 
 
 @contextmanager
 def _set_safe_path() -> Iterator[None]:
-    """Set the environment variables `SAFE_PATH` inside the block, for the processes that are started there."""
+    """Set the environment variables in `SAFE_PATH`, inside the block, for the processes that are started there."""
     before = {name: os.environ.get(name) for name in SAFE_PATH}
     os.environ.update(SAFE_PATH)
     try:

@@ -35,7 +35,7 @@ class LocalRunner(Runner):
         combine: Callable[[Sequence[pa.Table]], Result],
         part_count: int,
     ) -> Iterator[Result]:
-        """Divide rows into parts and combine each part, see `Runner.shuffle`; temporary files hold the rows."""
+        """Divide the rows of tasks into parts, and combine each part; the divided rows are in temporary files."""
         with tempfile.TemporaryDirectory(prefix="commitlake-") as folder:
             paths: list[Path] = []
             for _, written in self.run(partial(_write_parts, divide, part_count, Path(folder)), tasks):
@@ -62,7 +62,7 @@ class ThreadRunner(LocalRunner):
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
     ) -> Iterator[tuple[int, Result]]:
-        """Run a function over tasks, see `Runner.run`; function, tasks and results need not be picklable."""
+        """Run a function over tasks on threads; function, tasks and results need not be picklable."""
         workers = self._workers or available_cores() * (2 if is_io_bound else 1)
         count = min(len(tasks), workers)
         if count <= 1:
@@ -90,7 +90,7 @@ class ProcessRunner(LocalRunner):
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
     ) -> Iterator[tuple[int, Result]]:
-        """Run a function over tasks, see `Runner.run`."""
+        """Run a function over tasks in processes, and yield the results as they arrive."""
         workers = self._workers or available_cores() * (2 if is_io_bound else 1)
         count = min(len(tasks), _MAX_PROCESSES, workers)
         if count <= 1:

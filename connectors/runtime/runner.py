@@ -45,7 +45,7 @@ class Shared(Generic[Value]):
 
 
 class CounterGoneError(Exception):
-    """Error for a task counter that no longer works, because Spark or another source of its counts has ended."""
+    """Error for a counter of tasks that no longer works, because Spark, or what it counts, has ended."""
 
 
 class Runner(ABC):
@@ -113,7 +113,7 @@ class Runner(ABC):
         return [question() for question in functions]
 
     def task_counter(self) -> TaskCounter | None:
-        """Return a counter of running tasks of all kinds, or None if this runner cannot count tasks."""
+        """Return a counter of finished and of all tasks; None if this runner cannot count tasks."""
         return None
 
 

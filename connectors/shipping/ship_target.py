@@ -15,7 +15,7 @@ from commitlake.schemas.shipped_manifest import Part, ShippedFile
 
 
 class ShipError(CommitLakeError):
-    """A target cannot be used."""
+    """A target of `commitlake ship` cannot be used."""
 
     exit_code = ExitCode.USAGE
 
@@ -110,7 +110,7 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def part_names(self) -> Iterator[str]:
-        """Yield the names of all parts that are separate objects."""
+        """Yield the names of all parts that are stored as separate objects."""
 
     @abstractmethod
     def truncate(self, file: ShippedFile, end: int) -> None:
@@ -122,4 +122,4 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def sealed_size(self, file: ShippedFile) -> int | None:
-        """Return the size of a sealed file in the target, or None if it is missing."""
+        """Return the size of a file that was completed by `seal`; None if it is missing."""

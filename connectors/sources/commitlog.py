@@ -90,7 +90,7 @@ class LogDataSource(DataSource):
 
 
 class CommitLogDataSource(LogDataSource):
-    """Data source for CommitLogs of RocketMQ, BoltMQ and broker_lite; see the module and its options."""
+    """Data source `commitlog` for the CommitLogs of RocketMQ, BoltMQ and broker_lite."""
 
     formats = COMMITLOGS
 
@@ -193,7 +193,7 @@ class CommitLogReader(DataSourceReader):
 
 
 class PushdownCommitLogReader(CommitLogReader):
-    """Batch reader that accepts Spark's filters."""
+    """Batch reader that uses the filters which Spark pushes down to read less."""
 
     _why_whole = (
         "because it has no condition that the reader can use. It uses comparisons of broker, topic, queue_id, "
@@ -207,7 +207,7 @@ class PushdownCommitLogReader(CommitLogReader):
 
 
 class JournalDataSource(LogDataSource):
-    """Data source for JMQ's journal, and broker_lite's; see the module."""
+    """Data source for the journals of JMQ and broker_lite."""
 
     formats = JOURNALS
 

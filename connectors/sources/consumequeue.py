@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class ConsumeQueueDataSource(DataSource):
-    """Data source for the queues of stores; see the module and its options."""
+    """Data source `consumequeue` for the entries of stores' queues."""
 
     @classmethod
     def name(cls) -> str:
@@ -113,7 +113,7 @@ class QueueReader(DataSourceReader):
 
 
 class PushdownQueueReader(QueueReader):
-    """Batch reader that accepts Spark's filters."""
+    """Batch reader that uses the filters which Spark pushes down to read less."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude folders and entries early; return all of them, so that Spark applies them again."""

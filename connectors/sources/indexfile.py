@@ -50,7 +50,7 @@ _TABLES = {
 
 
 class IndexFileDataSource(DataSource):
-    """Data source for the IndexFiles of stores; see the module and its options."""
+    """Data source `indexfile` for the IndexFiles of stores."""
 
     @classmethod
     def name(cls) -> str:
@@ -118,7 +118,7 @@ class IndexFileReader(DataSourceReader):
 
 
 class PushdownIndexFileReader(IndexFileReader):
-    """Batch reader that accepts Spark's filters."""
+    """Batch reader that uses the filters which Spark pushes down to read less."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude stores and entries early; return all of them, so that Spark applies them again."""

@@ -28,7 +28,7 @@ _RANGES = {
 
 
 def push_predicates(filters: Filters, predicates: Iterable[Filter]) -> Filters:
-    """Return filters that also apply those of Spark's predicates that can be converted to filters."""
+    """Return the filters, narrowed by those predicates pushed down by Spark that can be converted to filters."""
     for predicate in predicates:
         filters = _apply_predicate(filters, predicate)
     return filters

@@ -142,7 +142,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         freeze_loaded_objects()
 
     def _should_read(self, split: Split) -> bool:
-        """Return whether to read a split, whose segment may have been deleted since it was planned."""
+        """Return whether to read a split; False if its segment was deleted since it was planned."""
         from commitlake.connectors.reading.files.segment_files import OpenSegment  # noqa: PLC0415
 
         if not split.missing:

@@ -20,7 +20,7 @@ def read_checkpoint(
     version: int,
     expected: str,
 ) -> Offsets:
-    """Return the offsets in a checkpoint.
+    """Return the offsets in the value that Spark stored for a stream, and refuse another version or damage.
 
     Args:
         value: stored value.

@@ -31,7 +31,7 @@ ZEROS_BYTES = 1 << 20
 
 
 class LogEnd:
-    """Search for the end of one store's log, which continues where the previous call stopped."""
+    """Searcher for the end of a store's log, which continues at the end that the previous call found."""
 
     def __init__(self, max_record_bytes: int, mode: Mode = Mode.PERMISSIVE) -> None:
         self._max_record_bytes = max_record_bytes
@@ -39,7 +39,7 @@ class LogEnd:
         self._found: StorePosition | None = None
 
     def find_end(self, store: Store, start: StorePosition, max_backlog_bytes: int | None = None) -> StorePosition:
-        """Return the end of the last complete record and that record; return `start` if there is no new data.
+        """Return the position after the last complete record, with that record; `start` if there is no new data.
 
         Args:
             store: current files of the store.
@@ -130,7 +130,7 @@ def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
 
 
 def _is_zeroed_before(file: SegmentFile, segment: Segment, store_range: StoreRange, offset: int) -> bool:
-    """Return whether the last MiB before an offset is all zeros; False if the known log reaches into it."""
+    """Return whether the MiB before an offset is all zeros; False if data was already found in it."""
     start = offset - ZEROS_BYTES
     if start < store_range.end:
         return False
@@ -140,7 +140,7 @@ def _is_zeroed_before(file: SegmentFile, segment: Segment, store_range: StoreRan
 
 
 def _still_has_record(store: Store, known_position: StorePosition) -> bool:
-    """Return whether the log still has the known record, which a truncated log would have lost."""
+    """Return whether the log still has the record found at its end before; a truncated log would have lost it."""
     record = known_position.record
     return (
         record is None or segment_at(store, record.offset) is None or read_known_record(store, record.offset) == record

@@ -33,7 +33,7 @@ _DIGEST_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class KnownRecord:
-    """Position and hash of a record, by which a later run recognises the store.
+    """Physical offset and hash of a record, by which a later micro-batch recognizes the store.
 
     Attributes:
         offset: physical offset of its first byte.
@@ -48,7 +48,7 @@ class KnownRecord:
 
 @dataclass(frozen=True, slots=True)
 class StorePosition:
-    """Position of a stream in one store.
+    """Position of a stream in one store: a physical offset, and a record near it that identifies the log.
 
     Attributes:
         offset: physical offset of the end of the data that was read.
@@ -164,7 +164,7 @@ def read_known_record(store: Store, offset: int) -> KnownRecord | None:
 
 
 def check_same_store(store: Store, position: StorePosition) -> None:
-    """Check that a store still has the known record of a stream's position, so that it is the same store.
+    """Check that a store still has the record that a stream's position contains, so that it is the same store.
 
     Raises:
         StoreReplacedError: if its log ends before the position, or another record is at the remembered offset; deleted

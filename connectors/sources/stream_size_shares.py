@@ -41,7 +41,7 @@ def fair_shares(available_bytes: Mapping[str, int], max_bytes: int) -> dict[str,
 def end_of_share(
     store: Store, start: StorePosition, end: StorePosition, share: int, max_record_bytes: int
 ) -> StorePosition:
-    """Return the position at which a share ends: after the record that reaches its size, or at `end`.
+    """Return where a micro-batch's part of a store ends: after the record that reaches `share` bytes, or at `end`.
 
     Args:
         store: current files of the store.

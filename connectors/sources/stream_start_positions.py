@@ -76,7 +76,7 @@ def _end_position(store: Store, store_range: StoreRange) -> StorePosition:
 
 
 def _record_position(store: Store, offset: int, options: ReadOptions) -> StorePosition:
-    """Return the position at an offset.
+    """Return the stream position at an offset, with the record there if it is valid.
 
     It includes the record there if that is valid, because other bytes may change.
     """
@@ -85,7 +85,7 @@ def _record_position(store: Store, offset: int, options: ReadOptions) -> StorePo
 
 
 def _span_kind_at(store: Store, offset: int, options: ReadOptions) -> SpanKind | None:
-    """Return the kind of span at an offset, or None if there is no segment."""
+    """Return what begins at an offset, such as a record or bad range; None if the offset is in no segment."""
     whole = _segment_range(store, offset)
     if whole is None:
         return None
@@ -106,7 +106,7 @@ def _segment_range(store: Store, offset: int) -> Split | None:
 
 
 def _position_at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition:
-    """Return the position of a given offset; one before the log's start is reported as data loss when it is read."""
+    """Return the stream position at the given offset, after checking that it is in the log and not inside a record."""
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if not 0 <= offset <= log_end:
         raise UsageError(

@@ -32,7 +32,7 @@ _WAITS_SECONDS = (1.0, 5.0)
 
 
 class Folder(Protocol):
-    """Interface of a folder that both the driver and the launcher can access."""
+    """Interface of a folder for output that both the driver and the launcher can access."""
 
     def file_names(self) -> list[str]:
         """Return the names of the files; an empty list if there is no folder."""
@@ -48,7 +48,7 @@ class Folder(Protocol):
 
 
 def copy_output(folder: Folder, write_output: Callable[[int, bytes], None]) -> int | None:
-    """Pass on what a driver has printed since the last call, and delete it from the folder.
+    """Pass on what a driver on a cluster has printed since the last call, and delete it from the folder.
 
     Args:
         folder: the folder of the output.

@@ -37,7 +37,7 @@ _DELETING_SECONDS = 3600
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Replace this process by a new one of the same Python, which can import the packages from the archive.
+    """Restart this executor's Python process, so that it imports the packages from the archive.
 
     Args:
         arguments: the unpacked archive, then the arguments of Python.

@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class HadoopFolder:
-    """A folder for files of driver and launcher, which only its owner can read.
+    """A folder in Hadoop's filesystem for files of driver and launcher, which only its owner can read.
 
     Attributes:
         place: URI of the folder.

@@ -83,7 +83,7 @@ _END_SECONDS = 60
 
 
 class Prepared(NamedTuple):
-    """Arguments of spark-submit for a JVM, to be used with the environment that `prepare_launch` has set.
+    """Arguments of spark-submit with which to start a JVM, and the JVM's working folder.
 
     Attributes:
         words: the arguments.
@@ -190,7 +190,7 @@ def stop_jvm(gateway: JavaGateway) -> None:
 
 
 class _JvmEndedError(Exception):
-    """Error for a JVM that exited before this process could connect to it."""
+    """Error for a JVM that has exited before this process could connect to it."""
 
 
 def _start_process(

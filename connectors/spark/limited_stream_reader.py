@@ -31,7 +31,7 @@ else:
 
     @dataclass
     class ReadAllAvailable(ReadLimit):
-        """A micro-batch without a limit."""
+        """Limit for a micro-batch that reads all available data."""
 
     @dataclass
     class ReadMaxBytes(ReadLimit):
@@ -94,7 +94,7 @@ class LimitedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @forward_worker_errors()
     def partitions(self, start: Offset, end: Offset) -> list[Any]:
-        """Return the partitions between two offsets; none between equal ones."""
+        """Return the partitions between two offsets; none if the offsets are equal."""
         self._reached = end
         return [] if start == end else self.partitions_between(start, end)
 

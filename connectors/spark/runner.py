@@ -72,7 +72,7 @@ class SparkRunner(Runner):
         *,
         is_io_bound: bool = False,  # noqa: ARG002 (the number of slots is fixed)
     ) -> Iterator[tuple[int, Result]]:
-        """Run a function over tasks, see `Runner.run`; Spark retries tasks as configured."""
+        """Run a function over tasks on Spark's workers, and yield the results; Spark retries tasks as configured."""
         if not tasks:
             return
         tag = f"commitlake-{secrets.token_hex(8)}"
@@ -110,7 +110,7 @@ class SparkRunner(Runner):
         combine: Callable[[Sequence[pa.Table]], Result],
         part_count: int,
     ) -> Iterator[Result]:
-        """Divide rows into parts and combine each part, see `Runner.shuffle`; Spark's shuffle moves the rows."""
+        """Divide the rows of tasks into parts, and combine each part; Spark's shuffle moves the divided rows."""
         if not tasks:
             return
         tag = f"commitlake-{secrets.token_hex(8)}"
@@ -132,7 +132,7 @@ class SparkRunner(Runner):
         combine: Callable[[Sequence[pa.Table]], Result],
         part_count: int,
     ) -> DataFrame:
-        """Return a DataFrame with one row for each part, which has the part's result."""
+        """Return a DataFrame with one row for each part: the result of combining the part's rows."""
         groups = divide_tasks(tasks, max(_MAX_JOB_TASKS, _TASKS_PER_CORE * self.cores))
         # As rows, because every worker would receive all tasks as arguments of the function.
         pickled = [
@@ -146,7 +146,7 @@ class SparkRunner(Runner):
         return in_parts.mapInArrow(partial(_combine_in_worker, combine), f"{_RESULT} binary")
 
     def run_concurrently(self, functions: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Call each function on a thread of its own, see `Runner.run_concurrently`.
+        """Call independent functions, each on a thread of its own, and return their results in order.
 
         A job of little data spends most of its time on planning and scheduling in the driver, on one core.
         """

@@ -69,7 +69,7 @@ _NOT_OF_OTHERS = 0o755
 
 
 class Member(NamedTuple):
-    """A file of the archive for executors.
+    """A file to be packed into the archive for executors.
 
     Attributes:
         name: name in the archive.

@@ -12,7 +12,7 @@ from commitlake.connectors.storage.uris import check_scheme, is_azure_or_google,
 
 
 def open_storage(uri: str, pace: Pace | None = None) -> Storage:
-    """Return access to a place in an object store or HDFS; no request is made.
+    """Return access to the files below a URI in an object store or HDFS; no request is made.
 
     Args:
         uri: `s3://…`, `gs://…`, `abfss://…` or `hdfs://…`; the endpoint of S3 comes from the environment.
@@ -29,7 +29,7 @@ def open_storage(uri: str, pace: Pace | None = None) -> Storage:
 
 
 def open_lake_storage(path_or_uri: str, s3: S3Options | None = None) -> LakeStorage:
-    """Return access to a place for the files of a lake; no request is made.
+    """Return access to the files of a lake below a folder or URI; no request is made.
 
     Args:
         path_or_uri: path of a folder, which must not be a link, or `s3://bucket/prefix`.
@@ -46,7 +46,7 @@ def open_lake_storage(path_or_uri: str, s3: S3Options | None = None) -> LakeStor
 
 
 def open_for_arrow(uri: str, s3_endpoint: str | None = None, s3_region: str | None = None) -> Storage | None:
-    """Return access to a place that Arrow will read next, or None for a folder; no request is made.
+    """Return access to the files at a URI that Arrow will read next; None for a folder; no request is made.
 
     Arrow finds the endpoint of S3 in the environment alone, so it is set there, also if it is that of a profile.
 
@@ -73,17 +73,17 @@ def open_for_arrow(uri: str, s3_endpoint: str | None = None, s3_region: str | No
 
 
 def is_storage_uri(path_or_uri: str) -> bool:
-    """Return whether a place is a URI in an object store or HDFS, rather than the path of a folder."""
+    """Return whether a text is a URI in an object store or HDFS, rather than the path of a folder."""
     return is_s3(path_or_uri) or is_read_by_adapter(path_or_uri)
 
 
 def is_read_by_adapter(path_or_uri: str) -> bool:
-    """Return whether Arrow reads a place through an adapter of this package."""
+    """Return whether Arrow reads a URI through an adapter of this package, because it has no client of its own."""
     return is_azure_or_google(path_or_uri) or is_hdfs(path_or_uri)
 
 
 def open_readable_storage(uri: str, pace: Pace | None = None) -> ReadableStorage:
-    """Return a place that Arrow reads through an adapter of this package; no request is made.
+    """Return access to the files below a URI that Arrow reads through an adapter of this package; no request is made.
 
     Raises:
         CloudError: if it has not the form of a URI of its scheme.

@@ -50,7 +50,7 @@ ERRORS = (exceptions.BaseError, OSError)  # a writer's errors are OSErrors, what
 
 
 def azure_error(error: Exception, uri: CloudUri, message_start: str) -> CloudError:
-    """Return the error to raise for a failed request.
+    """Return the error to raise for a failed request to Azure, given the one that obstore raised.
 
     Args:
         error: the error that obstore raised.
@@ -144,7 +144,7 @@ _MARK = "commitlake_upload"
 
 
 class AzureStorage(CloudStorage):
-    """Objects under a prefix of a container; see CloudStorage."""
+    """Files below a prefix of an Azure container."""
 
     known_errors = ERRORS
 
@@ -199,7 +199,7 @@ class AzureStorage(CloudStorage):
         return None
 
     def read(self, name: str, start: int, end: int, found_version: FoundFile) -> bytes | None:
-        """Return a range of one version of an object; None if it was deleted. See CloudStorage."""
+        """Return a range of one version of an object; None if that version was deleted."""
         key = self.key(name)
         options: Any = {"range": (start, end)}
         if found_version.version:
@@ -278,5 +278,5 @@ def _to_found_file(metadata: Any) -> FoundFile:
 
 
 def _version_of(metadata: Any) -> dict[str, str]:
-    """Return the identifier of an object's version: its tag or, on some servers, a version number."""
+    """Return the identifier of an object's version: its ETag or, on some servers, a version number."""
     return {name: metadata[name] for name in ("e_tag", "version") if metadata[name]}

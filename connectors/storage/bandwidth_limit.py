@@ -13,7 +13,7 @@ _SENT_BLOCK_BYTES = 1 << 16
 
 
 class Pace:
-    """Limit in bytes per second, or no limit.
+    """Limit of the bandwidth in bytes per second, or no limit.
 
     Args:
         rate: bytes per second, or None.

@@ -27,7 +27,7 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class CloudStorage(ReadableStorage):
-    """Objects under a prefix of a container.
+    """Files below a prefix of a container in an object store.
 
     Args:
         uri: URI of the prefix.
@@ -81,7 +81,7 @@ class CloudStorage(ReadableStorage):
             raise self.convert_error(error, f"{self.uri_of(name)} cannot be {verb}: ") from None
 
     def check(self) -> None:
-        """Check that the container can be used, with few attempts, because a user waits; see Storage."""
+        """Check that the container is accessible, with few attempts, because a user waits; see Storage."""
         self.has_objects("", is_user_waiting=True)
 
     def delete_unfinished_files(self) -> None:
@@ -144,7 +144,7 @@ _DENIED = frozenset({401, 403})
 
 
 def explain_status(status: int, code: str, access_advice: str) -> tuple[str, str]:
-    """Return what was found, and what to do, for the HTTP status of an answer.
+    """Return what happened, and advice what to do, for the HTTP status of an answer.
 
     Args:
         status: the status.

@@ -43,7 +43,7 @@ class ObjectStoreError(CommitLakeError):
 
 
 class FileError(ObjectStoreError):
-    """One file cannot be read, although other files of the place may be readable.
+    """One file cannot be read, although other files below the same URI may be readable.
 
     Args:
         place: path or URI of the file.

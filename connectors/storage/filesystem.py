@@ -27,7 +27,7 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
 
 
 class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
-    """Read-only filesystem handler for all places with one URI scheme."""
+    """Read-only Arrow filesystem for all URIs with one scheme, such as `hdfs`."""
 
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme

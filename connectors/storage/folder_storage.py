@@ -50,7 +50,7 @@ class FolderStorage(LakeStorage):
         self.text = str(self._root)
 
     def check(self) -> None:
-        """Check that the folder can be used, or can be created; see LakeStorage."""
+        """Check that the folder can be written to, or can be created; see LakeStorage."""
         folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
             reason = "cannot be written by this user" if folder.is_dir() else "is a file"

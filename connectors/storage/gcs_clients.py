@@ -50,7 +50,7 @@ _OF_NETWORK = (
 
 
 def gcs_error(error: Exception, uri: CloudUri, message_start: str) -> CloudError:
-    """Return the error to raise for a failed request.
+    """Return the error to raise for a failed request to Google, given the one that its client raised.
 
     Args:
         error: the error that the package raised.

@@ -37,7 +37,7 @@ _MAX_READS = 5
 
 
 class GcsStorage(CloudStorage):
-    """Objects under a prefix of a bucket; see CloudStorage."""
+    """Files below a prefix of a bucket in Google Cloud Storage."""
 
     known_errors = ERRORS
 
@@ -142,7 +142,7 @@ class GcsStorage(CloudStorage):
             self._bucket.blob(key).delete(**TIMEOUTS)
 
     def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
-        """Join parts to a file, if there are more than 32 via larger parts, which are then deleted. See Storage."""
+        """Join parts to a file; more than 32 are first joined to larger parts, which are deleted at the end."""
         made: list[Part] = []
         with self.convert_errors(name, "written"):
             level = self._find_parts(parts, part_file_name)

@@ -82,7 +82,7 @@ FILE_ERRORS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirect
 
 
 def hdfs_error(error: BaseException, uri: HdfsUri, message_start: str) -> Exception:
-    """Return the error to raise for a failed request.
+    """Return the error to raise for a failed request to HDFS, given the one that its client raised.
 
     Args:
         error: the error that the client raised.
@@ -319,7 +319,7 @@ class _HangingRequests:
         self._lock = threading.Lock()
 
     def run_request(self, request: Callable[[], _Result]) -> _Result:
-        """Call a function in another thread, so that signals are handled meanwhile, and return its result."""
+        """Call a function in another thread, so that signals are handled while it waits, and return its result."""
         answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
         def run() -> None:
@@ -354,7 +354,7 @@ class _HangingRequests:
         return found  # type: ignore[no-any-return]
 
     def _begin_request(self) -> bool:
-        """Return whether a request is a probe, sent to find out whether a server that hung works again."""
+        """Register a request's start; return whether it is a probe, sent to see if a server that hung works again."""
         with self._lock:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) < _MAX_HANGING:

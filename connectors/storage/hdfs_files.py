@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Version(NamedTuple):
-    """Version of a file in a listing; its time distinguishes it from another version with the same number."""
+    """A numbered version of a file, as listed; its time distinguishes it from another version with its number."""
 
     number: int
     size: int

@@ -55,7 +55,7 @@ _KEPT_VERSIONS = 2
 
 
 class HdfsStorage(ReadableStorage):
-    """Files below a folder.
+    """Files below a folder in HDFS.
 
     Args:
         uri: URI of the folder.
@@ -69,7 +69,7 @@ class HdfsStorage(ReadableStorage):
         self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for the requests of a step that is retried as a whole
 
     def check(self) -> None:
-        """Check that the folder can be used, and create it if it does not exist; see Storage."""
+        """Check that the folder is accessible, and create it if it does not exist; see Storage."""
         self._few.make_folder(self._path(TEMPORARY))
 
     def delete_unfinished_files(self) -> None:

@@ -35,7 +35,7 @@ _lock = threading.Lock()
 
 
 def s3_client(options: S3Options, attempts: int = MAX_ATTEMPTS) -> Any:
-    """Return this process's client for a server, created if there is none.
+    """Return this process's client for a server; create it if there is none.
 
     Args:
         attempts: maximum number of attempts for a request.
@@ -76,7 +76,7 @@ _STYLES = ("path", "virtual")
 
 
 def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Options:
-    """Return the given options, completed from the environment and profiles that boto3 reads.
+    """Return the given S3 options, completed from the environment and the profiles that boto3 reads.
 
     Args:
         endpoint: by default `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or `endpoint_url` of the profile's services or

@@ -41,7 +41,7 @@ _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
 
 
 def s3_error(error: Exception, bucket: str, message_start: str) -> S3Error:
-    """Return the error to raise for a failed request. It never contains text that a server could have chosen.
+    """Return the error to raise for a failed request, without any text that the server could have chosen.
 
     Args:
         error: the error that boto3 raised; another one is raised unchanged.

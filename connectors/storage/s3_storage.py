@@ -60,7 +60,7 @@ _CRC_LETTERS = 8
 
 
 class S3Storage(Storage, LakeStorage):
-    """Objects under a prefix.
+    """Files below a prefix of an S3 bucket.
 
     Args:
         uri: `s3://bucket/prefix`.
@@ -76,7 +76,7 @@ class S3Storage(Storage, LakeStorage):
         self._options = options or s3_options()
 
     def check(self) -> None:
-        """Check that the bucket can be used, with few attempts, because a user waits; see Storage."""
+        """Check that the bucket is accessible, with few attempts, because a user waits; see Storage."""
         self.list_first_names()
 
     def list_first_names(self, prefix: str = "") -> list[str]:
@@ -140,7 +140,7 @@ class S3Storage(Storage, LakeStorage):
             yield from page.get(entries_key, ())
 
     def _relative_name(self, entry: Mapping[str, Any]) -> str:
-        """Return the name of a listed object, relative to the place."""
+        """Return the name of a listed object, relative to the prefix of this storage."""
         return str(entry["Key"]).removeprefix(self._root.key(""))
 
     def head(self, name: str) -> FoundFile | None:
@@ -329,7 +329,7 @@ class S3Storage(Storage, LakeStorage):
 
 @contextmanager
 def _suppress_missing_object() -> Iterator[None]:
-    """End the block if it requests an object that does not exist."""
+    """Leave the block without an error if it requests an object that does not exist."""
     try:
         yield
     except exceptions.ClientError as error:

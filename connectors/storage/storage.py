@@ -71,7 +71,7 @@ class Content:
 
 
 class Storage(ABC):
-    """A place for files, whose names are paths below it.
+    """Access to the files below one URI in an object store or HDFS.
 
     Every method raises an `ObjectStoreError` if the server cannot be reached or refuses a request, and an
     `UnsafeFileError` for a name that is no relative path. In HDFS, a `NotADirectoryError`, `IsADirectoryError`,
@@ -92,10 +92,10 @@ class Storage(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check that the place can be used, with few attempts, because a user waits."""
+        """Check that the container or folder exists and is accessible, with few attempts, because a user waits."""
 
     def check_readable(self) -> None:
-        """Check that the place can be listed, with few attempts, because a user waits; it need not exist."""
+        """Check that files below the URI can be listed, with few attempts, as a user waits; the URI need not exist."""
         self.check()
 
     @abstractmethod
@@ -202,7 +202,7 @@ class Storage(ABC):
         return ObjectStoreError(f"{self.uri_of(name)}: expected at most {max_bytes} bytes, found more")
 
     def check_part(self, name: str, part: Part, data: bytes) -> None:
-        """Check that a file has the size and checksum of a part.
+        """Check that data has the size and checksum that the manifest states for a part.
 
         Raises:
             ObjectStoreError: if they are not those of the part.
@@ -218,7 +218,7 @@ class Storage(ABC):
 
 
 def check_name(name: str) -> str:
-    """Return a name after checking that it is a relative path, or empty for the place itself.
+    """Return a name after checking that it is a relative path; it may be empty, for the URI itself.
 
     Raises:
         UnsafeFileError: if it is not.
@@ -230,7 +230,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder that is listed in a folder.
+    """A file or folder, as a listing of its folder shows it.
 
     Attributes:
         name: name without the folder.
@@ -242,14 +242,14 @@ class Entry:
 
 
 class ReadableStorage(Storage):
-    """Place that Arrow reads through `filesystem.open_filesystem`.
+    """Access to files below one URI, through which Arrow can read them.
 
     S3 does not need it: Arrow has its own client for S3.
     """
 
     @abstractmethod
     def entry(self, name: str) -> Entry | None:
-        """Return the file or folder of a name, or None if there is none."""
+        """Return the file or folder with a name, or None if there is none."""
 
     @abstractmethod
     def entries(self, folder: str) -> list[Entry]:
@@ -270,7 +270,7 @@ class ReadableStorage(Storage):
 
 
 class LakeStorage(ABC):
-    """A place for the files of a lake.
+    """Access to the files of a lake, below a folder or a URI.
 
     Every method raises an `ObjectStoreError` if the place cannot be used, and an `UnsafeFileError` for a name that is
     no relative path.
@@ -287,7 +287,7 @@ class LakeStorage(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check that the place can be used, with few attempts, because a user waits; a folder need not exist."""
+        """Check that the bucket or folder is accessible, with few attempts, as a user waits; a folder may not exist."""
 
     @abstractmethod
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
@@ -348,7 +348,7 @@ class RangeFile(io.RawIOBase, ABC):
 
     @abstractmethod
     def read_at(self, size: int, start: int) -> bytes:
-        """Read from a position; fewer bytes only at the end of the file.
+        """Return bytes from a position of the file; fewer than `size` only at the end of the file.
 
         Args:
             size: maximum number of bytes.
@@ -356,11 +356,11 @@ class RangeFile(io.RawIOBase, ABC):
         """
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True, because the file can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
+        """Return True, because the file can be read at any position."""
         return True
 
     def tell(self) -> int:
@@ -385,7 +385,7 @@ _MAX_LOOKS = 5
 
 
 class VersionedFile(RangeFile):
-    """A file that may be replaced while it is read; all bytes are of one version.
+    """A file that may be replaced while it is read; all bytes that it returns are of one version.
 
     Args:
         place: URI of the file.
@@ -417,7 +417,7 @@ class VersionedFile(RangeFile):
         return int(self._version.size)
 
     def read_at(self, size: int, start: int) -> bytes:
-        """Read from a position; see RangeFile."""
+        """Return bytes from a position of the file; fewer than `size` only at the end of the file."""
         # A reader that has no data yet, because this is the first read, may switch to a newer version.
         may_switch = self._first_read.acquire(blocking=False) and start == 0
         for _ in range(_MAX_LOOKS):

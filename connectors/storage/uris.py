@@ -26,7 +26,7 @@ _UNSAFE = re.compile(r"[^\w !$&'()+,\-./;=@~]")
 
 @dataclass(frozen=True, slots=True)
 class S3Uri:
-    """A place in a bucket; `prefix` neither begins nor ends in a slash, and is empty for the whole bucket."""
+    """Bucket and prefix of an `s3://` URI; the prefix has no slash at its ends, and is empty for the whole bucket."""
 
     bucket: str
     prefix: str
@@ -40,7 +40,7 @@ class S3Uri:
         return f"{self.bucket}/{self.prefix}".rstrip("/")
 
     def key(self, name: str) -> str:
-        """Return the key of an object below this place."""
+        """Return the key of an object, given its name relative to the prefix."""
         return f"{self.prefix}/{name}".lstrip("/")
 
 
@@ -50,7 +50,7 @@ def is_s3(uri: str) -> bool:
 
 
 def is_uri(path_or_uri: str) -> bool:
-    """Return whether a text is a URI, and not the path of a folder; see `has_scheme` for forms with one slash.
+    """Return whether a text is a URI with `://`, and not the path of a folder.
 
     >>> is_uri("s3://bucket/lake"), is_uri("/data/lake")
     (True, False)
@@ -78,7 +78,7 @@ def has_scheme(path_or_uri: str) -> bool:
 
 
 def parse_s3_uri(uri: str) -> S3Uri:
-    """Parse a URI.
+    """Parse an `s3://` URI into bucket and prefix, and refuse credentials in it.
 
     Raises:
         S3Error: if it names no bucket, has more than bucket and prefix, or a character that tools treat differently.
@@ -119,7 +119,7 @@ _GOOGLE_EXPECTED = "gs://bucket/prefix"
 
 @dataclass(frozen=True, slots=True)
 class CloudUri:
-    """A place in a container; `prefix` neither begins nor ends in a slash, and is empty for the whole container.
+    """Container and prefix of a URI in Azure or Google; the prefix is empty for the whole container.
 
     Attributes:
         scheme: scheme, in lower case.
@@ -146,7 +146,7 @@ class CloudUri:
 
     @property
     def account(self) -> str:
-        """Name of the account."""
+        """Name of the Azure account."""
         return self.authority.partition("@")[2].partition(".")[0]
 
     @property
@@ -155,7 +155,7 @@ class CloudUri:
         return self.authority.partition("@")[2].split(".", 2)[2]
 
     def key(self, name: str) -> str:
-        """Return the key of an object below this place."""
+        """Return the key of an object, given its name relative to the prefix."""
         return f"{self.prefix}/{name}".strip("/")
 
 
@@ -170,17 +170,17 @@ def scheme_of(path_or_uri: str) -> str | None:
 
 
 def is_azure_or_google(path_or_uri: str) -> bool:
-    """Return whether a place is in one of the supported object stores other than S3."""
+    """Return whether a URI is in Azure or Google Cloud Storage."""
     return scheme_of(path_or_uri) in AZURE | GOOGLE
 
 
 def is_google(path_or_uri: str) -> bool:
-    """Return whether a place is in Google Cloud Storage."""
+    """Return whether a URI is in Google Cloud Storage."""
     return scheme_of(path_or_uri) in GOOGLE
 
 
 def parse_cloud_uri(uri: str) -> CloudUri:
-    """Parse a URI.
+    """Parse a URI of Azure or Google into container and prefix, and refuse credentials in it.
 
     Raises:
         CloudError: if it has another form, or contains credentials.
@@ -238,7 +238,7 @@ _AUTHORITY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?(?::[0
 
 @dataclass(frozen=True, slots=True)
 class HdfsUri:
-    """A place in HDFS; `folder` neither begins nor ends in a slash, and is empty for the root.
+    """Server and folder of an `hdfs://` URI; the folder has no slash at its ends, and is empty for the root.
 
     Attributes:
         authority: host and port of a NameNode, or name of a nameservice.
@@ -257,12 +257,12 @@ class HdfsUri:
         return f"{self.authority}/{self.folder}".rstrip("/")
 
     def key(self, name: str) -> str:
-        """Return the absolute path of a file below this place."""
+        """Return the absolute path of a file, given its name relative to the folder."""
         return "/" + f"{self.folder}/{name}".strip("/")
 
 
 def is_hdfs(path_or_uri: str) -> bool:
-    """Return whether a place is in HDFS.
+    """Return whether a path or URI is in HDFS.
 
     >>> is_hdfs("HDFS://host:8020/a"), is_hdfs("/hdfs://a")
     (True, False)
@@ -271,7 +271,7 @@ def is_hdfs(path_or_uri: str) -> bool:
 
 
 def parse_hdfs_uri(uri: str) -> HdfsUri:
-    """Parse a URI; nothing in it is decoded, as in Hadoop's own commands.
+    """Parse a URI of HDFS into server and folder; nothing in it is decoded, as in Hadoop's own commands.
 
     Raises:
         CloudError: if it has another form, contains credentials, or a name that HDFS does not have.

@@ -52,7 +52,7 @@ class Distinct:
     """Distinct values of a column, numbered in the order in which they first appear in one or several splits."""
 
     def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
-        """Start with the given values, numbered from 0."""
+        """Start with the given values, which get the numbers from 0 on."""
         self._seed = seed
         self._to_text = to_text
         self._known = known
@@ -65,12 +65,12 @@ class Distinct:
             intern_span(data, 0, len(data) - PADDING, seed, -1, *self.interner)
 
     def renew_if_crowded(self) -> Distinct:
-        """Return this object, or a new, empty one if this one has become too large for the next batch."""
+        """Return this object or, if it has become too large for the next batch, a new one without values."""
         # Replaced as a whole, not cleared: earlier batches, which a caller may still hold, refer to the old object.
         return self._make_empty() if is_crowded_interner(self.interner) else self
 
     def replace_if_large(self) -> Distinct:
-        """Return this object, or a new, empty one if it has many values, which the next split may not need."""
+        """Return this object or, if it has many values that the next split may not need, a new one without values."""
         return self._make_empty() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
 
     def _make_empty(self) -> Distinct:
@@ -104,7 +104,7 @@ class Distinct:
 
     @property
     def to_dictionary(self) -> Dictionary:
-        """Distinct values as strings, as an Arrow dictionary."""
+        """Distinct values as an Arrow dictionary of strings."""
         if len(self._dictionary.array) < len(self.values):
             self._dictionary = Dictionary(self._texts)
         return self._dictionary
@@ -150,7 +150,7 @@ _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
 
 @dataclass(frozen=True, slots=True)
 class RepairedText:
-    """Text of a record that is not valid in its column, with its repaired form.
+    """Text of a record that is not valid in its column, with a valid form to replace it.
 
     Attributes:
         part: the row of `parts` with the position of the text.
@@ -215,7 +215,7 @@ class DecodedBatch:
         return name in self.numbers32 or name in self.numbers64 or name in _BUILDERS
 
     def column(self, name: str) -> pa.Array:
-        """Return a column by its name in the table.
+        """Return a column by its name in the table `messages`.
 
         Raises:
             KeyError: if there is no such column, or the decoder was not created with it.
@@ -238,7 +238,7 @@ class DecodedBatch:
         return self.origin + start, self.origin + start + size
 
     def raw_text(self, part_row: int, record_number: int) -> bytes:
-        """Return the stored bytes of a text of a record.
+        """Return the bytes of one text of a record, such as its topic, as stored.
 
         Args:
             part_row: number of the row of `parts` that has the text's start; the next row has its length.
@@ -248,12 +248,12 @@ class DecodedBatch:
         return bytes(self.window[start : start + self.parts[part_row + 1, record_number]])
 
     def invalid_texts(self, row: int) -> list[RepairedText]:
-        """Return the texts of a row that are not UTF-8, each with a repaired form."""
+        """Return the texts of a row that are not valid UTF-8, each with a valid form to replace it."""
         raw = self.raw_text(h.PROPERTIES, row)
         return [RepairedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
 
     def keys_after_repair(self, row: int) -> set[str | None]:
-        """Return the keys that a row has once its texts are repaired."""
+        """Return the keys that a row has once invalid UTF-8 in its texts is replaced."""
         pairs = parse_properties(self.raw_text(h.PROPERTIES, row))
         return {first_value(pairs, UNIQ_KEY), *split_keys(dict(pairs).get(KEYS, ""))}
 
@@ -318,7 +318,7 @@ class DecodedBatch:
         return self._dictionary_column(self.topics.to_dictionary, self.topic_codes)
 
     def kind_column(self) -> pa.Array:
-        """Return the kinds, which are derived from the topics."""
+        """Return the kind of each message, such as normal or dead letter, derived from its topic."""
         codes = np.array([_KIND_CODES[kind_of(name)] for name in self.topics.texts], np.int32)
         return self._dictionary_column(_KINDS, codes[self.topic_codes])
 
@@ -402,7 +402,7 @@ class DecodedBatch:
         return arrow.span_array(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
 
     def sys_flag_column(self) -> pa.Array:
-        """Return the flag bits."""
+        """Return the sysFlag (flag bits) of each record."""
         return arrow.fixed_width_array(self.sys_flags, pa.int32())
 
     def _timestamp_column(self, name: str) -> pa.Array:

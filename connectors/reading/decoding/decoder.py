@@ -29,7 +29,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def to_kernel_filters(filters: Filters) -> KernelFilters:
-    """Return the filters that the kernel applies; `batches` applies all others to the decoded columns."""
+    """Return those filters that the compiled loops apply; the others are applied later, to the decoded columns."""
     bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
     for place, bound in (
         (MIN_OFFSET, filters.min_offset),
@@ -108,7 +108,7 @@ class Decoder:
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 
     def _make_distinct_values(self, seed: np.uint64) -> DistinctValues:
-        """Return a new object for each repeating column, in which distinct values get numbers."""
+        """Return a new, empty numbering of the distinct values for each column whose values repeat, such as topics."""
         return DistinctValues(
             names=Distinct(seed, utf8_text, b.NAMES),
             topics=Distinct(seed, utf8_text),
@@ -119,7 +119,7 @@ class Decoder:
         )
 
     def _message_id_suffix(self) -> Array:
-        """Return the text with which all message ids end; empty unless the format's ids need one."""
+        """Return the text with which all message ids end, such as the broker's name in JMQ; empty for other formats."""
         return b.NO_SUFFIX
 
     def _make_outputs(self) -> tuple[object, ...]:
@@ -146,7 +146,7 @@ class Decoder:
         return parts
 
     def take_batch(self, window: Array, window_offset: int, record_parts: Array) -> DecodedBatch:
-        """Return the records that the last `locate_next_records` found, as a batch."""
+        """Return the records that the last call of `locate_next_records` decoded, as a batch."""
         return self._batch(
             window=window,
             origin=window_offset,

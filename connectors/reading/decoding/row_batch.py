@@ -140,7 +140,7 @@ def record_fault(
     found: str,
     raw: bytes,
 ) -> None:
-    """Record that a column cannot store a row's value; only the first fault of each row is recorded.
+    """Note that no column can store a value of a row, once for each row, and count the row as damaged.
 
     Raises:
         DamagedLogError: in mode FAILFAST.

@@ -22,17 +22,17 @@ class MissingObjectError(StoreError):
 
 
 class LocalStoreFiles:
-    """Files of a store on a local disk; only the top-level folders may be links; see StoreFiles."""
+    """Files of a store on a local disk, of which only the top-level folders may be symbolic links."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def folders_in(self, folder: str) -> list[str]:
-        """Return the names of the folders in a folder; see StoreFiles."""
+        """Return the sorted names of the folders in a folder."""
         return folders_in(self._root / folder, trusted_root=self._top_folder(folder))
 
     def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """Return the names of the files in a folder; see StoreFiles."""
+        """Return the sorted names of the files in a folder that match a filter."""
         return files_in(self._root / folder, is_wanted, trusted_root=self._top_folder(folder))
 
     def has_folder(self, folder: str) -> bool:
@@ -40,19 +40,19 @@ class LocalStoreFiles:
         return (self._root / folder).is_dir()
 
     def size_of(self, path: str) -> int:
-        """Return the size of a file, bytes; see StoreFiles."""
+        """Return the size of a file in bytes."""
         return (self._root / path).lstat().st_size
 
     def data_end(self, path: str) -> int:
-        """Return the size of a file, because its holes are known only once it is open; see StoreFiles."""
+        """Return the size of a file, because its holes are known only once it is open."""
         return self.size_of(path)
 
     def has_data(self, path: str) -> bool:
-        """Return whether a file has anything but zeros; see StoreFiles."""
+        """Return whether a file has a byte that is not zero."""
         return has_data(self.open(path))
 
     def open(self, path: str, read_end: int | None = None) -> LocalFile:  # noqa: ARG002 (nothing is read ahead)
-        """Open a file; see StoreFiles."""
+        """Open a file of the store for reading."""
         return LocalFile(self.location_of(path), self._top_folder(path))
 
     def location_of(self, path: str) -> str:
@@ -76,7 +76,7 @@ def read_range(file: SegmentFile, start: int, end: int) -> Array:
 
 
 def find_nonzero_window(file: IndexedFile, start: int, end: int) -> int | None:
-    """Return the start of the first window in a range of a file that is not all zeros, or None.
+    """Return the start of the first window in a range of a file that is not all zeros; None if there is none.
 
     Args:
         file: the open file.

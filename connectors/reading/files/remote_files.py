@@ -26,7 +26,7 @@ class RemoteFile:
         self._readers, self._is_closed = 0, False
 
     def read_at(self, size: int, position: int) -> Array:
-        """Read from a position of the file; see RemoteSegment."""
+        """Return bytes from a position of the file, fewer than `size` only at the end of the file."""
         # Arrow's file must not be closed during a read, which would fail in another thread or crash.
         with self._lock:
             self._readers += 1
@@ -38,7 +38,7 @@ class RemoteFile:
                 self._close_if_unused()
 
     def read_into(self, window: Array, position: int) -> int:
-        """Fill `window` from a position of the file; see SegmentFile."""
+        """Fill `window` from a position of the file; return the number of bytes read."""
         data = self.read_at(len(window), position)
         window[: len(data)] = data
         return len(data)

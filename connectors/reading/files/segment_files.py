@@ -25,7 +25,7 @@ Window = np.ndarray[Any, np.dtype[np.uint8]]
 
 @runtime_checkable
 class RemoteSegment(SegmentFile, Protocol):
-    """Open segment on another filesystem, which several threads can read."""
+    """Open segment on a remote filesystem, which several threads can read."""
 
     def read_at(self, size: int, position: int) -> Window:
         """Return bytes from a position of the file, fewer than `size` only at the end of the file."""
@@ -39,7 +39,7 @@ class LocalFile:
         self.descriptor = open_file(path, trusted_root=below)
 
     def read_into(self, window: Window, position: int) -> int:
-        """Fill `window` from a position of the file; see SegmentFile."""
+        """Fill `window` from a position of the file; return the number of bytes read."""
         view = window.data
         done = 0
         while done < len(view):
@@ -79,7 +79,7 @@ class LocalFile:
 
 
 def open_remote(filesystem: pafs.FileSystem, path: str) -> RemoteSegment:
-    """Open a segment on another filesystem, even if a shipped store still stores the segment in parts."""
+    """Open a segment on a remote filesystem, also one that is stored there in parts, as `commitlake ship` copies it."""
     # The complete object first: an agent deletes the parts only after it has made the object, so one of them exists.
     try:
         return RemoteFile(filesystem, path)

@@ -51,7 +51,7 @@ class _SignalAction(ctypes.Structure):
 
 
 class _MappingGuard:
-    """Process-wide signal handler for reads past the end of a truncated mapped file."""
+    """Process-wide signal handler that turns reads past the end of a truncated mapped file into zeros, not a crash."""
 
     def __init__(self) -> None:
         from commitlake.connectors.reading.kernel import truncation_guard  # noqa: PLC0415 (it is compiled when first needed)
@@ -70,7 +70,7 @@ class _MappingGuard:
             raise OSError(ctypes.get_errno(), "sigaction(SIGBUS)")
 
     def protect_region(self, address: int, size: int) -> Rows | None:
-        """Protect a region; return its row of the table, or None if the table is full."""
+        """Guard a mapped region against truncation of its file; return its row of a table, or None if that is full."""
         # Only the threads that add and remove regions need the lock. The handler may interrupt them, so it reads
         # without one.
         with self._lock:
@@ -84,7 +84,7 @@ class _MappingGuard:
             return row
 
     def unprotect_region(self, table_row: Rows) -> None:
-        """End the protection of a mapped region."""
+        """Stop guarding a mapped region against truncation of its file."""
         with self._lock:
             table_row[self._guard.END] = 0
 
@@ -165,7 +165,7 @@ _MIN_READ_BYTES = 8  # size and magic, with which records and fillers of every f
 
 
 class OpenWindow:
-    """Window of a segment, as a context manager.
+    """Part of a segment in memory, mapped or read, as a context manager.
 
     Attributes:
         window: the bytes, and at least PADDING more.
@@ -195,7 +195,7 @@ class OpenWindow:
 
 
 class Windows:
-    """Factory for the windows of a segment, of which one is open at a time."""
+    """Opener of the windows of a segment, which are parts of it in memory, one at a time."""
 
     def __init__(self, file: SegmentFile, base_offset: int, read_bytes: int, expected: int) -> None:
         """Create the factory, with a buffer for reading.
@@ -262,7 +262,7 @@ class Windows:
         return self._size, self._map_bytes
 
     def disable_mapping(self) -> None:
-        """Use no memory maps for further windows."""
+        """Read further windows of the segment into memory instead of mapping them."""
         self._map_bytes = 0
 
     def enlarge_windows(self) -> None:
@@ -279,7 +279,7 @@ def read_numbers_at(window: Window, positions: Array, type_code: str) -> Array:
 
 
 def make_head_reader(head_layout: Layout, field_name: str) -> Callable[[Window, Array], Array]:
-    """Return a function that reads a numeric field from the heads of located records in a window."""
+    """Return a function that reads a numeric field from the fixed-length part of located records."""
     return partial(_read_head_numbers, head_layout.offset_of(field_name), dict(head_layout.numpy_fields)[field_name])
 
 

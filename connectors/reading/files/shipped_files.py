@@ -73,7 +73,7 @@ def no_copy_error(root: str) -> NoCopyError:
 
 
 class ShippedStoreFiles:
-    """Files of a copy in an object store or HDFS, which several threads can use; see StoreFiles.
+    """Files of a copy of a store in an object store or HDFS, which several threads can use.
 
     A small file is read with one request. In a larger one, small reads are served from blocks of 64 KiB, and large
     reads in order are read ahead. The small files and blocks that were used last are kept, at most 64 MiB for all
@@ -125,11 +125,11 @@ class ShippedStoreFiles:
         return _PickledStoreFiles, (self._uri, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
-        """Return the names of the folders in a folder; see StoreFiles."""
+        """Return the sorted names of the folders in a folder."""
         return sorted(self._folders.get(folder, ()))
 
     def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """Return the names of the files in a folder; see StoreFiles."""
+        """Return the sorted names of the files in a folder that match a filter."""
         return sorted(filter(is_wanted, self._files.get(folder, ())))
 
     def has_folder(self, folder: str) -> bool:
@@ -137,15 +137,15 @@ class ShippedStoreFiles:
         return folder in self._files or folder in self._folders
 
     def size_of(self, path: str) -> int:
-        """Return the size of a file, bytes; see StoreFiles."""
+        """Return the size of a file in bytes."""
         return self._get_entry(path).size
 
     def data_end(self, path: str) -> int:
-        """Return the end of the shipped bytes of a file; see StoreFiles."""
+        """Return the position in a file at which its copied bytes end."""
         return self._get_entry(path).shipped_bytes
 
     def has_data(self, path: str) -> bool:
-        """Return whether a file has anything but zeros; see StoreFiles.
+        """Return whether a file has a byte that is not zero.
 
         The agent ships a file that a broker is writing up to its last byte that is not zero, and other files as a
         whole.
@@ -154,7 +154,7 @@ class ShippedStoreFiles:
         return has_data(self.open(path)) if entry.is_sealed else entry.shipped_bytes > 0
 
     def open(self, path: str, read_end: int | None = None) -> IndexedFile:
-        """Open a file; see StoreFiles."""
+        """Open a file of the copy for reading."""
         entry = self._get_entry(path)
         if entry.shipped_bytes > MAX_WHOLE_BYTES:
             # Opened here although nothing is read yet, so that the caller hears of a missing object at this place.
@@ -275,11 +275,11 @@ class _PickledStoreFiles:
         return _open_files_for_run(self._root, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
-        """Return the names of the folders in a folder; see StoreFiles."""
+        """Return the sorted names of the folders in a folder."""
         return self._open_files.folders_in(folder)
 
     def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """Return the names of the files in a folder; see StoreFiles."""
+        """Return the sorted names of the files in a folder that match a filter."""
         return self._open_files.files_in(folder, is_wanted)
 
     def has_folder(self, folder: str) -> bool:
@@ -287,19 +287,19 @@ class _PickledStoreFiles:
         return self._open_files.has_folder(folder)
 
     def size_of(self, path: str) -> int:
-        """Return the size of a file, bytes; see StoreFiles."""
+        """Return the size of a file in bytes."""
         return self._open_files.size_of(path)
 
     def data_end(self, path: str) -> int:
-        """Return the end of the shipped bytes of a file; see StoreFiles."""
+        """Return the position in a file at which its copied bytes end."""
         return self._open_files.data_end(path)
 
     def has_data(self, path: str) -> bool:
-        """Return whether a file has anything but zeros; see StoreFiles."""
+        """Return whether a file has a byte that is not zero."""
         return self._open_files.has_data(path)
 
     def open(self, path: str, read_end: int | None = None) -> IndexedFile:
-        """Open a file; see StoreFiles."""
+        """Open a file of the copy for reading."""
         return self._open_files.open(path, read_end)
 
     def location_of(self, path: str) -> str:
@@ -351,7 +351,7 @@ class _FileInMemory:
         self._size = size
 
     def read_into(self, window: Array, position: int) -> int:
-        """Fill `window` from a position of the file; see SegmentFile."""
+        """Fill `window` from a position of the file; return the number of bytes read."""
         size = max(0, min(len(window), self._size - position))
         data = self._data[position : position + size]
         window[: len(data)] = data
@@ -375,26 +375,26 @@ class _FileInMemory:
 
 
 class _ShippedObject:
-    """File of a copy that reads through an object from the cache of open objects; see RemoteSegment."""
+    """File of a copy that is one object in an object store, opened at most once for all reads."""
 
     def __init__(self, files: ShippedStoreFiles, entry: ShippedFile) -> None:
         self._files = files
         self._entry = entry
 
     def read_at(self, size: int, position: int) -> Array:
-        """Read from a position of the file; the caller has checked that all of these bytes were shipped."""
+        """Return bytes from a position of the file; the caller has checked that all of them were copied."""
         data = self._files.open_entry(self._entry).read_at(size, position)
         self._check_complete(position + len(data), position + size)
         return data
 
     def read_into(self, window: Array, position: int) -> int:
-        """Fill `window` from a position of the file; the caller has checked that all of these bytes were shipped."""
+        """Fill `window` from a position of the file; the caller has checked that all of these bytes were copied."""
         found = self._files.open_entry(self._entry).read_into(window, position)
         self._check_complete(position + found, position + len(window))
         return found
 
     def read_block(self, window: Array, position: int) -> None:
-        """Fill a small window from cached blocks; the caller has checked that all of its bytes were shipped."""
+        """Fill a small window from cached blocks; the caller has checked that all of its bytes were copied."""
         done = 0
         while done < len(window):
             number, start = divmod(position + done, BLOCK_BYTES)
@@ -424,7 +424,7 @@ class _LargeFile:
         self._end = min(end, entry.shipped_bytes)  # most reads end before it
 
     def read_into(self, window: Array, position: int) -> int:
-        """Fill `window` from a position of the file; see SegmentFile."""
+        """Fill `window` from a position of the file; return the number of bytes read."""
         size = max(0, min(len(window), self._size - position))
         shipped = window[: max(0, min(size, self._shipped - position))]
         # Large reads come in order and are read ahead. Small ones jump, as in a bisection, and share blocks.

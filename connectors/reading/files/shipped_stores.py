@@ -159,7 +159,7 @@ def _open_bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], 
 
 
 class PartedFile:
-    """File of a shipped store that is stored in parts, for reads by several threads; see SegmentFile.
+    """File of a copied store that is stored in several parts, which several threads can read.
 
     Args:
         filesystem: the filesystem of the store.
@@ -190,12 +190,12 @@ class PartedFile:
         self._entry = self._find_entry() if entry is None else entry
 
     def read_at(self, size: int, position: int) -> Array:
-        """Read from a position of the file; see RemoteSegment."""
+        """Return bytes from a position of the file, fewer than `size` only at the end of the file."""
         window = np.empty(size, np.uint8)
         return window[: self.read_into(window, position)]
 
     def read_into(self, window: Array, position: int) -> int:
-        """Fill `window` from a position of the file; see SegmentFile."""
+        """Fill `window` from a position of the file; return the number of bytes read."""
         # The manifest may be older than the objects: an agent has merged some parts meanwhile.
         for _ in range(_ATTEMPTS):
             entry = self._entry
@@ -217,7 +217,7 @@ class PartedFile:
         return self._entry.size
 
     def close(self) -> None:
-        """Close the objects, without waiting for threads that read them."""
+        """Close the objects, without waiting for threads that still read them."""
         self._is_closed = True
         for file in list(self._open.values()):
             file.close()

@@ -49,7 +49,7 @@ def store_folder_of_log(log_root: str) -> str:
 
 @contextmanager
 def open_small_files(log_root: str) -> Iterator[Path]:
-    """Yield a folder with a store's small files; see `open_small_files_folder`.
+    """Yield a local folder with a store's settings, offsets and checkpoint, copied there if the store is remote.
 
     Args:
         log_root: the folder of the store's log, as a path or URI. It may be a link, the store's folder is its parent.

@@ -33,7 +33,7 @@ def read_index_data(
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Iterator[IndexData]:
-    """Yield the index data of a range's records, in chunks of consecutive records.
+    """Yield the data for indexes of the records in a range of the log, in chunks of consecutive records.
 
     If the file is missing, the whole range is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE,
     because a snapshot's range ends after the last record.
@@ -76,7 +76,7 @@ def _missing_segment_data(split: Split) -> IndexData:
 
 
 def topic_names(topic_interner: Interner) -> list[str]:
-    """Return the topics in an interner as text, in the order of their numbers."""
+    """Return the topics in an interner (table of numbered texts), in the order of their numbers."""
     count = int(topic_interner.counts[DISTINCT])
     edges = topic_interner.starts[: count + 1].tolist()
     texts = topic_interner.texts[: edges[-1]].tobytes()

@@ -16,7 +16,7 @@ _QUEUE_BITS = 32
 
 
 def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool = True) -> Iterator[QueueEntries]:
-    """Yield the entries of each queue for the records of a chunk; some records have no entry.
+    """Yield, for each queue, its entries for the records of a chunk; some records have no entry.
 
     An inner batch has one entry; `IndexData.batch_mask` says in which kind of queue it is.
 

@@ -13,7 +13,7 @@ from commitlake.connectors.reading.kernel.compile_options import compiled
 
 @compiled
 def number_keys(keys: Array, hash_table: Array, distinct_keys: Array, out_key_numbers: Array) -> int:
-    """Number the distinct keys in order of appearance. Return how many there are; each row's number is an output.
+    """Number the distinct keys in order of appearance, write each row's number, and return how many numbers there are.
 
     Args:
         keys: int64.

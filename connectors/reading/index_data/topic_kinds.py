@@ -23,7 +23,7 @@ _KNOWN = 1 << 14
 
 
 def collect_batch_evidence(entries: QueueEntries, batch_offsets: Array) -> BatchEvidence:
-    """Return the evidence for a topic's queue type that the records of one queue in a chunk of the log contain.
+    """Count, for one queue in a chunk of the log, the records that show whether its topic has BatchConsumeQueues.
 
     Args:
         batch_offsets: Physical offsets of the chunk's records with the flag INNER_BATCH.

@@ -61,7 +61,7 @@ NAMES = (
 
 
 class Interner(NamedTuple):
-    """Table that gives distinct values numbers in order of appearance; see `strings.intern_span`."""
+    """Hash table that gives distinct texts consecutive numbers in order of appearance."""
 
     counts: Array
     table: Array
@@ -96,7 +96,7 @@ def is_crowded_interner(interner: Interner) -> bool:
 
 
 class Columns(NamedTuple):
-    """Output columns with a fixed size per record, and message ids.
+    """Output arrays for columns with a fixed size per record, and for message ids.
 
     Attributes:
         numbers32: int32[n, rows], in the order of the plan.
@@ -172,7 +172,7 @@ class KernelFilters(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Output buffers for texts from properties: keys, and the map of all properties.
+    """Output buffers for the texts that come from properties: keys, and the map of all properties.
 
     Attributes:
         used: int64[7], number of filled elements of the other arrays.

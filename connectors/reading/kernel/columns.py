@@ -29,7 +29,7 @@ def gather_i64(window, positions, field_offset, out):
 
 @compiled
 def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts, out):
-    """Write the number of each record's host among the distinct hosts; a bit of its sys_flag shows an IPv6 address."""
+    """Write the number of each record's host among the distinct hosts; a bit of its sysFlag marks an IPv6 address."""
     counts, table, starts, texts = hosts
     likely = np.int64(-1)
     for row in range(len(positions)):

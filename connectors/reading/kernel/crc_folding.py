@@ -29,7 +29,7 @@ _BYTE, _INT, _WORD, _WIDE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.In
 
 
 def _power_of_x(exponent: int) -> int:
-    """Return x^exponent modulo the polynomial, reflected, in the position for a 64-bit multiplication."""
+    """Return x^exponent modulo the CRC's polynomial, with reflected bits, as a factor for a 64-bit multiplication."""
     remainder = 1 << 31  # x^0, reflected
     for _ in range(exponent):
         remainder = (remainder >> 1) ^ (POLYNOMIAL if remainder & 1 else 0)
@@ -38,12 +38,12 @@ def _power_of_x(exponent: int) -> int:
 
 
 def _fold_multipliers(distance_bytes: int) -> tuple[int, int]:
-    """Return the two multipliers that fold a block forward by `distance_bytes` bytes."""
+    """Return the two factors with which a block is moved forward by `distance_bytes` bytes in the CRC."""
     return _power_of_x(8 * distance_bytes + 32), _power_of_x(8 * distance_bytes - 32)
 
 
 def _barrett_quotient() -> int:
-    """Return x^64 divided by the polynomial, reflected, 33 bits: Barrett's constant."""
+    """Return Barrett's constant: x^64 divided by the CRC's polynomial, with reflected bits, 33 bits."""
     polynomial = int(f"{POLYNOMIAL:032b}"[::-1], 2) | 1 << 32
     dividend, quotient = 1 << 64, 0
     for bit in range(32, -1, -1):
@@ -58,7 +58,7 @@ _BARRETT = (POLYNOMIAL << 1 | 1, _barrett_quotient())
 
 
 class _Folder:
-    """Emitter of the folding arithmetic for vectors of `blocks` blocks, each of two 64-bit words."""
+    """Emitter of LLVM code that folds (CRC-reduces) vectors of `blocks` blocks, each of two 64-bit words."""
 
     def __init__(self, builder: Any, blocks: int) -> None:
         self.builder = builder

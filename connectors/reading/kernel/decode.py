@@ -131,7 +131,7 @@ def locate_and_decode_records(
     record_filters,
     column_selection, interners, scratch, out_columns, out_texts,
 ):  # fmt: skip
-    """Locate records until `state[STOP]` is set, and decode those that pass the filters; see also `hop`.
+    """Locate records until `state[STOP]` is set, and decode those that pass the filters.
 
     Args:
         layout: see `layouts`.

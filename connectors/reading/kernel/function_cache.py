@@ -75,7 +75,7 @@ def cache_folder() -> Path | None:
 
 
 def _trusted_owners(root: Path) -> Collection[int]:
-    """Return which other users may own a cache folder: beside an installation, the installation's owner."""
+    """Return which other users may own the cache folder: the owner of the installation, for one beside it."""
     return {_HERE.stat().st_uid} if root.parent == _HERE else ()
 
 
@@ -124,7 +124,7 @@ def _source_digest() -> str:
 
 
 def list_sources() -> Iterator[tuple[str, bytes]]:
-    """Return names and sources of the modules on which compiled functions depend.
+    """Return names and source texts of the modules on which compiled functions depend.
 
     A module has compiled functions only if it names the decorator, `compiled`, or the module that has it. Constants are
     in the same module, in or below a folder `kernel`, or in the layouts.
@@ -198,7 +198,7 @@ class _KernelCacheLocator(InTreeCacheLocator):
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> InTreeCacheLocator | None:
-        """Return a locator, or None if the function has no source file, or there is no folder."""
+        """Return a locator; None if the function has no source file, or there is no usable cache folder."""
         return None if cache_folder() is None else super().from_function(function, file)
 
 
@@ -286,7 +286,7 @@ class KernelCacheFile(IndexDataCacheFile):
 
     @contextlib.contextmanager
     def _lock_folder(self) -> Iterator[None]:
-        """Lock a folder for writing, if its file system supports locks."""
+        """Lock a folder against other writing processes, if its file system supports locks."""
         descriptor = os.open(self._cache_path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             # Some network file systems have no locks. Then two processes may both write an index, and one entry is lost

@@ -34,7 +34,7 @@ assert MAX_ENTRIES <= _ENTRY_MASK
 
 
 class Grammar(NamedTuple):
-    """Bytes that separate names and values in a format's properties.
+    """Bytes that end properties, separate their names from their values, and escape others, in one format.
 
     Attributes:
         entry_end: byte after each entry.
@@ -148,7 +148,7 @@ def next_property_entry(grammar, window, end, cursor):
 
 @inlined
 def intern_name(window, begin, length, seed, entry_index, likely_names, counts, table, starts, texts):
-    """Return the number of a property's name; the name at the same index in the previous record is tried first.
+    """Return a property name's number; the name at the same place in the previous record is compared first.
 
     Args:
         window: bytes that contain the name.

@@ -69,7 +69,7 @@ def _find_bad_range_end(
     record_parts,
     faults,
 ):
-    """Search for the end of a bad range; return False if the window ends before it."""
+    """Search for the end of a bad range; return False if the window ends first."""
     # Zeros contain no landmark, so as long as there are only zeros, nothing is searched in them.
     if state[BAD_ALL_ZEROS] and _has_nonzero_bytes(window, state[POSITION] - window_offset, window_length):
         state[BAD_ALL_ZEROS] = 0
@@ -136,7 +136,7 @@ def _find_bad_range_end(
 
 @compiled
 def discard_findings_after(position, state, faults):
-    """Discard the findings from a position on, because a record there did not fit; the next call starts there again."""
+    """Discard what was found from a position on, because there is no room for it; the next call starts there again."""
     state[POSITION] = position
     while state[FAULTS] > 0 and faults[state[FAULTS] - 1, 0] >= position:
         state[FAULTS] -= 1

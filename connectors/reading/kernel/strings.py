@@ -49,7 +49,7 @@ def copy_spans(window, positions, lengths, out):
 
 @inlined
 def _last_bytes(window, position, length):
-    """Return the last bytes of a value, at most 8, as a 64-bit word; its other bytes are zero."""
+    """Return the last bytes of a value, at most 8, as a 64-bit word, filled up with zeros."""
     # Without a branch. The caller excludes a length of 0, for which the shift would be undefined.
     return load_le_u64(window, position) & (~np.uint64(0) >> np.uint64(8 * (8 - length)))
 

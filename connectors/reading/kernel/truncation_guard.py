@@ -42,7 +42,7 @@ _signal: Any = types.ExternalFunction("signal", types.intp(types.int32, types.in
 
 @emitted
 def _region_table_address(typing_context):
-    """Return the address of the table of protected regions, a global variable of the compiled module."""
+    """Return the address of the table of mapped regions that are guarded against truncation of their files."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.ArrayType(_WORD, ROWS * ROW_SIZE)

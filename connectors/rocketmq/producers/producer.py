@@ -72,7 +72,7 @@ class ProducerOptions:
 
 
 class Producer(Closable):
-    """A client that sends messages; see the module's docstring.
+    """A client that sends messages to brokers, with retries.
 
     Attributes:
         group: the producer group.
@@ -188,7 +188,7 @@ class Producer(Closable):
     def send_batch_async(
         self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None
     ) -> Future[list[SendResult]]:
-        """Send like `send_batch`, without waiting.
+        """Send messages of one topic to one queue in a single request, without waiting for the answer.
 
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
@@ -264,7 +264,7 @@ class Producer(Closable):
         return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
 
     def send_encoded_message(self, encoded_message: Parcel) -> SendResult:
-        """Send a message that `encode_message` has encoded, and wait until it is in the log; see `send` for errors."""
+        """Send a message that `encode_message` has encoded, and wait until it is in the log."""
         return self._start_send(encoded_message, None, _to_send_result, None).result()
 
     def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:

@@ -132,7 +132,7 @@ class Parcel(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Result of sending a message or batch that is now in the log: its queue, and the broker's response."""
+    """Queue and broker's response of a message or batch that is now in the log."""
 
     parcel: Parcel
     queue: MessageQueue

@@ -137,7 +137,7 @@ class Outcomes:
 
 
 class _SharedTexts:
-    """A column of strings in which many rows have the same value."""
+    """Column of strings that is filled for many rows at a time with the same string."""
 
     def __init__(self, count: int) -> None:
         self._numbers = np.full(count, -1, np.int32)

@@ -437,7 +437,7 @@ def _find_target_problem(target: Target, settings: RowSettings) -> str | None:
 
 
 def system_topic_problem(topic: str) -> str | None:
-    """Return the reason if a topic is one of the broker's own, to which rows must not be sent; else None."""
+    """Return why rows must not be sent to a topic, which is the broker's own; None for other topics."""
     if kind_of(topic) is Kind.NORMAL:
         return None
     return f"topic: expected a topic of an application, found the broker's own {topic} (see the option systemTopics)"

@@ -94,7 +94,7 @@ class SendSettings:
 
 
 class RowSender(Closable):
-    """A sender of rows, used by one thread at a time; see the module's docstring."""
+    """A sender of the rows of a DataFrame, which one thread uses at a time."""
 
     def __init__(
         self, options: ClientOptions, settings: SendSettings | None = None, credentials: Credentials | None = None
@@ -163,7 +163,7 @@ class RowSender(Closable):
             self._ends[stored.queue] = max(end, stored.response.queue_offset + message_count)
 
     def find_messages(self, unique_keys: Collection[str], attempt: Attempt) -> list[Message] | None:
-        """Return those messages of an unanswered request that are found in its queue, in order.
+        """Search the queue for the messages of a request without an answer, and return those found, in order.
 
         Returns:
             None if that can never be known: the account may not list connections, or not read the topic.
@@ -187,7 +187,7 @@ class RowSender(Closable):
 
 
 class Attempt(NamedTuple):
-    """A request that was sent to a broker.
+    """A request that was sent to a broker: its queue, first possible offset and connection.
 
     Attributes:
         queue: its queue.
@@ -202,7 +202,7 @@ class Attempt(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """A request to be sent, with its state."""
+    """A request of a batch, with the attempts to send it so far."""
 
     parcel: RowParcel
     lane: _TargetRequests
@@ -216,7 +216,7 @@ class _Work:
 
 @dataclass(eq=False, slots=True)
 class _TargetRequests:
-    """Requests for one target that were not sent yet."""
+    """Requests for one broker, topic and queue that were not sent yet."""
 
     target: Target
     waiting: deque[_Work]
@@ -318,7 +318,7 @@ class _BatchSend:
         return not is_there.all()
 
     def _choose_queue(self, target_requests: _TargetRequests, last_broker: str | None) -> MessageQueue:
-        """Return the queue to which a request is sent."""
+        """Return the queue for a request: the one that its rows name or, if they name none, the next in rotation."""
         if target_requests.queue is None:
             return self._producer.choose_queue(target_requests.target.topic, last_broker)
         known = self._producer.queues(target_requests.target.topic)

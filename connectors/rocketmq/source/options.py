@@ -158,12 +158,12 @@ class SourceOptions(ConnectionOptions):
 
     @property
     def start(self) -> ReadPosition:
-        """Start of the read."""
+        """Position at which the read begins, from the options `startingOffsets` and `startingTimestamp`."""
         return _make_position("starting", self.starting_offsets, self.starting_timestamp, Edge.EARLIEST)
 
     @property
     def end(self) -> ReadPosition:
-        """End of the read."""
+        """Position at which the read ends, from the options `endingOffsets` and `endingTimestamp`."""
         return _make_position("ending", self.ending_offsets, self.ending_timestamp, Edge.LATEST)
 
     @property
@@ -194,7 +194,7 @@ def _make_position(
     times: int | Mapping[MessageQueue, int] | None,
     default_edge: Edge,
 ) -> ReadPosition:
-    """Return the position that offsets or times give for one end of the read; `default_edge` if none are given."""
+    """Return the start or end of a read that offsets or times give; `default_edge` if neither are given."""
     if isinstance(times, int):
         return ReadPosition(f"{option_prefix}Timestamp", default_edge, time_ms=times)
     if times is not None:

@@ -44,7 +44,7 @@ class QueueBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """The position at which a read begins or ends.
+    """The start or end of a read in all queues: given as offsets, as times, or as the first or last message.
 
     Attributes:
         option: name of the option, for errors.
@@ -74,7 +74,7 @@ class ReadPosition:
                 )
 
     def resolve_offset(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:
-        """Return the offset in a queue that the position means; a given offset is not checked.
+        """Return the offset in a queue for this start or end of a read; a given offset is not checked.
 
         Args:
             puller: client that searches for times.

@@ -23,7 +23,7 @@ _TAGS, _QUEUE_OFFSET = pa.field("tags", pa.string()), pa.field("queue_offset", p
 
 
 class RangeReader:
-    """A reader of queue ranges, one after another.
+    """A reader that returns the messages of several queue ranges, one after another, as rows.
 
     Attributes:
         lost: number of offsets that could not be read.
@@ -52,7 +52,7 @@ class RangeReader:
         )
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of the given ranges.
+        """Yield the messages in ranges of queue offsets as Arrow batches.
 
         Raises:
             RocketMQError: if messages were deleted, and the options require a failure, or if a request to a broker

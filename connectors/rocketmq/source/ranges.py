@@ -63,7 +63,7 @@ def query_queue_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[M
 def resolve_offsets(
     puller: Puller, position: ReadPosition, bounds: Mapping[MessageQueue, QueueBounds]
 ) -> dict[MessageQueue, int]:
-    """Return the offset that a position means in each queue.
+    """Return, for each queue, the offset at which the read begins or ends there.
 
     Raises:
         UsageError: if a named queue does not exist.
@@ -74,7 +74,7 @@ def resolve_offsets(
 
 
 def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
-    """Return the partitions of a batch.
+    """Return the partitions of a batch read, each a list of queue ranges.
 
     Raises:
         UsageError: if a position is in no queue, or an end is before its start.
@@ -104,7 +104,7 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
 
 
 def report_data_loss(text: str, *, is_error: bool) -> None:
-    """Raise an error about missing messages, or log a warning, as the option says.
+    """Raise an error about missing messages, or only log a warning.
 
     Raises:
         RocketMQError: if `is_error`.

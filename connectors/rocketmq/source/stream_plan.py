@@ -33,7 +33,7 @@ _THREADS = 8
 
 
 class QueueStreamPlanner:
-    """The planner of one stream.
+    """The planner of one stream, which decides what each micro-batch reads.
 
     Attributes:
         latest: ends of the queues when the last micro-batch was planned.
@@ -112,7 +112,7 @@ class QueueStreamPlanner:
         return StreamPosition(ends, begins)
 
     def _offset_to_read(self, queue: MessageQueue, start: StreamPosition, bounds: QueueBounds) -> int | None:
-        """Return the offset at which to read on in a queue; None to leave the queue out."""
+        """Return the offset from which a stream reads a queue; None if it does not read this queue."""
         known = start.offsets.get(queue)
         if known is None:
             if self._target is not None and queue not in self._target:
