@@ -183,7 +183,7 @@ def _write_messages(batches: Iterable[pa.RecordBatch], columns: Columns, lake: L
 
 
 def copy_chosen_messages(source: DeltaTable, places: Mapping[str, Array], lake: Lake) -> None:
-    """Copy the messages at given log positions to the table `messages` of a new lake, without their bodies.
+    """Copy the messages at given log positions, without bodies, to the table `messages` of a new lake.
 
     Args:
         source: table `messages` of a lake.

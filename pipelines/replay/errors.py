@@ -6,21 +6,21 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class ReplayError(CommitLakeError):
-    """Base class of the package's errors; the message is for users."""
+    """Base class of replay errors, whose text is shown to the user."""
 
     exit_code = ExitCode.USAGE
 
 
 class UnknownGroupError(ReplayError):
-    """No offset of the consumer group is known."""
+    """Error because no offset of the consumer group is known."""
 
 
 class StoppedError(ReplayError):
-    """The replay was stopped while it waited for the target brokers."""
+    """Error because the replay was stopped while it waited for the target brokers."""
 
 
 class OtherProcessError(ReplayError):
-    """Another process has taken the replay over, or is running it."""
+    """Error because another process is running the replay, or has taken it over."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True

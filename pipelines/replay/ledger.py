@@ -65,7 +65,7 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """State of a replay in the table `replays`.
+    """State of a replay, computed from its events in the table `replays`.
 
     Attributes:
         plan: plan of the replay.
@@ -97,12 +97,12 @@ class ReplayState:
 
     @property
     def current_rate(self) -> float:
-        """The limit that was last requested, or else that of the plan, in messages per second; 0 for none."""
+        """The last requested rate, or else the planned one, in messages per second; 0 for no limit."""
         return self.plan.rate if self.rate is None else self.rate
 
     @property
     def current_speed(self) -> float:
-        """The factor of the original pace that was last requested, or else that of the plan; 0 for no such limit."""
+        """The last requested speed, or else the planned one, as a factor of the original pace; 0 for no limit."""
         return self.plan.speed if self.speed is None else self.speed
 
 
@@ -127,7 +127,7 @@ def add_replay_event(
     detail: str | None = None,
     sender_count: int = 0,
 ) -> None:
-    """Add a row for an event of a replay to the table `replays`.
+    """Add a row for an event of a replay, such as its start or end, to the table `replays`.
 
     Args:
         sender_count: number of tasks that share the work of this process; 0 if it sends itself.
@@ -192,7 +192,7 @@ def _event_time(lake: Lake, replay_id: str) -> datetime.datetime:
 def read_replay_states(
     lake: Lake, replay_id: str | None = None, *, on_error: Callable[[str, ReplayError], None] | None = None
 ) -> dict[str, ReplayState]:
-    """Return the replays of a lake, the oldest first.
+    """Return the state of each replay of a lake, oldest first.
 
     Args:
         replay_id: only this replay.
@@ -224,7 +224,7 @@ def _states_of_events(
 
 
 def read_events(lake: Lake, replay_id: str | None = None) -> list[dict[str, Any]]:
-    """Return the rows of the table `replays`, the oldest first; of one replay, or of all."""
+    """Return the rows of the table `replays`, of one replay or of all, oldest first."""
     try:
         table = lake.table("replays")
     except NoTableError:
@@ -236,7 +236,7 @@ def read_events(lake: Lake, replay_id: str | None = None) -> list[dict[str, Any]
 
 
 def read_replay_state(lake: Lake, replay_id: str) -> ReplayState:
-    """Read the state of one replay. Raises the errors of `read_replay_states`, too.
+    """Return the state of one replay.
 
     Raises:
         ReplayError: if the lake has no such replay.
@@ -292,7 +292,7 @@ def _last_number(rows: list[dict[str, Any]], column_name: str) -> float | None:
 
 
 def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
-    """Raise an error if a row of `replays` is not one that a job can have written."""
+    """Raise an error if a row of `replays` has values that no job writes."""
     place = f"the replay {replay_id} in the table 'replays'"
     if row["event"] not in list(ReplayEvent):
         raise ReplayError(f"{place}: event: expected one of {', '.join(ReplayEvent)}, found {row['event']!r}")
@@ -304,7 +304,7 @@ def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
 
 
 class SenderClaim(NamedTuple):
-    """Permission for one sender to claim its share of a replay; issued by the process that took over the replay.
+    """Permission to send one share of a replay, issued by the process that runs the replay.
 
     Attributes:
         number: number of the sender, from 0.
@@ -318,7 +318,7 @@ class SenderClaim(NamedTuple):
 
 
 class Ledger:
-    """Outcomes of one replay's messages, for a process that sends some or all of them; thread-safe.
+    """Record of the outcomes of one replay's messages in the lake, for a process that sends them; thread-safe.
 
     Args:
         lake: The lake.
@@ -332,7 +332,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def claim_replay(self, sender_count: int = 0) -> list[SenderClaim]:
-        """Take the replay over: from now on only this process, or its senders, can add rows.
+        """Make this process the only one that can add outcomes of the replay, besides senders that it starts.
 
         Args:
             sender_count: number of senders that share the work; 0 if this process sends everything.
@@ -358,7 +358,7 @@ class Ledger:
         raise busy_error("replay_messages")
 
     def claim_sender(self, claim: SenderClaim) -> bool:
-        """Take over a sender's share of the replay: from now on only this process can add rows of that share.
+        """Make this process the only one that can add outcomes of a sender's share of the replay.
 
         Returns:
             True if no process has had this claim before.
@@ -377,20 +377,20 @@ class Ledger:
         return version == claim.version
 
     def count_senders(self) -> int:
-        """Return the largest number of senders that have shared the work; 0 if one process has always sent alone."""
+        """Return the largest number of tasks that have sent in parallel; 0 if one process has always sent alone."""
         return len(self._sender_versions())
 
     def was_claimed(self) -> bool:
-        """Return whether any process has claimed the replay."""
+        """Return whether any process has ever claimed the right to send the replay."""
         return self._transaction_version(_application_id(self._id)) is not None
 
     @property
     def is_first_claim(self) -> bool:
-        """True if this process has claimed the replay, or the share, and none has before: nothing can be sent yet."""
+        """True if no process has claimed this replay, or share, before this one, so that nothing can be sent yet."""
         return self._version == 1
 
     def check_is_owner(self) -> None:
-        """Raise an error if another process has taken over what this one has claimed.
+        """Raise an error if another process has taken over the replay, or the share, from this one.
 
         Raises:
             OtherProcessError: if one has.
@@ -401,7 +401,7 @@ class Ledger:
                 raise self._taken_over_error()
 
     def add_outcomes(self, rows: pa.Table) -> None:
-        """Add the outcomes of messages to the table `replay_messages`.
+        """Add rows with the outcomes of messages to the table `replay_messages`.
 
         Args:
             rows: rows of `replay_messages`.
@@ -435,7 +435,7 @@ class Ledger:
     def _try_commit(
         self, files: list[Any], version: int | None, other_transactions: Mapping[str, tuple[int, int]] | None = None
     ) -> bool:
-        """Commit files and the next transaction number. Return False if another process committed that number first.
+        """Commit files under the next transaction number; return False if another process took that number first.
 
         It is also False if too many commits of others were first.
         """
@@ -464,7 +464,7 @@ class Ledger:
         return f"{_application_id(self._id)}/{sender_number}"
 
     def _sender_versions(self) -> list[int]:
-        """Return the transaction numbers of all senders of the replay so far."""
+        """Return the transaction number of each sender of the replay in the Delta log."""
         table = self._open_table()
         found: list[int] = []
         while table is not None:
@@ -497,19 +497,19 @@ class Ledger:
         return Counts(row["sent"], row["known"] - row["sent"])
 
     def count_by_outcome(self) -> list[dict[str, Any]]:
-        """Return, by target queue and outcome, the number of messages and their first and last offset."""
+        """Return the number of messages and their first and last offset, by target queue and outcome."""
         names = "target_topic, target_broker, target_queue_id, outcome"
         figures = "count(*) AS messages, min(target_offset) AS first_offset, max(target_offset) AS last_offset"
         rows = self._query_rows(f"{names}, {figures}", sql_suffix=f"GROUP BY {names} ORDER BY {names}")
         return [] if rows is None else rows.to_pylist()
 
     def count_by_part(self) -> dict[int, int]:
-        """Return, by part of the plan, the number of messages whose outcome is recorded."""
+        """Return the number of messages with a recorded outcome, by part of the plan."""
         rows = self._query_rows("part, count(*) AS known", sql_suffix="GROUP BY part")
         return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
 
     def last_part_by_queue(self) -> dict[MessageQueue, int]:
-        """Return, for each target queue with recorded outcomes, the last part of the plan that has one."""
+        """Return, for each target queue, the number of the plan's last part with a recorded outcome."""
         rows = self._query_rows(
             "target_topic, target_broker, target_queue_id, max(part) AS part", sql_suffix="GROUP BY 1, 2, 3"
         )
@@ -518,12 +518,12 @@ class Ledger:
         return {MessageQueue(*list(row.values())[:3]): row["part"] for row in rows.to_pylist()}
 
     def origins_of_part(self, part_number: int) -> set[Origin]:
-        """Return the origins of those messages of a part whose outcome is recorded."""
+        """Return the original places of a part's messages whose outcome is recorded."""
         rows = self._query_rows("broker, physical_offset", f"part = {part_number}")
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
 
     def sent_offsets_of_part(self, part_number: int) -> pa.Table:
-        """Return the target queues and offsets of the messages of a part that were stored in the target.
+        """Return the target queues and offsets at which a part's messages were stored.
 
         Returns:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
@@ -541,7 +541,7 @@ class Ledger:
         return {MessageQueue(*list(row.values())[:3]): row["place"] for row in rows.to_pylist()}
 
     def last_outcome_time(self) -> datetime.datetime | None:
-        """Return the time of the last outcome; None if there is none."""
+        """Return when the last outcome was recorded; None if there is none."""
         rows = self._query_rows("max(sent_at) AS at")
         if rows is None:
             return None
@@ -550,7 +550,7 @@ class Ledger:
 
 
 def check_has_copies(state: ReplayState) -> None:
-    """Raise an error if `maintain` has dropped the rows of `replay_rows` that a replay would send.
+    """Raise an error if `maintain` has dropped the copied messages that a replay would send.
 
     Raises:
         ReplayError: if they were.
@@ -563,7 +563,7 @@ def check_has_copies(state: ReplayState) -> None:
 
 
 def check_is_known_whether_begun(state: ReplayState) -> None:
-    """Raise an error if a repair of the lake has lost rows that may have said that a replay has begun.
+    """Raise an error if a repair has lost rows, so that the replay may have begun to send unnoticed.
 
     Raises:
         ReplayError: if it has.
@@ -577,7 +577,7 @@ def check_is_known_whether_begun(state: ReplayState) -> None:
 
 
 def check_is_not_running(state: ReplayState, last_written_at: datetime.datetime | None) -> None:
-    """Raise an error if a process is sending a replay, or may be sending it.
+    """Raise an error if a process is sending a replay now, or may be.
 
     Raises:
         OtherProcessError: if a process is sending it, or may be.
@@ -604,7 +604,7 @@ def check_is_not_running(state: ReplayState, last_written_at: datetime.datetime 
 
 
 def is_sent_by_tasks(state: ReplayState) -> bool:
-    """Return whether the process that last began to send a replay has tasks send it."""
+    """Return whether the process that last started to send a replay uses parallel tasks."""
     return state.owner is not None and _parse_owner(state.plan.replay_id, state.owner).senders > 0
 
 
@@ -616,7 +616,7 @@ class _Owner(NamedTuple):
 
 
 def _parse_owner(replay_id: str, text: str) -> _Owner:
-    """Parse the text in `replays` that identifies the process which owns a replay."""
+    """Parse the text in `replays` that identifies the process that owns a replay."""
     try:
         fields = json.loads(text)
         owner = _Owner(fields["host"], fields["pid"], fields["started"], fields.get("senders", 0))
@@ -638,7 +638,7 @@ def _application_id(replay_id: str) -> str:
 
 
 def iterate_commit_attempts() -> Iterator[None]:
-    """Yield once for each attempt to commit, with random waits between attempts, until a time limit."""
+    """Yield once for each attempt to commit, after a random wait, until a time limit."""
     end = time.monotonic() + _TRY_SECONDS
     yield
     while time.monotonic() < end:
@@ -649,7 +649,7 @@ def iterate_commit_attempts() -> Iterator[None]:
 def busy_error(
     table: str, advice: str = "Resume the replay, with fewer tasks if it has more than a hundred"
 ) -> ReplayError:
-    """Return the error for a commit that did not succeed in the time limit of `iterate_commit_attempts`.
+    """Return the error for a commit that other processes have prevented until the time limit.
 
     Args:
         table: name of the table.
@@ -663,7 +663,7 @@ def busy_error(
 
 
 def identify_this_process(sender_count: int = 0) -> str:
-    """Return a text that identifies this process among all hosts, even after its number is reused.
+    """Return a text that identifies this process among all hosts, even if its process id is used again.
 
     Args:
         sender_count: number of tasks that share the work of this process, which the text also says.

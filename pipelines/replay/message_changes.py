@@ -34,7 +34,7 @@ _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 
 @dataclass(frozen=True, slots=True)
 class MessageChanges:
-    """Changes to make to messages.
+    """Changes to make to messages before they are sent again: masks and a function of the user.
 
     Attributes:
         transform: takes and returns a DataFrame with the columns of `TRANSFORMED`, one row for each message; it may
@@ -48,12 +48,12 @@ class MessageChanges:
     key: bytes = b""
 
     def __bool__(self) -> bool:
-        """Return whether there is any change."""
+        """Return whether there is any change to make."""
         return self.transform is not None or bool(self.masks)
 
 
 def decode_messages(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[str | None]]:
-    """Return messages in the decoded form that user functions and masks work on, with an error for each failure.
+    """Decode messages for user functions and masks, and return an error for each message that cannot be decoded.
 
     Args:
         rows: rows of `messages`, see `plan_part_rows.COLUMNS`, and `size`.
@@ -148,7 +148,7 @@ def _compress_body(body: bytes, sys_flag: int) -> tuple[bytes, int]:
 def find_differences(
     before: pa.Table, after: pa.Table, errors: Sequence[str | None]
 ) -> list[tuple[str, str, object, object]]:
-    """Return the differences of messages, field by field.
+    """Return the fields in which messages differ before and after they were changed, with both values.
 
     Args:
         before: rows of `TRANSFORMED`, from `decode_messages`.

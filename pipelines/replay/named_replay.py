@@ -82,7 +82,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NamedReplay:
-    """Request to send chosen messages under a name.
+    """Settings for sending a DataFrame's messages under a name, by which a later call continues the replay.
 
     Attributes:
         name: name of the replay, its id in the ledger.
@@ -144,7 +144,7 @@ class ReplayResult:
 
 
 def check_replay_name(name: str) -> None:
-    """Raise an error if a name cannot be that of a replay.
+    """Raise an error if a name cannot be the name of a replay.
 
     Raises:
         UsageError: if it cannot.
@@ -156,7 +156,7 @@ def check_replay_name(name: str) -> None:
 def send_named_replay(
     lake: Lake, places: Mapping[str, Array], request: NamedReplay, runner: Runner | None, *, is_dry_run: bool
 ) -> ReplayResult:
-    """Send the messages at given places of logs, or continue to send them.
+    """Send the messages at given log positions, or continue the replay of that name.
 
     Args:
         lake: the lake.
@@ -193,7 +193,7 @@ def send_named_replay(
 
 
 def _number_of_places(places: Mapping[str, Array], *, includes_replayed: bool) -> int:
-    """Return a number, computed by a hash, that identifies a choice of messages; at least 1 and less than 2^62."""
+    """Return a hash, from 1 to 2^62 - 1, that identifies a choice of messages."""
     # With or without messages that were replayed before is a different choice of the same places.
     found = hashlib.sha256(b"all" if includes_replayed else b"new")
     for broker in sorted(places):
@@ -237,7 +237,7 @@ def _plan_and_send(
     *,
     is_dry_run: bool,
 ) -> ReplayResult:
-    """Plan a new replay of all rows of a table, and send it."""
+    """Plan a replay of all rows of a table, and send their messages."""
     name = request.name
     was_replayed = f"array_contains(map_keys({quote_column_name('properties')}), {text_literal(REPLAY_ID)})"
     condition = "true" if request.includes_replayed else f"coalesce(NOT {was_replayed}, true)"
@@ -278,7 +278,7 @@ def _plan_and_send(
 
 
 def _check_kinds(queues: list[QueueCount]) -> None:
-    """Raise an error if messages of system topics are chosen, which cannot be sent again."""
+    """Raise an error if messages of system topics were chosen, since they cannot be sent again."""
     wrong: dict[str, int] = {}
     for queue in queues:
         if kind_of(queue.topic) not in SENDABLE:
@@ -319,7 +319,7 @@ def _result_of_state(lake: Lake, state: ReplayState) -> ReplayResult:
 
 
 def _continue_replay(lake: Lake, state: ReplayState, request: NamedReplay, runner: Runner | None) -> ReplayResult:
-    """Continue a replay that an earlier call has planned; return its result if it is finished."""
+    """Continue a replay that an earlier call has planned, or return its result if it is finished."""
     plan = state.plan
     if state.event in (ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN):
         raise ReplayError(
@@ -378,7 +378,7 @@ def _send(
 
 
 def _ignore_message(_: str) -> None:
-    """Ignore a notification about the pace of sending, because the result has the replay's state."""
+    """Do nothing with a notification on the pace of sending, because the result has the replay's state."""
 
 
 def _verify(lake: Lake, messages: PlannedMessages, client: TargetClient, result: ReplayResult) -> ReplayResult:

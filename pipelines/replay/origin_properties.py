@@ -56,7 +56,7 @@ _TOPIC_PROPERTIES = (RETRY_TOPIC, DLQ_ORIGIN_TOPIC)
 
 
 def origin_properties(rows: pa.Table, replay_id: str) -> pa.Array:
-    """Return the properties that a replay adds to each message, in their stored form.
+    """Return the properties that name each message's original place and times, as bytes of a stored message.
 
     Args:
         rows: `broker`, `physical_offset`, `msg_id`, `topic`, `queue_id`, `store_timestamp` and `born_timestamp` of

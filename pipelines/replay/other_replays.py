@@ -23,7 +23,7 @@ _MAX_ENDED = 5
 
 
 class OtherReplay(NamedTuple):
-    """Another replay that has messages in common with a new one.
+    """Other replay that sends, or has sent, some of the same messages.
 
     Attributes:
         state: state of the replay.
@@ -46,7 +46,7 @@ def find_other_replays(
     *,
     on_unreadable: Callable[[str, ReplayError], None] = lambda *_: None,
 ) -> list[OtherReplay]:
-    """Return the other replays of a plan's messages to the queues of its target, the oldest first.
+    """Return other replays of the same messages to the same target queues, oldest first.
 
     All replays that have not ended are examined, and the newest of the others. A replay that cannot be read, as
     one that another version wrote, is left out.
@@ -72,7 +72,7 @@ def find_other_replays(
 
 
 def check_no_unfinished_replay(other_replays: Collection[OtherReplay]) -> None:
-    """Raise an error if another, unfinished replay may be sending the same messages, or may have sent them.
+    """Raise an error if an unfinished replay may be sending some of the same messages, or may have sent them.
 
     Raises:
         ReplayError: if there is such a replay.
@@ -119,7 +119,7 @@ def record_plan(
 
 
 def _check_no_new_replay(found: Collection[OtherReplay], accepted_replays: Collection[OtherReplay]) -> None:
-    """Raise an error if a replay was found that was not accepted; one that has ended sent the messages, too."""
+    """Raise an error if there is another replay of the same messages that the user has not accepted."""
     accepted = {other.state.plan.replay_id for other in accepted_replays}
     new = [other for other in found if other.state.plan.replay_id not in accepted]
     check_no_unfinished_replay(new)
@@ -132,7 +132,7 @@ def _check_no_new_replay(found: Collection[OtherReplay], accepted_replays: Colle
 
 
 def _may_share_messages(plan: ReplayPlan, other_plan: ReplayPlan) -> bool:
-    """Return whether two plans have target brokers and topics in common, and also ranges of a log."""
+    """Return whether two plans may send the same messages to the same brokers and topics."""
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
     if not any((queue.topic, queue.broker) in queues for queue in other_plan.target.queues):
         return False
@@ -142,12 +142,12 @@ def _may_share_messages(plan: ReplayPlan, other_plan: ReplayPlan) -> bool:
 
 
 def split_addresses(name_servers: str) -> set[str]:
-    """Return the addresses in a list of name servers, as `ClientOptions` takes it."""
+    """Split a text of name servers into addresses."""
     return {address for part in name_servers.replace(",", ";").split(";") if (address := part.strip())}
 
 
 def _shared_ranges(plan: ReplayPlan, other_plan: ReplayPlan) -> Iterator[LogRange]:
-    """Yield, for each log, the overlap of two plans' ranges; a plan's range is from its first to its last message."""
+    """Yield, for each log, the physical offsets that are in the ranges of both plans."""
     mine, theirs = _log_extents(plan), _log_extents(other_plan)
     for broker in mine.keys() & theirs.keys():
         start = max(mine[broker].start, theirs[broker].start)
@@ -166,7 +166,7 @@ def _log_extents(plan: ReplayPlan) -> dict[str, LogRange]:
 
 
 def _count_shared_messages(lake: Lake, plan: ReplayPlan, messages_table: DeltaTable, other_state: ReplayState) -> int:
-    """Count the messages that two plans share. If copies of the other replay were dropped, only those it sent count."""
+    """Count the messages that both plans send; of a plan whose copies were dropped, those that it has sent."""
     other = other_state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
     shared = log_ranges_condition(sorted(_shared_ranges(plan, other)))

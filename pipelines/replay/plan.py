@@ -25,7 +25,7 @@ _REPLAY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class QueueMapping(StrEnum):
-    """Rule that assigns a message to a queue of the target."""
+    """Rule by which each message gets a queue of the target."""
 
     SAME = "same"
     """The queue of the same number, on the broker of the same name, or on one that its name determines."""
@@ -36,7 +36,7 @@ class QueueMapping(StrEnum):
 
 
 class LogRange(NamedTuple):
-    """Range of physical offsets in a store's log; the end is exclusive."""
+    """Range of physical offsets in one store's log; the end is exclusive."""
 
     broker: str
     start: int
@@ -44,7 +44,7 @@ class LogRange(NamedTuple):
 
 
 class QueueEnd(NamedTuple):
-    """Queue of the target, with its end when the plan was made."""
+    """Queue of the target, with its end offset when the plan was made."""
 
     topic: str
     broker: str
@@ -54,7 +54,7 @@ class QueueEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Target of the messages.
+    """Cluster, topics and queues to which a replay sends.
 
     Attributes:
         name_servers: `host:port` of each, separated by semicolons.
@@ -71,7 +71,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """Messages to send and their target.
+    """Which messages a replay sends, in which order, and to which queues.
 
     Attributes:
         replay_id: id of the replay.
@@ -115,13 +115,13 @@ class ReplayPlan:
 
 
 def plan_to_json(plan: ReplayPlan) -> str:
-    """Return a plan as text, which `plan_from_json` can read."""
+    """Serialize a plan to JSON."""
     fields = asdict(plan) | {"created_at": plan.created_at.isoformat()}
     return json.dumps({"version": VERSION} | fields, ensure_ascii=False)
 
 
 def plan_from_json(text: str) -> ReplayPlan:
-    """Return the plan of a replay from the text that `plan_to_json` wrote.
+    """Parse a plan from JSON.
 
     Raises:
         ReplayError: if this version cannot read the plan.

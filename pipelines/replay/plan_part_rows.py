@@ -47,7 +47,7 @@ class StoredBodies:
 
 
 def log_ranges_condition(ranges: Sequence[LogRange]) -> str:
-    """Return SQL for the rows of the given ranges of logs."""
+    """Return the SQL condition for rows in the given log ranges."""
     return join_with_or(
         [
             f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"
@@ -57,7 +57,7 @@ def log_ranges_condition(ranges: Sequence[LogRange]) -> str:
 
 
 def read_part_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRange]) -> pa.Table:
-    """Return the rows of a part, in the order of sending.
+    """Return the rows of `messages` in one part of a plan, in the order of sending.
 
     Args:
         table: the table `messages`, of a lake or copied from a log or from topics.
@@ -99,7 +99,7 @@ def sending_order(rows: pa.Table) -> Array:
 
 
 def bodies_from_column(rows: pa.Table) -> StoredBodies:
-    """Return the bodies of rows that have a column `body`."""
+    """Return the bodies in the column `body` of rows."""
     return StoredBodies(pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b""), {})
 
 
@@ -143,7 +143,7 @@ def _batches_with_starts(rows: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]
 def _read_batch_bodies(
     batch: pa.RecordBatch, row_numbers: Array, pack_store: PackStore, errors: dict[int, str]
 ) -> pa.Array:
-    """Return the bodies of a batch. If one of them cannot be read, each is read separately."""
+    """Return the bodies of a batch of rows, reading them one by one if they cannot be read together."""
     cache = FrameCache()
     try:
         parts = [some.column("body") for some in batches_with_bodies(batch, pack_store, cache)]

@@ -77,7 +77,7 @@ class PlannedMessages:
     packs: PackStore | None
 
     def read_rows_of_part(self, part_number: int, earlier_message_count: int) -> pa.Table:
-        """Return the rows of a part, in the order of sending.
+        """Return the rows of one part of the plan, in the order of sending.
 
         Args:
             part_number: index of the part.
@@ -93,7 +93,7 @@ class PlannedMessages:
         return rows.slice(0, max(0, plan.limit - earlier_message_count)) if plan.limit else rows
 
     def read_bodies_of_rows(self, rows: pa.Table) -> StoredBodies:
-        """Return the bodies of rows that `read_rows_of_part` returned."""
+        """Return the bodies of rows of a part, including messages split off from inner batches."""
         return bodies_of_split_rows(rows, self._stored_bodies)
 
     def _stored_bodies(self, rows: pa.Table) -> StoredBodies:
@@ -108,7 +108,7 @@ class PlannedMessages:
 
 
 def open_planned_messages(lake: Lake, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
-    """Return a reader of the messages that the plan of a replay names.
+    """Open the table and packs that have the messages of a replay's plan.
 
     Raises:
         LakeError: if the lake cannot be read.
@@ -122,7 +122,7 @@ def changed_rows_condition(replay_id: str) -> str:
 
 
 def read_changed_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRange]) -> pa.Table:
-    """Read the rows of `replay_rows` in ranges of the logs, in the order of sending.
+    """Return the rows of `replay_rows` in log ranges, in the order of sending.
 
     Args:
         table: `replay_rows`.
@@ -162,7 +162,7 @@ def _row_formats(rows: pa.Table) -> pa.Array:
 
 
 def bodies_of_changed_rows(rows: pa.Table) -> StoredBodies:
-    """Return the bodies in rows that `read_changed_rows` has returned."""
+    """Return the bodies in rows of `replay_rows`, and the errors of messages that could not be changed."""
     errors = rows.column("error").to_pylist()
     values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
     return StoredBodies(
@@ -171,7 +171,7 @@ def bodies_of_changed_rows(rows: pa.Table) -> StoredBodies:
 
 
 def count_further_messages(table: DeltaTable, condition: str, group_expressions: str) -> dict[tuple[Any, ...], int]:
-    """Count the messages in inner batches beyond the first of each batch, grouped by SQL expressions.
+    """Count the messages in inner batches except the first of each batch, grouped by SQL expressions.
 
     Args:
         condition: SQL condition on its rows.
@@ -198,7 +198,7 @@ def _inner_batch_size(properties: Mapping[str, str | None]) -> int:
 
 
 def split_inner_batches(rows: pa.Table, read_bodies: Callable[[pa.Table], StoredBodies]) -> pa.Table:
-    """Return the rows with each inner batch replaced by one row for each of its messages.
+    """Replace each row of an inner batch by one row for each of its messages.
 
     Args:
         rows: `plan_part_rows.COLUMNS` of `messages`.
@@ -228,7 +228,7 @@ def split_inner_batches(rows: pa.Table, read_bodies: Callable[[pa.Table], Stored
 
 
 def bodies_of_split_rows(rows: pa.Table, read_bodies: Callable[[pa.Table], StoredBodies]) -> StoredBodies:
-    """Return the bodies of rows from `split_inner_batches`.
+    """Return the bodies of rows, some of which are messages split off from inner batches.
 
     Args:
         read_bodies: returns the stored bodies of other rows.
@@ -283,7 +283,7 @@ def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -
 
 
 def _parse_batch_items(body: bytes, sys_flag: int) -> tuple[list[BatchItem], int]:
-    """Parse the messages in the body of an inner batch, and return them with the sysFlag that applies to each."""
+    """Parse the messages in the body of an inner batch; return them, and the sysFlag that applies to each."""
     try:
         # First as it is: the codec bits may be those of the messages within.
         return parse_batch(body), sys_flag

@@ -43,7 +43,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """Number, size and range of the chosen messages of one queue.
+    """Number, size, offsets and times of the chosen messages of one queue.
 
     Attributes:
         broker: name of the store.
@@ -69,7 +69,7 @@ class QueueCount:
 
 
 def count_messages_by_queue(table: DeltaTable, condition: str) -> list[QueueCount]:
-    """Count the chosen messages of each queue, also those in inner batches, sorted by store, topic and queue.
+    """Count the chosen messages by queue, including those in inner batches.
 
     Args:
         condition: from `selection.selection_condition`.
@@ -93,7 +93,7 @@ def count_messages_by_queue(table: DeltaTable, condition: str) -> list[QueueCoun
 
 
 def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
-    """Divide the chosen messages into parts, and return each part's ranges of the logs, in the order of sending.
+    """Divide the chosen messages into parts to send one after another, each given by ranges of the logs.
 
     A part is as large as a process may hold in memory. Ranges of one store are in the order of its log, and those of
     several stores in the order of their times.
@@ -178,7 +178,7 @@ def needed_target_topics(
 
 
 def find_original_topics(table: DeltaTable, condition: str) -> list[str]:
-    """Return the original topics of the chosen dead letters and retries, sorted.
+    """Return the sorted topics to which the chosen dead letters and retries were originally sent.
 
     Raises:
         QueryError: in the cases of `count_messages_by_queue`.
@@ -200,7 +200,7 @@ def find_original_topics(table: DeltaTable, condition: str) -> list[str]:
 
 
 def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[QueueEnd, ...]:
-    """Return the queues of topics to which messages can be sent, with their current ends.
+    """Return the queues of topics that accept messages, with their current end offsets.
 
     Args:
         topics: names of the topics.
@@ -263,7 +263,7 @@ def check_queue_numbers(queue_counts: Sequence[QueueCount], target: Target) -> N
 
 
 def target_queue_indexes(queue_counts: Sequence[QueueCount], target: Target) -> Array:
-    """Return, for each queue of the lake, the index of its queue in the target, which has the same number.
+    """Return, for each queue of the lake, the index of the target queue with the same number.
 
     Args:
         queue_counts: from `count_messages_by_queue`; without dead letters and retries if each goes to its original
@@ -324,7 +324,7 @@ def make_plan(
 
 
 def plan_changed_messages(plan: ReplayPlan, changed_rows_table: DeltaTable) -> ReplayPlan:
-    """Return a plan changed to send the messages in `replay_rows`, to which they have been written.
+    """Return the plan for sending the messages that were changed and written to `replay_rows`.
 
     Args:
         plan: the plan by which they were written; its limit has been applied.
@@ -359,7 +359,7 @@ class CountsOverTime:
 
 
 def count_over_time(table: DeltaTable, condition: str, queue_counts: Sequence[QueueCount]) -> CountsOverTime:
-    """Count the chosen messages that were stored in each time window, in at most `MAX_WINDOWS` windows.
+    """Count the chosen messages by time window of their store time, in at most `MAX_WINDOWS` windows.
 
     Messages without a store time are not counted.
 

@@ -83,7 +83,7 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
 
 
 def _queues_of_same_number(rows: pa.Table, queue_indexes: Mapping[MessageQueue, int]) -> Array:
-    """Return the index of each message's target queue: the same number, if possible on the broker of the same name."""
+    """Return the index of the target queue with each message's queue number, on the same-named broker if possible."""
     by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queue_indexes.items()}
     brokers = sorted({queue.broker_name for queue in queue_indexes})
     coded = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()

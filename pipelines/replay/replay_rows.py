@@ -60,7 +60,7 @@ _ID_TIME = re.compile(r"([0-9]{8}-[0-9]{6})-[0-9a-f]{6}")
 def write_changed_rows(
     lake: Lake, messages: PlannedMessages, changes: MessageChanges, spark: SparkSession | None = None
 ) -> None:
-    """Apply changes to the messages of a plan, and write the results to `replay_rows`.
+    """Apply changes to the messages of a plan, and write the changed messages to `replay_rows`.
 
     Args:
         messages: messages of a plan on the table `messages`.
@@ -92,7 +92,7 @@ def write_changed_rows(
 
 
 def write_copied_rows(lake: Lake, messages: PlannedMessages, number: int = 1) -> None:
-    """Copy the messages of a plan to `replay_rows`, so that they can be sent after their source is gone.
+    """Copy the messages of a plan to `replay_rows`, so that they can be sent when their source no longer exists.
 
     Nothing is written if copies of a replay with the same id were written before: `read_copies_number` returns the
     number that was given then.
@@ -105,7 +105,7 @@ def write_copied_rows(lake: Lake, messages: PlannedMessages, number: int = 1) ->
 
 
 def read_copies_number(lake: Lake, replay_id: str) -> int | None:
-    """Return the number with which `write_copied_rows` has written the copies of a replay; None if it has not."""
+    """Return the number that identifies which messages were copied for a replay; None if none were."""
     table = lake.find("replay_rows")
     return None if table is None else table.transaction_version(_application_id(replay_id, "copied"))
 
@@ -123,7 +123,7 @@ def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataF
 
 
 def _commit_files(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile], number: int = 1) -> None:
-    """Add the data files of a stage, unless another process has added those of the same stage.
+    """Add data files to `replay_rows` once for each replay and stage; do nothing if another process has added them.
 
     Raises:
         ReplayError: if other processes commit first for a long time.
@@ -219,7 +219,7 @@ def _check_identity_unchanged(lake: Lake, replay_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OldCopies:
-    """Rows of `replay_rows` that can be dropped, and replays whose old rows are kept.
+    """Rows of `replay_rows` that are no longer needed, by replay, and replays whose old rows are kept.
 
     Attributes:
         replays: whose rows are dropped, sorted.
@@ -253,7 +253,7 @@ def find_old_copies(
     *,
     drops_resumable: bool,
 ) -> OldCopies:
-    """Return the rows of `replay_rows` that are no longer needed, by replay.
+    """Return the rows of `replay_rows` that may be dropped because no replay needs them any more.
 
     Args:
         now: the moment from which ages count.
@@ -295,7 +295,7 @@ def find_old_copies(
 
 
 def drop_copies(lake: Lake, old_copies: OldCopies) -> None:
-    """Drop old rows of `replay_rows` in one commit, after recording for each replay that its copies are dropped.
+    """Drop old rows of `replay_rows` in one commit, after recording this for each replay.
 
     Args:
         old_copies: what `find_old_copies` has found.
@@ -330,7 +330,7 @@ def drop_copies(lake: Lake, old_copies: OldCopies) -> None:
 
 
 def _is_abandoned(lake: Lake, state: ReplayState, cutoff: datetime.datetime) -> bool:
-    """Return whether no process is sending a replay, and none has recorded an outcome since a given time."""
+    """Return whether no process is sending a replay, and none has recorded an outcome since `cutoff`."""
     last_written = Ledger(lake, state.plan.replay_id).last_outcome_time()
     if last_written is not None and last_written >= cutoff:
         return False
@@ -341,7 +341,7 @@ def _is_abandoned(lake: Lake, state: ReplayState, cutoff: datetime.datetime) -> 
 
 
 def _time_in_id(replay_id: str) -> datetime.datetime | None:
-    """Return when a replay was planned, according to its id; None if `new_replay_id` did not make the id."""
+    """Return when a replay was planned, as its id says; None for an id that does not begin with a time."""
     match = _ID_TIME.fullmatch(replay_id)
     with suppress(ValueError):
         if match is not None:

@@ -28,7 +28,7 @@ def selection_condition(
     includes_replayed: bool = False,
     origin_topic_sql: str | None = None,
 ) -> str:
-    """Return the SQL condition that chooses the messages to send again from the table `messages`.
+    """Return the SQL condition on `messages` for the messages that a replay sends again.
 
     Its text identifies what was chosen: a notebook recognises an earlier replay of the same messages by it. So the same
     selection must always give the same text, also in later versions.
@@ -85,7 +85,7 @@ def _is_one_of_sql(column: str, values: Sequence[str]) -> str:
 
 
 def _not_consumed_sql(not_consumed: NotConsumed) -> str:
-    """Return the SQL condition for unconsumed messages: from each queue's start on, or all if a queue has no start."""
+    """Return the SQL condition for the messages that a consumer group has not consumed."""
     known: dict[tuple[str, str], list[int]] = {place: [] for place in sorted(not_consumed.topics)}
     parts = []
     for (broker, topic, queue_id), start in sorted(not_consumed.queues.items()):

@@ -29,7 +29,7 @@ _MESSAGES = 256
 
 
 class Origin(NamedTuple):
-    """Original place of a message that was sent again: its store and physical offset."""
+    """Store and physical offset of the original of a message that was sent again."""
 
     broker: str
     physical_offset: int
@@ -79,7 +79,7 @@ def find_sent_messages(
 
 
 def origin_of(message: Message, replay_id: str) -> Origin | None:
-    """Return the origin of a message; None if it is not of this replay."""
+    """Return the origin that a replay wrote into a message; None if the message is not of this replay."""
     properties = message.properties
     if properties.get(REPLAY_ID) != replay_id:
         return None
@@ -89,7 +89,7 @@ def origin_of(message: Message, replay_id: str) -> Origin | None:
 
 
 class OffsetRun(NamedTuple):
-    """Consecutive offsets of a queue, from `start` to before `end`, all of which are messages of the replay."""
+    """Consecutive queue offsets, from `start` to before `end`, that all have messages of one replay."""
 
     start: int
     end: int
@@ -99,7 +99,7 @@ RunsByQueue = dict[MessageQueue, list[OffsetRun]]
 
 
 def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
-    """Return the consecutive offsets at which a replay's messages were stored, according to `replay_messages`."""
+    """Return the queue offsets at which a replay's messages were stored, as runs, from `replay_messages`."""
     try:
         table = lake.table("replay_messages")
     except NoTableError:
@@ -124,7 +124,7 @@ def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
 def add_unrecorded_runs(
     recorded_runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: ReplayPlan, puller: Puller
 ) -> RunsByQueue:
-    """Add the offsets of messages that a replay sent but did not record, by reading the target queues.
+    """Add the offsets of messages that a replay sent but did not record, found in the target queues.
 
     Args:
         recorded_runs: From `read_sent_runs`.
@@ -145,7 +145,7 @@ def add_unrecorded_runs(
 
 
 def join_offset_runs(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
-    """Join runs that touch; they must be in ascending order."""
+    """Join runs of offsets that follow each other without a gap; they must be in ascending order."""
     found: list[OffsetRun] = []
     for run in runs:
         if found and found[-1].end == run.start:

@@ -28,7 +28,7 @@ def transformed_rows(spark: SparkSession, lake: Lake, replay_id: str, transform:
 
 
 def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
-    """Apply a function to messages.
+    """Apply the user's function to messages, and check that the result has the columns of messages.
 
     Raises:
         ReplayError: if it fails, or does not return messages.
@@ -47,7 +47,7 @@ def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
 
 
 def _check_transformed_schema(schema: StructType) -> None:
-    """Raise an error if the columns that a user's function returns are not those of a message to send.
+    """Raise an error if the user's function returned other columns than those of a message to send.
 
     Raises:
         ReplayError: if columns are missing, unknown or of another type.

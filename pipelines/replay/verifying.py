@@ -46,7 +46,7 @@ _QUEUE = ("target_topic", "target_broker", "target_queue_id")
 
 
 class Problem(StrEnum):
-    """Fault of one message of a replay."""
+    """Fault of one message that a replay has sent."""
 
     MISSING = "missing"
     """The target has no message of the replay at the offset in the ledger."""
@@ -67,7 +67,7 @@ class Problem(StrEnum):
 
 
 class Difference(NamedTuple):
-    """A message that differs from what was sent.
+    """A message in the target, or missing there, that is not as it was sent.
 
     Attributes:
         problem: the fault.
@@ -90,7 +90,7 @@ class Difference(NamedTuple):
 
 @dataclass
 class Verification:
-    """Result of a verification: the number of compared messages, and counts and examples of differences.
+    """Result of comparing a replay's target with what was sent: counts, and the first differences.
 
     Attributes:
         compared: number of messages in the target that were compared.
@@ -107,14 +107,14 @@ class Verification:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add_differences(self, differences: list[Difference]) -> None:
-        """Count differences that were found, and keep the first ones."""
+        """Count differences, and keep the first ones as examples."""
         with self._lock:
             # Threads of several queues add at the same time.
             self.problems.update(difference.problem for difference in differences)
             self.examples += differences[: MAX_EXAMPLES - len(self.examples)]
 
     def add_counts(self, compared: int, without_body: int) -> None:
-        """Count messages that were compared."""
+        """Add numbers of messages that were compared."""
         with self._lock:
             self.compared += compared
             self.without_body += without_body
@@ -122,7 +122,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class _ExpectedMessages:
-    """Messages that a part of the plan has sent to one queue, in the order of their offsets there.
+    """Messages that one part of the plan has sent to one queue, in the order of their offsets there.
 
     Attributes:
         offsets: int64, offsets in the target.
@@ -140,7 +140,7 @@ class _ExpectedMessages:
 
 
 class _QueueVerifier:
-    """Reader of one target queue, which compares its messages in order with those that were sent."""
+    """Reads one target queue, and compares its messages in order with those that were sent."""
 
     def __init__(self, puller: Puller, queue: MessageQueue, begin: int, replay_id: str, found: Verification) -> None:
         self.queue = queue
@@ -150,7 +150,7 @@ class _QueueVerifier:
         self._last_offset = -1  # of the parts before
 
     def compare_messages(self, expected: _ExpectedMessages) -> None:
-        """Read up to the last message of a part, and compare the messages."""
+        """Read the queue up to the last message of a part, and compare it with the messages sent."""
         is_seen = np.zeros(len(expected.offsets), np.bool_)
         self._check_order(expected)
         # Ranges that expired in earlier parts have been assigned to their messages.
@@ -176,7 +176,7 @@ class _QueueVerifier:
         self._last_offset = max(self._last_offset, int(offsets.max()))
 
     def check_rest_of_queue(self) -> None:
-        """Read the rest of the queue; it must not have messages of the replay."""
+        """Read the rest of the queue, and report messages of the replay there, as they were sent twice."""
         for batch in self._read_replay_messages(self._puller.max_offset(self.queue)):
             self._add_duplicates(batch)
 
@@ -261,7 +261,7 @@ class _QueueVerifier:
 def verify_replay(
     messages: PlannedMessages, ledger: Ledger, puller: Puller, on_progress: Callable[[int], None] = lambda _: None
 ) -> Verification:
-    """Compare the messages that a replay sent with the lake.
+    """Compare the messages in the target with those that the replay has sent.
 
     Args:
         messages: messages of the plan.
@@ -297,7 +297,7 @@ def verify_replay(
 def _expected_by_queue(
     rows: pa.Table, sent_offsets: pa.Table, messages: PlannedMessages, verification: Verification
 ) -> Mapping[tuple[str, str, int], _ExpectedMessages]:
-    """Return the messages that a part has sent to each queue."""
+    """Return the messages that one part of the plan has sent to each queue."""
     numbers = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     known = sent_offsets.join(numbers, ["broker", "physical_offset"], join_type="left outer")
     is_gone = pc.is_null(known.column("row"))
@@ -360,7 +360,7 @@ def _property_entries(names: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _prefix_row_numbers(rows: Array, entries: pa.Array) -> pa.Array:
-    """Prefix each entry with the number of its row and a slash."""
+    """Prepend to each text the number of its row and a slash."""
     return pc.binary_join_element_wise(pa.array(rows).cast(pa.string()), entries, "/")
 
 
@@ -378,7 +378,7 @@ def _equals_column(batch: pa.RecordBatch, rows: pa.Table, name: str) -> pa.Array
 
 
 def verification_text(verification: Verification) -> str:
-    """Return the result of a verification as a text for users."""
+    """Return the result of a verification as a sentence for users."""
     text = f"{format_count(verification.compared, 'message')} read back from the target and compared with the lake"
     if verification.without_body:
         text += (

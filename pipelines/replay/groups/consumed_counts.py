@@ -35,7 +35,7 @@ Places = dict[tuple[str, str, int], int]
 
 
 class KnownOffsets(NamedTuple):
-    """Next offsets that groups will consume, and the times at which these offsets were read.
+    """Next offsets that consumer groups will consume, and when these offsets were read.
 
     Attributes:
         groups: offsets by group.
@@ -95,7 +95,7 @@ class ConsumedCount(NamedTuple):
 
 
 class ChosenMessages:
-    """Messages chosen for a replay, with methods that compare them with the offsets of consumer groups.
+    """Messages chosen for a replay, to be compared with the offsets of consumer groups.
 
     Args:
         table: `messages`.
@@ -156,7 +156,7 @@ class ChosenMessages:
 
     @cached_property
     def _recreated_queues(self) -> dict[Queue, OffsetLogRange]:
-        """Queues whose topic was created again, with the range of the log to which a group's offset applies."""
+        """Queues whose topic was deleted and created again, with the log range for which a group's offset is valid."""
         found: dict[Queue, OffsetLogRange] = {}
         for broker, as_of in self._as_of.items():
             topics = {queue.topic for queue in self._others if queue.broker == broker}
@@ -177,7 +177,7 @@ class ChosenMessages:
 
     @cached_property
     def _original_records(self) -> list[tuple[str, str, int, Array]]:
-        """Original records of the chosen retries and dead letters: store, topic, queue id, and queue offsets."""
+        """Originals of the chosen retries and dead letters: store, topic, queue id, and queue offsets."""
         kinds = ", ".join(text_literal(kind) for kind in sorted(FAILED_KINDS))
         sql = (
             "SELECT first.broker AS broker, topic, queue_id, array_agg(queue_offset) AS offsets FROM "

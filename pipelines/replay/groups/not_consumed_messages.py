@@ -48,7 +48,7 @@ _STORE_IT = "'commitlake snapshot' and 'archive' store them, and 'commitlake lag
 
 
 class QueueStart(NamedTuple):
-    """Offset from which on a group has not consumed the messages of a queue.
+    """Queue offset from which on a consumer group has not consumed a queue's messages.
 
     Attributes:
         offset: queue offset of the message.
@@ -97,7 +97,7 @@ class NotConsumed:
 
 
 class OffsetLogRange(NamedTuple):
-    """Range of the log in which a group's offset of a queue is valid, as the topic may have been created again.
+    """Log range for which a group's offset in a queue is valid, as the topic may have been deleted and created again.
 
     Attributes:
         floor: physical offset; records before it are from a topic that had been deleted at the time of the offset.
@@ -132,7 +132,7 @@ def find_not_consumed_in_lake(
     is_topic_selected: Callable[[str], bool],
     offsets_time: datetime.datetime | None = None,
 ) -> NotConsumed:
-    """Return which messages of a lake a group has not consumed, by its offsets in the lake.
+    """Find the messages in a lake that a group has not consumed, by its offsets in the lake.
 
     Args:
         group: the consumer group.
@@ -175,7 +175,7 @@ def find_not_consumed_in_lake(
 def find_not_consumed_in_stores(
     stores: Iterable[Store], group: str, is_topic_selected: Callable[[str], bool]
 ) -> NotConsumed:
-    """Return which messages of stores a group has not consumed, by its offsets in the stores' own files.
+    """Find the messages in stores that a group has not consumed, by its offsets in the stores' own files.
 
     Args:
         group: the consumer group.
@@ -207,7 +207,7 @@ def find_not_consumed_in_stores(
 def find_not_consumed_live(
     admin: Admin, group: str, topics: Iterable[str], brokers: Collection[str] = ()
 ) -> NotConsumed:
-    """Return which messages of live topics a group has not consumed, by its offsets at the brokers.
+    """Find the messages of live topics that a group has not consumed, by its offsets at the brokers.
 
     Args:
         group: the consumer group.
@@ -348,7 +348,7 @@ def _consumed_topics(group: str, store: _StoreOffsets, is_topic_selected: Callab
 def _queue_starts(
     group: str, store: _StoreOffsets, topic_names: Collection[str], is_topic_selected: Callable[[str], bool]
 ) -> tuple[dict[Queue, QueueStart], list[str]]:
-    """Return, for each queue, the first offset that a group has not consumed, and notes on uncertain offsets."""
+    """Return, for each queue, the offset from which on a group has not consumed, and notes on uncertain offsets."""
     moment = store.moment
     committed = {
         Queue(moment.broker, position.topic, position.queue_id): offset
@@ -370,7 +370,7 @@ def _queue_starts(
 def find_offset_log_ranges(
     queues: QueueSpans, current_spans: Mapping[Queue, QueueSpan], offsets_time: datetime.datetime
 ) -> dict[Queue, OffsetLogRange]:
-    """Return, for queues whose topic was created again, the range of the log to which a group's offset applies.
+    """Return, for queues of topics that were created again, the log range for which a group's offset is valid.
 
     Args:
         queues: the queues of a store.

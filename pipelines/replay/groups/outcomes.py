@@ -57,7 +57,7 @@ _PLAN_MARGIN_MS = 3_600_000
 
 
 class State(IntEnum):
-    """State of a replayed message, as seen by one consumer group."""
+    """State of a replayed message in one consumer group, such as consumed, waiting or dead."""
 
     CONSUMED = 0
     DEAD = 1
@@ -67,13 +67,13 @@ class State(IntEnum):
 
     @property
     def text(self) -> str:
-        """The state in words."""
+        """The state as text for users."""
         return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcomes:
-    """States of messages in one group.
+    """States of a replay's messages in one consumer group.
 
     Attributes:
         group: the consumer group.
@@ -99,7 +99,7 @@ class GroupOutcomes:
         return int(np.count_nonzero(self.states == state))
 
     def describe_state(self, row_number: int) -> str:
-        """Return details on the state of a message, in words."""
+        """Return details on the state of a message, as text for users."""
         if row_number in self.details or self.states[row_number] != State.WAITING:
             return self.details.get(row_number, "")
         if self.ahead[row_number] < 0:
@@ -122,7 +122,7 @@ _TYPES = {"physical_offset": pa.int64(), "target_queue_id": pa.int32(), "target_
 
 
 def rows_by_dead_letter_group(rows: pa.Table) -> dict[str, pa.Table]:
-    """Return the rows of messages that were dead letters, by the group whose dead-letter topic had them."""
+    """Group the rows of replayed dead letters by the consumer group that had given them up."""
     topics = rows.column("topic").unique().to_pylist()
     return {
         topic.removeprefix(DLQ_PREFIX): rows.filter(pc.equal(rows.column("topic"), topic))
@@ -151,7 +151,7 @@ class _Copies:
 
 @dataclass
 class GroupFollower:
-    """Reads repeatedly the states of a replay's messages in one group.
+    """Reads the states of a replay's messages in one consumer group, again and again.
 
     Attributes:
         client: client of the target.
@@ -210,7 +210,7 @@ class GroupFollower:
         return {} if found is None else found.offset_table
 
     def _note_delivery_offsets(self, brokers: Sequence[str]) -> None:
-        """Store the delivery offset of each delay queue as the first offset to read, unless one is stored already."""
+        """Store each delay queue's delivery offset as the first offset to read from, unless one is stored already."""
         for broker in brokers:
             delivered = self.client.admin.delay_offsets(broker).offset_table
             for level, offset in delivered.items():
@@ -309,7 +309,7 @@ class GroupFollower:
 
 
 class _RowNumbers:
-    """Index that finds the row of a replayed message by its original store and offset."""
+    """Index that finds the row of a replayed message by the store and physical offset of its original."""
 
     def __init__(self, rows: pa.Table) -> None:
         brokers = rows.column("broker").combine_chunks().dictionary_encode()
@@ -322,7 +322,7 @@ class _RowNumbers:
         self._offsets = [offsets[part] for part in self._order]
 
     def find_row(self, origin: Origin) -> int | None:
-        """Return the row number of a message; None if there is none."""
+        """Return the row number of the message with an origin; None if there is none."""
         code = self._codes.get(origin.broker)
         if code is None:
             return None

@@ -39,7 +39,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupStep:
-    """Move of a group's offset in a queue to which a replay has sent.
+    """Planned move of a group's offset in a queue to which a replay has sent messages.
 
     Attributes:
         group: The consumer group.
@@ -59,7 +59,7 @@ class GroupStep:
 
     @property
     def needs_move(self) -> bool:
-        """True if an offset must be set."""
+        """True if the group's offset must be set."""
         return self.step is not None and self.step.to != self.offset and bool(self.step.stepped)
 
 
@@ -100,7 +100,7 @@ def plan_group_steps(
     *,
     skips_other_messages: bool = False,
 ) -> Iterator[GroupStep]:
-    """Yield, for each queue and group, how the group's offset would move past the messages of a replay.
+    """Yield, for each queue and group, the move of the group's offset that skips the messages of a replay.
 
     Args:
         offset_runs: Offsets of its messages.
@@ -142,7 +142,7 @@ def _offset_problem(offset_runs: Sequence[OffsetRun], committed_offset: int | No
 def _skipped_message_problem(
     reader: OtherMessagesReader, offset_runs: Sequence[OffsetRun], next_offset: int, move: GroupMove
 ) -> str:
-    """Return an error text if the first or last message to skip is not the replay's; else an empty string."""
+    """Return an error text if the first or last message to skip is not of the replay; else an empty string."""
     stepped = [run for run in offset_runs if next_offset < run.end <= move.to]
     if not move.stepped or not stepped:
         return ""
@@ -171,7 +171,7 @@ def _subscription_filter(
 
 @dataclass(frozen=True, slots=True)
 class OtherMessages:
-    """Messages that a group wants, stored among the messages of a replay in a queue, but not sent by the replay.
+    """Messages wanted by a group that lie between those of a replay in a queue, but were not sent by it.
 
     Attributes:
         count: Number of messages.
@@ -184,7 +184,7 @@ class OtherMessages:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """Move of a group's offset past a replay's messages in a queue.
+    """How far a group's offset in a queue can move to skip a replay's messages, or why it cannot.
 
     Attributes:
         to: The offset to set; the group's own if there is nothing to skip.
@@ -210,7 +210,7 @@ def compute_group_move(
     *,
     skips_other_messages: bool,
 ) -> GroupMove:
-    """Compute how far a group's offset can move past a replay's messages.
+    """Compute how far a group's offset can move to skip a replay's messages in a queue.
 
     Args:
         offset_runs: Runs of the replay, in ascending order.
@@ -247,7 +247,7 @@ def _join_other_messages(first: OtherMessages, second: OtherMessages) -> OtherMe
 
 
 class OtherMessagesReader:
-    """Reader of messages in one queue that one group wants and that a replay did not send.
+    """Reads the messages in a queue that a group wants and that a replay did not send.
 
     Args:
         puller: Reads the target.
@@ -262,7 +262,7 @@ class OtherMessagesReader:
         self._left = MAX_READ
 
     def read_other_messages(self, start: int, end: int) -> OtherMessages:
-        """Return the other messages from `start` to before `end`."""
+        """Return the messages not sent by the replay, at offsets from `start` to before `end`."""
         if end - start > self._left:
             # Too many to be read: all count as wanted, so that nothing is skipped by mistake.
             return OtherMessages(end - start, self._message_names(self._read_messages(start, start + MAX_NAMED)))
@@ -271,7 +271,7 @@ class OtherMessagesReader:
         return OtherMessages(len(found), self._message_names(found[:MAX_NAMED]))
 
     def is_of_replay(self, offset: int) -> bool:
-        """Return whether the message at an offset is of the replay."""
+        """Return whether the message at a queue offset was sent by the replay."""
         found = self._read_messages(offset, offset + 1)
         return bool(found) and found[0].properties.get(REPLAY_ID) == self._replay_id
 

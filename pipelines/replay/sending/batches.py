@@ -32,7 +32,7 @@ _BODY_AT = ITEM.size
 
 @dataclass(frozen=True, slots=True)
 class EncodedPart:
-    """Messages of a part of the plan, encoded for sending.
+    """Messages of one part of a plan, encoded as items of batch requests.
 
     Attributes:
         starts: int64[rows + 1], start of each message in `data`.
@@ -69,7 +69,7 @@ class EncodedPart:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages that are sent together.
+    """Messages that are sent together in one request.
 
     Attributes:
         part: the part that has the messages.
@@ -89,7 +89,7 @@ class Batch:
         return int(self.part.sys_flags[self.rows[0]])
 
     def body(self) -> bytes:
-        """Return the body of the request that sends this batch."""
+        """Return the body of the request that sends the messages."""
         starts, data = self.part.starts, self.part.data
         first, last = int(self.rows[0]), int(self.rows[-1])
         # Consecutive messages are one range of the data: one copy instead of one for each.
@@ -98,7 +98,7 @@ class Batch:
         return b"".join(data[starts[row] : starts[row + 1]] for row in self.rows)
 
     def drop_rows(self, rows: Collection[int]) -> Batch:
-        """Return the batch without the messages in the given rows."""
+        """Return a batch without the messages in the given rows."""
         return replace(self, rows=self.rows[~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))])
 
     def split_by_message(self) -> Iterator[Batch]:
@@ -108,7 +108,7 @@ class Batch:
 
 
 def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> EncodedPart:
-    """Encode the messages of a part.
+    """Encode the messages of one part of a plan as items of batch requests.
 
     Args:
         rows: rows of `messages`, see `plan_part_rows.COLUMNS`.
@@ -164,7 +164,7 @@ def _rows_with_separators(
 
 
 def _mark_rows_with_items(row_mask: Array, item_counts: Array, item_mask: Array) -> None:
-    """Set `row_mask` for each row that has an item marked in `item_mask`. Row i has `item_counts[i]` items."""
+    """Set `row_mask` where any of a row's items is marked in `item_mask`; row i has `item_counts[i]` items."""
     row_mask[np.repeat(np.arange(len(row_mask)), item_counts)[item_mask]] = True
 
 
@@ -187,7 +187,7 @@ def split_properties(properties: pa.MapArray) -> tuple[Array, pa.Array, pa.Array
 
 
 def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
-    """Return the properties that a replay adds to each message, encoded as a message stores them.
+    """Return the properties that a replay adds to each message, as bytes of a stored message.
 
     These are the message's origin, and keys and tags if the log has them in fields of their own, as JMQ's has.
 

@@ -94,7 +94,7 @@ class SendResult:
 
 
 class QueueSender:
-    """Sends to one queue, batch after batch; for one thread.
+    """Sends messages to one queue of the target, batch after batch; for one thread.
 
     Args:
         client: Clients of the target.
@@ -130,7 +130,7 @@ class QueueSender:
         self._is_stopped = is_stopped
 
     def check_broker_lists_clients(self) -> None:
-        """Check that the queue's broker reports which connections it has, as `wait_for_late_messages` requires.
+        """Raise an error if the queue's broker does not report its connections, which a resumed replay must know.
 
         Raises:
             ReplayError: if it does not say that, or if it does not answer.
@@ -167,7 +167,7 @@ class QueueSender:
             ) from None
 
     def find_stored_messages(self) -> dict[Origin, int]:
-        """Search the queue for messages of the replay that were stored without a confirmation; return their offsets.
+        """Search the queue for messages of the replay that no answer confirmed, and return their offsets.
 
         Nothing may be on its way.
 
@@ -196,7 +196,7 @@ class QueueSender:
             )
 
     def send(self, batch: Batch, get_origin: Callable[[int], Origin]) -> Iterator[SendResult]:
-        """Send a batch, and yield the outcomes of its messages as soon as they are known.
+        """Send a batch, and yield the outcome of its messages as soon as it is known.
 
         Args:
             batch: Messages of a part.
@@ -254,7 +254,7 @@ class QueueSender:
     def _send_separately(
         self, batch: Batch, get_origin: Callable[[int], Origin], attempts: int, error: RefusedError
     ) -> Iterator[SendResult]:
-        """Send the messages of a refused batch one by one; a message that is refused alone is recorded as refused."""
+        """Send the messages of a refused batch one by one, and yield their outcomes, which may be refusals."""
         if len(batch) == 1:
             yield SendResult(batch.rows, SendOutcome.REFUSED, None, attempts, str(error))
             return
@@ -317,7 +317,7 @@ class _RetryWaits:
         self._wait = _FIRST_WAIT_SECONDS
 
     def wait_after(self, error: Exception, failed_step: str) -> None:
-        """Wait before the next attempt.
+        """Wait before the next attempt, or raise an error if the total time is over.
 
         Args:
             error: error of the last attempt.

@@ -60,7 +60,7 @@ class Pace:
         return self._speed
 
     def set_rate(self, rate: float) -> None:
-        """Change the total limit in messages per second.
+        """Change the limit for all processes together, in messages per second.
 
         Waiting threads notice the change within a fifth of a second.
         """
@@ -69,13 +69,13 @@ class Pace:
             self._restart_clock()
 
     def set_speed(self, speed: float) -> None:
-        """Change the speed relative to store times, measured from the next message on."""
+        """Change the speed relative to the messages' store times, from the next message on."""
         with self._lock:
             self._speed = speed
             self._restart_clock()
 
     def set_paused(self, *, is_paused: bool) -> None:
-        """Pause sending, or continue if `is_paused` is False; the time of the pause is not made up for."""
+        """Pause sending, or continue if `is_paused` is False; the lost time is not made up for."""
         with self._lock:
             self._is_paused = is_paused
             if not is_paused:
@@ -92,7 +92,7 @@ class Pace:
                 self._changes += 1
 
     def _restart_clock(self) -> None:
-        """Measure rate and speed from now on, and make waiting threads compute their time of sending again."""
+        """Restart the measurement of rate and speed, and make waiting threads compute their time of sending again."""
         self._next, self._began = self._clock(), None
         self._changes += 1
 
@@ -102,7 +102,7 @@ class Pace:
 
     @property
     def is_stopped(self) -> bool:
-        """True after `stop`."""
+        """True after `stop` was called."""
         return self._is_stopped
 
     def count_sendable_now(self, store_times_ms: Array) -> int:
@@ -140,7 +140,7 @@ class Pace:
         return False
 
     def _reserve_time(self, message_count: int, first_store_time_ms: int) -> tuple[float, int]:
-        """Return the clock time at which messages may be sent, and the number of changes of the pace so far."""
+        """Return the clock time at which messages may be sent, and how often the pace has changed so far."""
         with self._lock:
             now = self._clock()
             due = now

@@ -29,7 +29,7 @@ def watch_replay(
     notify: Callable[[str], None],
     check_owner: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """Apply requests from the ledger while the block runs, and pause sending while a group's lag is too large.
+    """Context manager that applies requests to stop or change the rate, and pauses while a group's lag is too large.
 
     Args:
         pace: pace of the replay.
@@ -108,7 +108,7 @@ class _LagWatch:
         self._is_unknown = False
 
     def pause_or_resume_replay(self) -> None:
-        """Read the group's lag, and pause or continue the replay accordingly."""
+        """Pause the replay if the group's lag is above the limit, or continue it when it is no longer."""
         trouble = ""
         try:
             stats = self._admin.consume_stats(self._group)

@@ -22,7 +22,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 
 class ReplayRun:
-    """Run that sends the messages of a plan, in this process or by tasks.
+    """Sends the messages of a plan, in this process or by parallel tasks.
 
     Args:
         lake: The lake.
@@ -126,7 +126,7 @@ class ReplayRun:
         self._on_progress(counts)
 
     def _check_no_rows_deleted(self) -> None:
-        """Raise an error if messages of the plan were deleted from the lake, so that they have no outcome."""
+        """Raise an error if messages of the plan were deleted from the lake, so that they were not sent."""
         found, wanted = self._counts.sent + self._counts.failed, self._plan.messages_to_send
         if found < wanted:
             raise ReplayError(

@@ -48,7 +48,7 @@ _KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offs
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """Settings of a run that are not in the plan.
+    """Settings of a replay's run that its plan does not have.
 
     Attributes:
         target_timeout_seconds: time for which the target may not answer, or may refuse everything.
@@ -59,7 +59,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Part of a plan that is ready to be sent, with rows sorted by target queue and then in the order of sending.
+    """Part of a plan that is ready to be sent: rows and encoded messages, sorted by target queue.
 
     Attributes:
         number: index of the part in the plan.
@@ -80,7 +80,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _KnownParts:
-    """Parts of the plan with outcomes in the ledger, and the first part that may still have messages to send.
+    """Parts of the plan with recorded outcomes, and the first part that may still have messages to send.
 
     Attributes:
         first: first part that may have messages to send.
@@ -94,7 +94,7 @@ class _KnownParts:
 
 
 class ShareSender:
-    """Sends the messages of a plan for some queues of the target, each once.
+    """Sends the messages of a plan for some queues of the target, each exactly once.
 
     Args:
         messages: Messages of the plan.
@@ -155,7 +155,7 @@ class ShareSender:
             self._write_to_ledger()
 
     def _send_parts(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool) -> bool:
-        """Send the parts one after another, and return whether all were sent."""
+        """Send the parts of the plan one after another, and return whether all were sent."""
         known = self._read_known_parts(has_lost_rows=has_lost_rows)
         ends = {} if has_lost_rows else self._ledger.end_offsets()
         senders = {
@@ -187,7 +187,7 @@ class ShareSender:
         return True
 
     def _read_known_parts(self, *, has_lost_rows: bool) -> _KnownParts:
-        """Return which parts have outcomes according to the ledger, and from which part sending continues."""
+        """Read which parts have recorded outcomes, and from which part sending continues."""
         if has_lost_rows:
             return _KnownParts(0, 0, len(self._plan.parts))
         if self._ledger.count_senders() > 1:
@@ -204,7 +204,7 @@ class ShareSender:
     def _find_unrecorded_messages(
         self, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor, *, is_resumed: bool
     ) -> dict[Origin, tuple[int, int]]:
-        """Return messages that an earlier process has sent but not recorded, with queue index and queue offset."""
+        """Return messages that an earlier process sent but did not record, with their target queue and offset."""
         by_broker = {sender.queue.broker_name: sender for sender in senders.values()}
         list(
             pool.map(
@@ -222,7 +222,7 @@ class ShareSender:
     def _prepare_part(
         self, part_number: int, earlier_message_count: int, known_parts: _KnownParts
     ) -> tuple[_Part, int]:
-        """Read and encode a part of the plan. Return it, and the number of the plan's messages up to its end."""
+        """Read and encode a part of the plan; return it, and the number of the plan's messages up to its end."""
         plan = self._plan
         rows = self._messages.read_rows_of_part(part_number, earlier_message_count)
         end = earlier_message_count + rows.num_rows
@@ -251,14 +251,14 @@ class ShareSender:
         stored_by_origin: Mapping[Origin, tuple[int, int]],
         pool: ThreadPoolExecutor,
     ) -> bool:
-        """Send a part and record the outcomes. Returns whether all of it was sent."""
+        """Send a part and record the outcomes; return whether all of it was sent."""
         left = self._record_without_sending(part, stored_by_origin)
         return all(
             self._send_row_group(part, wave, senders, pool) for wave in self._divide_into_timed_groups(part, left)
         )
 
     def _record_without_sending(self, part: _Part, stored_by_origin: Mapping[Origin, tuple[int, int]]) -> Array:
-        """Record the messages that are in the target already or cannot be sent.
+        """Record messages that are already in the target or cannot be sent; return the rows of all others.
 
         Return the row numbers of the others.
         """
@@ -355,7 +355,7 @@ class ShareSender:
             self._on_progress(self._counts)
 
     def _write_outcomes(self, part: _Part, results: Sequence[SendResult], queue_indexes: Array) -> None:
-        """Add the outcomes of a part's messages to the ledger."""
+        """Collect the outcomes of a part's messages, and write them to the ledger when it is time."""
         if not results:
             return
         rows = np.concatenate([landing.rows for landing in results])

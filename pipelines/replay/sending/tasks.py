@@ -70,7 +70,7 @@ _COUNT_LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """Queues of the target that one task sends to.
+    """Queues of the target to which one task sends.
 
     Attributes:
         queues: indexes of the plan's queues.
@@ -110,7 +110,7 @@ class SendingTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Result of a task.
+    """Result of a task that sends messages: whether it is done, or its error.
 
     Attributes:
         is_done: True if all messages of the share have an outcome.
@@ -140,7 +140,7 @@ def check_no_speculation(spark: SparkSession, prefix: str = "") -> None:
 
 
 def divide_queues(messages: PlannedMessages, max_tasks: int) -> list[QueueShare]:
-    """Divide the target's queues among tasks, so that each has about the same number of messages.
+    """Divide the target's queues among tasks so that each task sends about the same number of messages.
 
     Args:
         messages: Messages of the plan.
@@ -212,7 +212,7 @@ def send_on_runner(
 
 
 def send_share(task: SendingTask) -> TaskResult:
-    """Send the messages of a task, in any process."""
+    """Send the messages for the queues of one task."""
     ledger = Ledger(task.lake, task.plan.value.replay_id)
     try:
         return TaskResult(_claim_and_send_share(task, ledger))
@@ -249,7 +249,7 @@ def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
 
 
 def _ignore_message(_: str) -> None:
-    """Ignore a notification in a task, because the driver prints notifications."""
+    """Do nothing with a notification in a task, because the driver prints notifications."""
 
 
 @contextmanager
