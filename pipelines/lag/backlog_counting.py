@@ -28,7 +28,7 @@ _NONE = np.iinfo(np.int64).max
 
 
 class Queue(NamedTuple):
-    """A queue of a store."""
+    """Broker (the store's name), topic and queue id."""
 
     broker: str
     topic: str
@@ -36,7 +36,7 @@ class Queue(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """Offset in a queue at and after which the wanted messages are counted.
+    """Position in a queue from which on the messages that a subscription wants are counted.
 
     Attributes:
         queue: The queue.
@@ -52,7 +52,7 @@ class Cursor(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Number and size of the messages at or after a cursor, with the store times of the two messages next to it.
+    """Number and size of the messages from a cursor on, with the store times of the messages just after and before it.
 
     Attributes:
         messages: Number of messages.
@@ -71,7 +71,7 @@ class Backlog(NamedTuple):
 
 
 class _CursorCounts:
-    """Cursors of one queue with the same filter, and the counts of messages at or after each of them."""
+    """Cursors of one queue with the same filter, and the number of messages from each of them on."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
         self.cursors = sorted(cursors, key=lambda cursor: cursor.offset)
@@ -83,7 +83,7 @@ class _CursorCounts:
         self.next_physical = np.full(len(self.offsets), _NONE)
 
     def count_messages(self, offsets: Array, sizes: Array, physical_offsets: Array, times: Array | None) -> None:
-        """Count the given messages at or after each cursor.
+        """Add to each cursor's count the given messages at or after it.
 
         Args:
             offsets: Queue offsets, in any order.
@@ -128,7 +128,7 @@ class _CursorCounts:
 
 
 class _PrecedingMessages:
-    """Finds the store times of the messages just before the cursors of one queue, whatever the groups' filters."""
+    """Finds the store times of the messages just before the cursors of one queue, including unwanted messages."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
         self.offsets: Array = np.unique(np.array([cursor.offset - 1 for cursor in cursors], np.int64))
@@ -136,7 +136,7 @@ class _PrecedingMessages:
         self.physical = np.full(len(self.offsets), -1, np.int64)
 
     def add_messages(self, offsets: Array, physical_offsets: Array, times: Array | None) -> None:
-        """Add messages, given as for `_CursorCounts.count_messages`.
+        """Look for the messages just before cursors among the given messages of the queue.
 
         If several have the same queue offset, the newest counts.
         """
@@ -152,7 +152,7 @@ class _PrecedingMessages:
 
 
 class BacklogCounter:
-    """Counts messages at or after cursors.
+    """Counts the messages at or after positions in queues (cursors), such as the offsets of consumer groups.
 
     Args:
         cursors: The cursors.
@@ -215,7 +215,7 @@ class BacklogCounter:
         )
 
     def can_count_index_entries(self, topic: str) -> bool:
-        """Return whether a topic can be counted by index entries alone, as all of its cursors want every message."""
+        """Return whether a topic can be counted by ConsumeQueue entries alone, because no filter must be applied."""
         return topic not in self._needs_messages
 
     def add_queue(self, queue: Queue) -> None:
@@ -228,7 +228,7 @@ class BacklogCounter:
         self.starts[queue] = 0
 
     def reset_counts(self, restart_offsets: Mapping[Queue, int]) -> None:
-        """Reset all counts to zero, and set the physical offset before which records of a queue do not count.
+        """Reset all counts to zero, and exclude the records of a deleted topic before its queues' restart offsets.
 
         Args:
             restart_offsets: Physical offsets by queue; records before them do not count. Other queues have no such
@@ -267,7 +267,7 @@ class BacklogCounter:
                     places.count_messages(offsets[here], sizes[here], physical[here], times[here])
 
     def count_index_entries(self, queue: Queue, offsets: Array, sizes: Array, physical_offsets: Array) -> None:
-        """Count messages of a queue from entries of an index."""
+        """Count messages of a queue, given by their ConsumeQueue entries."""
         kept = physical_offsets >= max(self.log_start or 0, self._floors.get(queue, 0))
         if kept.any():
             for places in self._places.get(queue, {}).values():
@@ -276,7 +276,7 @@ class BacklogCounter:
                 self._last[queue].add_messages(offsets[kept], physical_offsets[kept], None)
 
     def set_next_message_times(self, find_store_time: Callable[[Queue, int, int], int]) -> None:
-        """Set the store time of each cursor's next message, if only the queue's index was read.
+        """Set the store time of each cursor's next message, where only ConsumeQueue entries were read.
 
         Args:
             find_store_time: Returns the store time, ms since 1970, of a message, given its queue, queue offset and
@@ -292,7 +292,7 @@ class BacklogCounter:
                     places.next_time[place] = known[physical]
 
     def set_preceding_message_times(self, find_store_time: Callable[[Queue, int, int], int | None]) -> None:
-        """Set the store time of the message before each cursor, if only the queue's index was read.
+        """Set the store time of the message before each cursor, where only ConsumeQueue entries were read.
 
         Args:
             find_store_time: As of `set_next_message_times`, but returns None for a message that cannot be read.
@@ -330,7 +330,7 @@ def integer_column(batch: pa.RecordBatch, name: str) -> Array:
 
 
 def rows_by_queue(broker: str, batch: pa.RecordBatch) -> Iterable[tuple[Queue, Array]]:
-    """Yield each queue of a batch with the indexes of its rows."""
+    """Yield each queue with messages in a batch, and the indexes of its rows."""
     if not batch.num_rows:
         return
     topics = batch.column("topic")
@@ -348,7 +348,7 @@ def rows_by_queue(broker: str, batch: pa.RecordBatch) -> Iterable[tuple[Queue, A
 
 
 class OffsetRangeCounter:
-    """Counts the wanted messages of queues between given queue offsets; implements `Count`.
+    """Counts the messages that a subscription wants between given offsets of queues.
 
     Args:
         places: By queue and choice, the offsets that separate the counts, at least one each.
@@ -403,7 +403,7 @@ class OffsetRangeCounter:
     def count_between(
         self, queue: Queue, message_filter: SubscriptionFilter, start_offset: int, end_offset: int
     ) -> int:
-        """Return the number of wanted messages in a range of offsets; its bounds must be among the given offsets."""
+        """Return the number of wanted messages from one given offset to before another one."""
         offsets, counts = self._offsets[queue, message_filter], self._counts[queue, message_filter]
         first, last = np.searchsorted(offsets, [start_offset, end_offset])
         return int(counts[first + 1 : last + 1].sum())

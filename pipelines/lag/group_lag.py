@@ -104,7 +104,7 @@ class Lag(NamedTuple):
 
 
 def is_selected_owner(selection: Selection, owner: OffsetOwner) -> bool:
-    """Return whether the group and topic of an offset are selected. The broker's own groups never are."""
+    """Return whether the group and topic of an offset are selected; False for the broker's own groups."""
     return (
         not is_system_group(owner.group)
         and (
@@ -125,7 +125,7 @@ def is_selected_topic(selection: Selection, topic: str) -> bool:
 
 
 class GroupLag:
-    """Measures the lag of the groups of a store.
+    """Measures the lag of the consumer groups of one store.
 
     Args:
         moment: Offsets of the groups.
@@ -173,14 +173,14 @@ class GroupLag:
         return frozenset({plan.position.topic for plan in self._plans}.union(self._consumers))
 
     def _plans_without_offset(self) -> Iterator[_LagPlan]:
-        """Yield the plans for queues in which a group has no offset, although it consumes their topic."""
+        """Yield a plan for each queue in which a group has no offset although it consumes the topic."""
         for topic, groups in self._consumers.items():
             for group in sorted(groups):
                 for queue_id in sorted(self._known[topic] - self._committed.get(GroupTopic(group, topic), set())):
                     yield self._plan_without_offset(group, Queue(self._moment.broker, topic, queue_id))
 
     def _plan_without_offset(self, group: str, queue: Queue) -> _LagPlan:
-        """Return the plan for a queue in which a group has no offset.
+        """Return the plan that measures the lag of a group in a queue in which it has no offset.
 
         Its bounds are open if those of all other queues are: after the last snapshot, and where the group got its first
         offset between two snapshots, or lost its last one.
@@ -197,7 +197,7 @@ class GroupLag:
         return _LagPlan(position, offset, queue, subscribed, is_committed=False, is_new=is_new)
 
     def deleted_message_counter(self, spans: Mapping[Queue, QueueSpan]) -> OffsetRangeCounter | None:
-        """Return a counter of deleted messages; None if no group with a filter lost any.
+        """Return a counter of messages that groups with a filter have lost by deletion; None if there are none.
 
         It must count the messages before `lag_rows` is called.
 
@@ -217,7 +217,7 @@ class GroupLag:
         return self._lost
 
     def lag_rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
-        """Yield a row for each group and queue.
+        """Yield a row of lag for each group and queue.
 
         Args:
             spans: Where the queues of `topics` begin and end.
@@ -254,7 +254,7 @@ def _has_outdated_message_model(
 
 
 def queue_of_owner(moment: Moment, owner: OffsetOwner) -> Queue:
-    """Return the queue in which a group has an offset."""
+    """Return the queue that a group's offset is for."""
     return Queue(moment.broker, owner.topic, owner.queue_id)
 
 
@@ -281,7 +281,7 @@ def missing_messages_note(moment: Moment, archived_until: int | None) -> str:
 
 
 class _LagPlan(NamedTuple):
-    """Group, queue, offset and subscription from which one row of lag is computed.
+    """Group, queue, offset and subscription for which one row of lag is computed.
 
     Attributes:
         position: Group and queue.
@@ -303,24 +303,24 @@ class _LagPlan(NamedTuple):
         return Cursor(self.queue, offset, self.subscribed.wanted)
 
     def cursors(self) -> Iterator[Cursor]:
-        """Yield the cursors from which messages are counted."""
+        """Yield the positions from which messages are counted: the lowest and the highest possible offset."""
         yield self._cursor_at(self.offset.low)
         if self.offset.high is not None and not self.offset.is_exact:
             yield self._cursor_at(self.offset.high)
 
     @property
     def reached_offset(self) -> int:
-        """Offset that the group had in a snapshot: `offset.reached` if it is set, otherwise `offset.low`."""
+        """Offset that the group had in the last snapshot, or the lowest possible one if that is not known."""
         return self.offset.low if self.offset.reached is None else self.offset.reached
 
     def deleted_offset_range(self, span: QueueSpan | None) -> tuple[int, int]:
-        """Return the range of offsets, first and end, that the broker deleted before the group consumed them."""
+        """Return the range of offsets (first, end) that the broker deleted before the group consumed them."""
         first = max(0, self.reached_offset)  # -1: nothing is consumed
         is_lost = self.is_committed and span is not None and span.first is not None and self.reached_offset <= span.end
         return (first, max(first, span.first)) if is_lost and span is not None and span.first else (first, first)
 
     def count_lost_messages(self, span: QueueSpan | None, counter: OffsetRangeCounter | None) -> FigureBounds:
-        """Return how many messages the group has lost.
+        """Return how many messages the broker deleted before the group consumed them.
 
         Args:
             span: Where the queue begins and ends.
@@ -344,7 +344,7 @@ class _LagPlan(NamedTuple):
         lost_messages: FigureBounds,
         missing_note: str,
     ) -> Lag:
-        """Return the row of this group and queue."""
+        """Return the row of lag for this group and queue."""
         most = backlogs[self._cursor_at(self.offset.low)]
         least = most
         if not self.subscribed.wanted.is_known:

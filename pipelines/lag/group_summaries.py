@@ -34,7 +34,7 @@ class GroupSummary:
 
     @property
     def worst_row(self) -> Lag:
-        """The row with the worst verdict; among equals, the one whose next message has waited longest."""
+        """The row with the worst verdict; among several, the one whose next message has waited longest."""
         return self.rows[0]
 
     @property
@@ -49,7 +49,7 @@ class GroupSummary:
 
     @property
     def lost_messages(self) -> FigureBounds:
-        """Messages that brokers deleted before the group consumed them."""
+        """Number of messages that brokers deleted before the group consumed them."""
         return sum_bounds(row.lost for row in self.rows)
 
     @property
@@ -73,7 +73,7 @@ class GroupSummary:
 
 
 def sum_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
-    """Return the sum of figures that are given by bounds. The sum has no upper bound if one of the figures has none."""
+    """Return the sum of numbers given by lower and upper bounds; it has no upper bound if one of them has none."""
     low, high = 0.0, 0.0
     is_bounded = True
     for figure in figure_bounds:
@@ -84,7 +84,7 @@ def sum_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
 
 
 def group_row_times(rows: Sequence[Lag]) -> list[datetime.datetime]:
-    """Return the distinct times of the rows of consumer groups, oldest first.
+    """Return the distinct times of those rows that are of consumer groups, oldest first.
 
     If there are no such rows, return those of all rows.
 
@@ -99,7 +99,7 @@ def sort_worst_first(rows: Iterable[Lag]) -> list[Lag]:
 
 
 def summarize_by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
-    """Group rows by consumer group, the worst group first."""
+    """Sum up rows of lag by consumer group, and return the worst group first."""
     found: dict[str, list[Lag]] = defaultdict(list)
     for row in sort_worst_first(row for row in rows if row.kind in GROUP_KINDS):
         found[row.group].append(row)
@@ -107,7 +107,7 @@ def summarize_by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
 
 
 def find_stalled_since(lake: Lake, row: Lag) -> datetime.datetime | None:
-    """Return the time since which a group has not moved in a queue; None if no message waits for it.
+    """Return since when a group has consumed nothing in a queue; None if no message waits for it.
 
     This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message
     if that is later, or if the group has no offset.

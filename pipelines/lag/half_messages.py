@@ -35,7 +35,7 @@ _NOTE = "without an op record; a broker 5.x writes these up to 3 s after the pro
 
 
 class HalfLag:
-    """Counts the half messages in flight in each half queue.
+    """Counts the half messages without an outcome yet (in flight), in each half queue.
 
     Args:
         moment: Offsets of the broker's own group.
@@ -65,7 +65,7 @@ class HalfLag:
         self.counts: Sequence[Count] = [*parts, self._given_up] if parts else ()
 
     def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
-        """Yield a row for each half queue that has, or may have, a half message in flight."""
+        """Yield a row of lag for each half queue that has, or may have, half messages without an outcome."""
         for position, (offset, halves, ops) in self._queues.items():
             most, absent = halves.count_in_flight(ops.finished, self._given_up.unique_keys)
             reasons = [self._missing]
@@ -105,7 +105,7 @@ class _HalfMessages:
         self._batches: list[pa.RecordBatch] = []
 
     def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
-        """Collect the half messages of a batch."""
+        """Collect the half messages in a batch."""
         if (kept := _filter_queue_rows(batch, self._queue, self._start, self.until_ms)).num_rows:
             properties = kept.column("properties")
             first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
@@ -127,7 +127,7 @@ class _HalfMessages:
             )
 
     def count_in_flight(self, finished_offsets: Collection[int], given_up_keys: pa.Array) -> tuple[Backlog, int]:
-        """Return count and size of the half messages in flight, and how many half messages the source lacks.
+        """Return number and size of the half messages without an outcome, and the number of missing half messages.
 
         Args:
             finished_offsets: Queue offsets that op records mark as finished.

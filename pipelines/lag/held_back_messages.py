@@ -55,7 +55,7 @@ KIND = "retry_store"
 
 @dataclass(frozen=True, slots=True)
 class DelayLevels:
-    """A broker's messageDelayLevel setting.
+    """Delays of a broker's delay levels, as set in messageDelayLevel.
 
     Attributes:
         delays_ms: Delays of levels 1, 2, 3, …
@@ -67,11 +67,11 @@ class DelayLevels:
     known: Collection[int] = ()
 
     def delay_ms(self, level: int) -> int:
-        """Return the delay of a level. A level beyond the last has the delay of the last one."""
+        """Return the delay of a level, in milliseconds; levels beyond the last have the delay of the last one."""
         return self.delays_ms[min(level, len(self.delays_ms)) - 1]
 
     def assumed_delay_note(self, level: int) -> str:
-        """Return a remark if the delay of a level is assumed; empty if it is known."""
+        """Return a remark if the delay of a level is not known but assumed; empty if it is known."""
         if level > len(self.delays_ms):
             return f" (assumed, as of level {len(self.delays_ms)}, the last one that is known)"
         return "" if level in self.known else " (assumed: RocketMQ's default; --broker-conf gives the broker's own)"
@@ -113,7 +113,7 @@ class DelayLag:
         return Cursor(queue_of_owner(self._moment, owner), offset, until_ms=until_ms)
 
     def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
-        """Yield a row for each level that has a waiting message."""
+        """Yield a row of lag for each delay level with waiting messages."""
         counted = self._counter.backlog_by_cursor
         for position, offset in self._offsets.items():
             waiting = counted[self._waiting_cursor(position, offset.low)].messages
@@ -137,7 +137,7 @@ class DelayLag:
 
 
 class TimerLag:
-    """Counts the overdue timers.
+    """Counts the timer messages that should have been delivered already.
 
     Args:
         broker: The store's name.
@@ -167,7 +167,7 @@ class TimerLag:
         self.counts: Sequence[Count] = (self._timers,)
 
     def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
-        """Yield a row if a timer waits."""
+        """Yield a row of lag if timer messages wait."""
         due = self._timers.pending_due_times_ms()
         if not len(due):
             return
@@ -196,7 +196,7 @@ class TimerLag:
 
 
 class _PendingTimers:
-    """Collects the timers that are not delivered yet."""
+    """Collects the timer messages that are not delivered yet."""
 
     columns: Collection[str] = (*COLUMNS, "unique_key", "properties")
     log_start: int | None = None
@@ -212,7 +212,7 @@ class _PendingTimers:
         self._deleted: list[pa.Array] = []
 
     def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
-        """Collect the pending timers, and the keys of deleted timers, in a batch."""
+        """Collect the pending timer messages, and the keys of deleted ones, in a batch."""
         is_here = pc.equal(batch.column("topic").cast(pa.string()), self._topic)
         timers = batch.filter(pc.and_(is_here, pa.array(milliseconds_column(batch) <= self._now_ms)))
         if not timers.num_rows:
@@ -268,7 +268,7 @@ def held_back_lag_row(
     *,
     is_complete: bool,
 ) -> Lag:
-    """Return a row of lag for messages that a broker holds back, such as delayed or half messages.
+    """Return the row of lag for messages that a broker holds back, such as delayed or half messages.
 
     Args:
         moment: Offsets of the store at the time.
@@ -303,7 +303,7 @@ def held_back_lag_row(
 
 
 class Entry(NamedTuple):
-    """A message in a retry store.
+    """A message that waits in a broker's retry store for another attempt, or is dead.
 
     Attributes:
         group: The application that failed to consume it.
@@ -346,7 +346,7 @@ class _RetryStoreCounts:
 
 
 def read_store_retry_entries(store: Store) -> tuple[list[Entry], list[str]]:
-    """Return the content of a store's retry store, and sentences on problems.
+    """Return the messages in the retry store among a store's files, and sentences on files that cannot be read.
 
     Raises:
         UnsafeFileError: A file of it is a link or not regular.
@@ -360,7 +360,7 @@ def read_store_retry_entries(store: Store) -> tuple[list[Entry], list[str]]:
 
 
 def read_lake_retry_entries(lake: Lake, broker: str) -> list[Entry]:
-    """Return the content of a store's retry store as of the last archive run."""
+    """Return the messages in a broker's retry store, as of the last archive run."""
     if not lake.has_log("consumptions"):  # only JMQ's stores have retry stores
         return []
     try:
@@ -377,7 +377,7 @@ def read_lake_retry_entries(lake: Lake, broker: str) -> list[Entry]:
 
 
 def retry_store_lag_rows(moment: Moment, entries: Iterable[Entry], selection: Selection) -> Iterator[Lag]:
-    """Yield a row for each group and queue with messages in a retry store.
+    """Yield a row of lag for each group and queue with messages in a broker's retry store.
 
     Args:
         moment: Offsets of the store's groups.

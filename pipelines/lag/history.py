@@ -52,7 +52,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """Lag of groups over time.
+    """Lag of consumer groups by time window.
 
     Attributes:
         windows: The windows.
@@ -65,7 +65,7 @@ class LagHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One window of a history, with the time of the snapshot that its figures are from.
+    """Time window of a lag history, and the time of the snapshot that its lag is computed from.
 
     Attributes:
         number: Number of the window.
@@ -155,7 +155,7 @@ def _broker_condition(brokers: Sequence[str]) -> str:
 
 
 class _StoreHistory:
-    """Computes the history of one store.
+    """Computes the lag of one store's groups by time window.
 
     Args:
         lake: The lake.
@@ -195,7 +195,7 @@ class _StoreHistory:
         }
 
     def find_known_windows(self, windows: TimeWindows, archived_end: int) -> Iterator[_Window]:
-        """Yield the windows whose lag is known, because a snapshot of offsets applies to them.
+        """Yield the time windows whose lag can be computed, because there is a snapshot of offsets for them.
 
         Args:
             windows: All windows.
@@ -306,7 +306,7 @@ class _StoreHistory:
         offset_ranges: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]],
         restart_offsets: Mapping[Queue, int],
     ) -> dict[str, dict[int, int | None]]:
-        """Count the messages that groups want in their offset ranges, by group and window number.
+        """Count the messages that groups want in given ranges of queue offsets, by group and window number.
 
         A count is None if it is not known.
         """
@@ -427,7 +427,7 @@ def _window_number_sql(windows: TimeWindows) -> str:
 
 
 def _smallest_first_offset(offset_ranges: Sequence[tuple[int, int]]) -> int:
-    """Return the smallest first offset of a queue over all windows in which it has messages; 0 if there is none."""
+    """Return the smallest first offset of a queue in the windows in which it has messages; 0 if there is none."""
     return min((first for first, end in offset_ranges if end), default=0)
 
 

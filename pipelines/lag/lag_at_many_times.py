@@ -22,7 +22,7 @@ from commitlake.pipelines.snapshot.progress import OffsetKind
 
 
 class StoreLag:
-    """Lag of a store's groups, computed at several times between a first and a last one.
+    """Computes the lag of one store's groups at several times, each later than the one before.
 
     Args:
         lake: The lake; it has snapshots of the store.

@@ -61,7 +61,7 @@ _BODY_COLUMNS = ("body_ref", "body_crc")
 
 
 class LakeMessages:
-    """The messages of one store in a lake.
+    """Reader of one store's messages in the table `messages`, to count them.
 
     Args:
         table: The table `messages`.
@@ -82,7 +82,7 @@ class LakeMessages:
     def measure_queues(
         self, times: Times, topics: Collection[str], counters: Sequence[Count]
     ) -> dict[Queue, QueueSpan]:
-        """Feed each counter the messages that it needs, and return the first and end offset of each queue."""
+        """Pass each counter the messages that it needs, and return the first and end offset of each queue."""
         starts: dict[Queue, int] = {}
         for count in counters:
             if isinstance(count, BacklogCounter):
@@ -138,7 +138,7 @@ class LakeMessages:
         return where
 
     def _queues_without_cursor(self, times: Times, counter: BacklogCounter) -> Iterator[Queue]:
-        """Yield the queues of a counter's topics that have messages, but no cursor of the counter.
+        """Yield the queues of a counter's topics that have messages but in which it does not count yet.
 
         If it has cursors in all queues of the topics, statistics of the files show that there are no others.
         """
@@ -219,7 +219,7 @@ class LakeMessages:
         return self._reset_deleted_queue_ends(spans, live)
 
     def _reset_deleted_queue_ends(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
-        """Set the end to 0 for queues without a message since their topic was created again.
+        """Set the end offset to 0 for queues without messages since their topic was deleted and created again.
 
         Args:
             spans: Where queues begin and end.
@@ -330,7 +330,7 @@ class LakeMessages:
         return spans
 
     def _span_since_recreation(self, queue: Queue, times: Times, where: Sequence[str]) -> QueueSpan:
-        """Return the offsets of a queue whose topic was created again."""
+        """Return the first and end offset of a queue since its topic was created again."""
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
             f"FROM messages WHERE {' AND '.join(where)} AND {_queue_condition(queue)} ORDER BY physical_offset"
@@ -349,7 +349,7 @@ class LakeMessages:
         return replace(span, first=first, compared_end=compared_end)
 
     def _read_batches(self, counter: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of messages that a counter needs, without queues that end before its start."""
+        """Yield batches of the messages that a counter needs, except of queues that end before its start."""
         starts = {
             queue: start for queue, start in counter.starts.items() if queue not in spans or start < spans[queue].end
         }
@@ -381,7 +381,7 @@ class LakeMessages:
             yield f"physical_offset < {counter.log_end}"
 
     def _add_body_column(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Add the bodies to a batch. If one cannot be read, all bodies are null, and the count reports that."""
+        """Add the bodies to a batch; if any cannot be read, all are null, and the counter reports that."""
         try:
             yield from list(batches_with_bodies(batch, open_pack_store(self._packs), FrameCache()))
         except PackError:

@@ -23,7 +23,7 @@ _NEVER = np.iinfo(np.int64).min
 
 
 class LoadedSnapshots:
-    """Snapshots of a store's groups, as `offsets.Snapshots`, for times in a range.
+    """Snapshots of a store's group offsets for a range of times, kept in memory.
 
     Args:
         table: The table `consumer_offsets`.
@@ -58,12 +58,12 @@ class LoadedSnapshots:
         return self._marks.schema.field("as_of").type
 
     def headers(self, kind: OffsetKind) -> pa.Table:
-        """Return the header rows of the snapshots that are needed for times in the range; see `Snapshots.headers`."""
+        """Return the header row of each snapshot that is needed for times in the range, oldest first."""
         assert kind is OffsetKind.GROUP
         return self._marks
 
     def offsets_at_times(self, kind: OffsetKind, time: datetime.datetime, earlier_time: datetime.datetime) -> pa.Table:
-        """Return the offsets as known at two times; see `Snapshots.offsets_at_times`."""
+        """Return the offset of each group and queue at `time`, together with that at `earlier_time`."""
         assert kind is OffsetKind.GROUP
         rows = self._last_rows(time)
         found = self._places.filter(pa.array(rows >= 0))
@@ -74,14 +74,14 @@ class LoadedSnapshots:
         )
 
     def changes_between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
-        """Return the offsets that changed in a time range; see `Snapshots.changes_between`."""
+        """Return the offsets that snapshots in a time range have changed, oldest first."""
         assert kind is OffsetKind.GROUP
         times = self._changes["as_of"].cast(pa.int64()).to_numpy()
         first, end = np.searchsorted(times, [epoch_us(after), epoch_us(until)], side="right").tolist()
         return self._changes.slice(first, max(0, end - first))
 
     def _last_rows(self, time: datetime.datetime) -> Array:
-        """Return, for each group and queue, the index of its last row at or before a time; -1 if it has none."""
+        """Return, for each group and queue, the index of its last change at or before a time; -1 for none."""
         counts = (
             np.add.reduceat((self._times <= epoch_us(time)).astype(np.int64), self._starts)
             if len(self._starts)
@@ -113,7 +113,7 @@ def _needed_snapshots(snapshot_times: Array, first_time: int, last_time: int) ->
 
 
 def _distinct_owners(rows: pa.Table) -> tuple[pa.Table, Array]:
-    """Return the distinct combinations of group, topic and queue, sorted, and the index of each row's combination."""
+    """Return the distinct combinations of group, topic and queue, and the index of each row's combination."""
     codes = np.zeros(len(rows), np.int64)
     for name in _PLACE:
         values = pc.rank(rows[name], sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)

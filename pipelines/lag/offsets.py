@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 
 
 class OffsetAt(NamedTuple):
-    """A group's offset at a time.
+    """Bounds of a group's offset in a queue at a given time.
 
     Attributes:
         low: Smallest possible offset.
@@ -51,7 +51,7 @@ class OffsetAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Offsets of one kind in one store, as known at a time.
+    """Offsets in one store at a given time, derived from the snapshots before and after it.
 
     Attributes:
         broker: The store's name.
@@ -86,7 +86,7 @@ Moments = dict[tuple[str, OffsetKind], Moment]
 
 
 class Snapshots(Protocol):
-    """Snapshots of a store's offsets, in a table or in memory."""
+    """Interface to the snapshots of a store's offsets, in a table or in memory."""
 
     broker: str
     """The store's name."""
@@ -95,14 +95,14 @@ class Snapshots(Protocol):
         """Return the header row of each snapshot of a kind, oldest first: `as_of`, `log_end` and `log_start`."""
 
     def offsets_at_times(self, kind: OffsetKind, time: datetime.datetime, earlier_time: datetime.datetime) -> pa.Table:
-        """Return the offsets as known at two times, see `snapshot_tables.offsets_at_two_times`."""
+        """Return the offset of each group and queue at `time`, together with that at `earlier_time`."""
 
     def changes_between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
-        """Return the offsets that changed in a time range, see `snapshot_tables.read_offset_changes`."""
+        """Return the offsets that snapshots in a time range have changed, oldest first."""
 
 
 class StoredSnapshots:
-    """Snapshots of a store in a lake's `consumer_offsets`.
+    """Snapshots of one store's offsets, read from the table `consumer_offsets`.
 
     Args:
         table: The table.
@@ -114,24 +114,24 @@ class StoredSnapshots:
         self._marks: pa.Table | None = None
 
     def headers(self, kind: OffsetKind) -> pa.Table:
-        """Return the header rows of the snapshots; see `Snapshots.headers`."""
+        """Return the header row of each snapshot of a kind, oldest first."""
         if self._marks is None:
             self._marks = read_snapshot_headers(self._table, self.broker)
         return self._marks.filter(pc.equal(self._marks["kind"], str(kind)))
 
     def offsets_at_times(self, kind: OffsetKind, time: datetime.datetime, earlier_time: datetime.datetime) -> pa.Table:
-        """Return the offsets as known at two times; see `Snapshots.offsets_at_times`."""
+        """Return the offset of each group and queue at `time`, together with that at `earlier_time`."""
         return offsets_at_two_times(self._table, self.broker, str(kind), time, earlier_time)
 
     def changes_between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
-        """Return the offsets that changed in a time range; see `Snapshots.changes_between`."""
+        """Return the offsets that snapshots in a time range have changed, oldest first."""
         return read_offset_changes(self._table, self.broker, str(kind), after, until)
 
 
 def offsets_at(
     table: DeltaTable, broker: str, as_of: datetime.datetime | None, watch_duration: datetime.timedelta = WATCH
 ) -> dict[OffsetKind, Moment]:
-    """Return the offsets of a store at a time, from its snapshots.
+    """Return a store's offsets at a time, by kind, from the snapshots in a lake.
 
     Args:
         broker: The store's name.
@@ -149,7 +149,7 @@ def offsets_at(
 def moment_at(
     snapshots: Snapshots, kind: OffsetKind, as_of: datetime.datetime | None, watch_duration: datetime.timedelta = WATCH
 ) -> Moment | None:
-    """Return the offsets of a kind at a time; None if there is no snapshot at or before it.
+    """Return the offsets of one kind at a time; None if there is no snapshot at or before it.
 
     Args:
         as_of: The time; None for the last snapshot.
@@ -235,7 +235,7 @@ def _read_offsets_at(
 
 
 def _offset_moves(kind: OffsetKind, changes: pa.Table) -> dict[OffsetOwner, list[int]]:
-    """Return the new offsets of each group and queue that moved.
+    """Return, for each group and queue whose offset moved, the first new offset, or all if the group was set back.
 
     Only the first is returned, unless the group was set back.
 
@@ -265,7 +265,7 @@ def _offset_moves(kind: OffsetKind, changes: pa.Table) -> dict[OffsetOwner, list
 
 
 def _offset_bounds_between(first: int | None, second: int | None) -> OffsetAt | None:
-    """Return the bounds of an offset between two snapshots, from its values in both; None if it is in neither."""
+    """Return the bounds of an offset between two snapshots, from its values in them; None if neither has it."""
     if first is None or second is None:  # created or dropped between the two, at an unknown time
         return None if first == second else OffsetAt(0, None)
     return OffsetAt(first, second) if first <= second else OffsetAt(0, None, reached=second)

@@ -31,7 +31,7 @@ def queue_lag_row(row: Lag) -> Row:
 
 
 def figure_columns(messages: FigureBounds, size: FigureBounds, seconds: FigureBounds) -> Row:
-    """Return the lower and upper bounds of a lag in messages, bytes and seconds, by column name."""
+    """Return the columns for the lower and upper bounds of a lag in messages, bytes and seconds."""
     return {
         "messages_min": int(messages.low),
         "messages_max": None if messages.high is None else int(messages.high),

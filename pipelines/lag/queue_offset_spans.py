@@ -20,7 +20,7 @@ BODY = "body"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times and start of the log that limit which messages of a queue are counted.
+    """Limits of the messages to count: store times, and the start of the broker's log.
 
     Attributes:
         until: Messages that were stored later do not count; None for no limit.
@@ -84,7 +84,7 @@ class QueueRun:
 def find_topic_restarts(
     runs: Mapping[Queue, QueueRun], is_queue_deleted: Callable[[Queue], bool] = lambda _: False
 ) -> dict[Queue, int]:
-    """Return the physical offset before which records of a queue do not count, because its topic was created again.
+    """Return, by queue, the physical offset at which its topic was created again; earlier records do not count.
 
     A topic is deleted as a whole. If the offsets of one of its queues restart, the messages of another queue also
     belong to the deleted topic if they end before the first message of the new topic. A queue whose messages all lie
@@ -118,7 +118,7 @@ def find_topic_restarts(
 
 
 class SpanFinder:
-    """Finds the first and end offsets of queues from messages in the order of the log.
+    """Finds the first and end offset of each queue from messages that are added in the order of the log.
 
     Within a queue, offsets rise. Where they restart, the topic was deleted and created again: the log still has the
     older messages, but the broker no longer knows them, and no group can consume them. See `find_topic_restarts` for
@@ -135,7 +135,7 @@ class SpanFinder:
         self._floors: dict[Queue, int] | None = None
 
     def add_messages(self, queue: Queue, offsets: Array, physical_offsets: Array) -> None:
-        """Add messages of a queue.
+        """Add messages of one queue, in the order of the log.
 
         Args:
             offsets: Their offsets in it.
@@ -162,7 +162,7 @@ class SpanFinder:
 
     @property
     def queue_spans(self) -> dict[Queue, QueueSpan]:
-        """First and end offset of each queue with messages; 0 if it has none since its topic was created again."""
+        """First and end offset of each queue; both are 0 without messages since the topic was created again."""
         floors = self.restart_offsets
         return {
             queue: QueueSpan(run.first, self._ends[queue], floor=floors.get(queue))
@@ -180,7 +180,7 @@ class SpanFinder:
 
 
 class Count(Protocol):
-    """Interface of an object that counts messages of queues.
+    """Interface of a counter to which messages are passed in batches.
 
     Attributes:
         starts: The queues, each with the offset of the first message that is needed. Other messages may come as well.
@@ -202,11 +202,11 @@ class Count(Protocol):
     def log_start(self) -> int | None: ...  # noqa: D102
 
     def add_batch(self, broker: str, batch: pa.RecordBatch) -> None:
-        """Count a batch of a store's messages. Messages of other queues are ignored."""
+        """Count the messages of a batch from one store, except those of queues that are not to be counted."""
 
 
 class Messages(Protocol):
-    """Interface to the messages of one store, implemented by `LakeMessages` and `StoreMessages`.
+    """Interface to one store's messages, in a lake or in the store's own files.
 
     Attributes:
         has_deleted: True if messages that the broker has deleted can still be read.
@@ -217,7 +217,7 @@ class Messages(Protocol):
     def measure_queues(
         self, times: Times, topics: Collection[str], counters: Sequence[Count]
     ) -> dict[Queue, QueueSpan]:
-        """Feed each counter the messages that it needs, and return the first and end offset of each queue.
+        """Pass each counter the messages that it needs, and return the first and end offset of each queue.
 
         Args:
             times: Times at which the ends of queues are wanted.

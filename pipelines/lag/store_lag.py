@@ -68,7 +68,7 @@ _Part: TypeAlias = GroupLag | DelayLag | TimerLag | HalfLag
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Settings that the user gives, which override those of the lake or the store.
+    """Settings from the user, which override those of the lake or the store.
 
     Attributes:
         filters: Subscriptions. They replace those in the lake.
@@ -82,7 +82,7 @@ class Given:
 
 
 class Broadcasting(NamedTuple):
-    """A group that consumes a topic by broadcasting, so that only its clients have its offsets."""
+    """A consumer group that broadcasts a topic to all its clients, which alone have the offsets."""
 
     broker: str
     group: str
@@ -95,7 +95,7 @@ class Broadcasting(NamedTuple):
 
 @dataclass(frozen=True)
 class LagAnswer:
-    """Rows of lag, with notes on stores without rows.
+    """Rows of lag of one or several stores, with notes on stores without rows.
 
     Attributes:
         rows: One row for each group and queue, and for the messages that brokers hold back.
@@ -113,7 +113,7 @@ class LagAnswer:
 
     @cached_property
     def groups(self) -> Sequence[GroupSummary]:
-        """The rows of each group, the worst group first."""
+        """The rows of lag summed up by consumer group, the worst group first."""
         return summarize_by_group(self.rows)
 
 
@@ -123,7 +123,7 @@ def lag_of_lake(
     selection: Selection = ALL_MESSAGES,
     overrides: Given | None = None,
 ) -> LagAnswer:
-    """Return the lag of a lake's stores.
+    """Return the lag of all consumer groups in a lake's stores, at one time.
 
     Args:
         as_of: The time; None for each store's last snapshot.
@@ -182,7 +182,7 @@ def lag_of_lake(
 def lag_of_groups(
     moment: Moment, messages: LakeMessages, subscriptions: Subscriptions, config: StoreConfig, progress: StoreProgress
 ) -> list[Lag]:
-    """Return the lag of the groups of one store in a lake at a time, as `lag_of_lake` computes it.
+    """Return the lag of the groups of one store in a lake at one time, one row for each group and queue.
 
     Args:
         moment: Offsets of the groups at the time.
@@ -208,14 +208,14 @@ def _limit_to_archived_topics(selection: Selection, progress: StoreProgress) -> 
 
 
 def _apply_store_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
-    """Mark rows of topics that are deleted, or whose records may be batches, by the store's configuration."""
+    """Mark rows of topics that the store's configuration says are deleted, or whose records may be batches."""
     deleted = {name for kind, name in config.removed if kind == TOPIC}
     marked = _mark_batch_topics(rows, config.values_of_kind(TOPIC))
     return [_mark_deleted_topic(row) if row.topic in deleted else row for row in marked]
 
 
 def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
-    """Yield the log ranges that the lake has lost and that may have messages which a group has not consumed yet."""
+    """Yield the log ranges that the lake has lost and that may have messages not yet consumed by a group."""
     for lost in lost_ranges(lake) if rows else ():
         of_broker = (row for row in rows if lost.belongs_to([row.broker]))
         if any(lost.may_overlap_time(row.last_consumed_time, row.as_of) for row in of_broker):
@@ -259,7 +259,7 @@ def _broadcasting_groups(
 
 
 def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
-    """Leave out offsets of groups in queues that do not exist, if there are more than `MAX_IMPOSSIBLE`.
+    """Leave out offsets in queues that do not exist, if there are more than `MAX_IMPOSSIBLE` of them.
 
     Args:
         moment: Offsets of the groups.
@@ -289,7 +289,7 @@ def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple
 
 
 def _mark_deleted_topic(row: Lag) -> Lag:
-    """Return a group's row of a deleted topic with the verdict UNKNOWN. Rows that are not of groups stay unchanged."""
+    """Return a group's row with the verdict UNKNOWN, because its topic is deleted; other rows stay unchanged."""
     if row.kind != "group":
         return row
     notes = [note for note in row.notes if note != row.judged.reason]
@@ -298,7 +298,7 @@ def _mark_deleted_topic(row: Lag) -> Lag:
 
 
 def _mark_batch_topics(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
-    """Mark figures of groups as unknown in topics whose records may be batches of several messages.
+    """Mark message counts of groups as unknown in topics whose records may be batches of several messages.
 
     Args:
         topics: Settings of the topics.
@@ -320,14 +320,14 @@ def _mark_batch_figures_unknown(row: Lag) -> Lag:
 
 
 def _topic_queue_count(settings: Any) -> int:
-    """Return a topic's number of queues; more than any queue id if its settings do not have it."""
+    """Return a topic's number of queues; if its settings do not have it, a number above any queue id."""
     names = ("readQueueNums", "writeQueueNums")
     counts = [int_in_range(settings.get(name), 0, INT32_MAX) for name in names] if isinstance(settings, dict) else []
     return max((count for count in counts if count is not None), default=INT32_MAX + 1)
 
 
 def _delay_levels(user_delays_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
-    """Return a broker's delay levels: those that the user gives, else those of its store."""
+    """Return a broker's delay levels: those from the user, or else those from its store."""
     if user_delays_ms:
         return DelayLevels(user_delays_ms, range(1, len(user_delays_ms) + 1))
     known = parse_archived_delays(settings)
@@ -342,7 +342,7 @@ def _measure_store(
     delay_levels: DelayLevels,
     archived_until: int | None = None,
 ) -> list[Lag]:
-    """Return the rows of a store.
+    """Return all rows of lag of one store: groups, and messages that the broker holds back.
 
     Args:
         moments: Offsets of the store, by kind.
@@ -368,7 +368,7 @@ def _measure_store(
 
 
 def _measure_lags(moment: Moment, messages: Messages, group_lag: GroupLag, measured_lags: Sequence[_Part]) -> list[Lag]:
-    """Feed all counters the messages of a store, and return the rows.
+    """Pass a store's messages to all counters once, and return the rows of lag.
 
     Args:
         moment: Offsets of the groups.
@@ -400,7 +400,7 @@ def _no_snapshot_note(broker: str, as_of: datetime.datetime | None) -> str:
 def lag_of_store(
     store: Store, now: datetime.datetime, selection: Selection = ALL_MESSAGES, overrides: Given | None = None
 ) -> LagAnswer:
-    """Return the lag of a store's groups, read from its own files.
+    """Return the lag of a store's groups now, read from the store's own files.
 
     Args:
         store: The store, in a folder or a copy in an object store.
@@ -462,7 +462,7 @@ def offsets_by_kind(snapshot: StoreSnapshot) -> dict[OffsetKind, Moment]:
 
 
 def subscriptions_of_snapshot(snapshot: StoreSnapshot) -> Subscriptions:
-    """Return the subscriptions in a snapshot. A store's own files do not have the clients."""
+    """Return the groups' subscriptions in a snapshot; one read from files knows no clients."""
     return Subscriptions(
         {
             key: SubscribedAt(

@@ -44,7 +44,7 @@ from commitlake.schemas.times import epoch_ms
 
 
 class StoreMessages:
-    """Messages of one store, as they are when the object is created.
+    """Messages in one store's own files, as they are when the object is created.
 
     Args:
         store: From `find_stores`.
@@ -66,7 +66,7 @@ class StoreMessages:
     def measure_queues(
         self, times: Times, topics: Collection[str], counters: Sequence[Count]
     ) -> dict[Queue, QueueSpan]:
-        """Feed each counter the messages that it needs; see `Messages.measure_queues`.
+        """Pass each counter the messages that it needs, and return the first and end offset of each queue.
 
         Raises:
             IndexMismatchError: An entry of a queue does not match the log.
@@ -85,7 +85,7 @@ class StoreMessages:
         return {queue: span for queue, span in spans.queue_spans.items() if queue.topic in topics}
 
     def _read_log(self, until_ms: int | None, topics: Collection[str], counters: Sequence[Count]) -> SpanFinder:
-        """Read the log once, in its order, and feed all counters."""
+        """Read the log once, and pass all counters the messages that they need."""
         spans = SpanFinder(self._is_queue_deleted)
         damaged = 0
         by_count = {queue.topic for count in counters for queue in count.starts}
@@ -122,7 +122,7 @@ class StoreMessages:
         return spans
 
     def _is_queue_deleted(self, queue: Queue) -> bool:
-        """Return whether a queue has no folder any more, although other queues of its topic have one."""
+        """Return whether a queue no longer has a folder, although other queues of its topic have one."""
         folder = Path(self._store.root).parent / self._store.format.queues.layout.folder
         try:
             numbers_there = (
@@ -144,7 +144,7 @@ class StoreMessages:
         return found
 
     def _entries_by_queue(self, entries: IndexAnswer) -> Iterator[tuple[Queue, Array, Array, Array]]:
-        """Yield each queue with the queue offsets, sizes and physical offsets of its entries."""
+        """Yield each queue with the queue offsets, sizes and physical offsets in its ConsumeQueue entries."""
         order = np.argsort(entries.queue_numbers, kind="stable")
         edges = np.searchsorted(entries.queue_numbers[order], np.arange(len(entries.queues) + 1))
         for number, (topic, queue_id) in enumerate(entries.queues):
@@ -154,7 +154,7 @@ class StoreMessages:
                 yield queue, entries.queue_offsets[rows], entries.sizes[rows], entries.offsets[rows]
 
     def _store_time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
-        """Return the store time of a message that an entry points to."""
+        """Return the store time of the message that a ConsumeQueue entry points to; raise an error if it is another."""
         record = self._records.get_record(physical_offset)
         row: dict[str, Any] = {} if record is None else self._store.format.record_rules.row_of(record, queue.broker)
         if (row.get("topic"), row.get("queue_id"), row.get("queue_offset")) != (*queue[1:], queue_offset):
@@ -167,14 +167,14 @@ class StoreMessages:
         return time
 
     def _store_time_if_readable(self, queue: Queue, queue_offset: int, physical_offset: int) -> int | None:
-        """Return the store time of a message, like `_store_time_of`; None if the message is not at that offset."""
+        """Return the store time of the message that a ConsumeQueue entry points to; None if it is not there."""
         try:
             return self._store_time_of(queue, queue_offset, physical_offset)
         except IndexMismatchError:
             return None
 
     def _add_bodies_if_needed(self, batch: pa.RecordBatch, counter: Count) -> pa.RecordBatch:
-        """Return a batch, with bodies if the counter needs them. Messages of other topics are then left out."""
+        """Return a batch; if the counter needs bodies, with bodies and only with messages of the counter's topics."""
         if BODY not in counter.columns:
             return batch
         topics = pa.array(sorted({queue.topic for queue in counter.starts}), pa.string())

@@ -33,7 +33,7 @@ class SubscriptionFilter:
 
     @classmethod
     def of(cls, expression_type: str, expression: str) -> SubscriptionFilter:
-        """Return the filter of a subscription."""
+        """Return the filter for a subscription's type and expression."""
         if expression_type == TAG_EXPRESSION:
             return cls(TAG_EXPRESSION, expression)
         if expression_type != SQL92_EXPRESSION:
@@ -57,12 +57,12 @@ class SubscriptionFilter:
 
     @property
     def selects_all(self) -> bool:
-        """True if every message is wanted."""
+        """True if the group wants every message."""
         return self.expression_type != SQL92_EXPRESSION and self.tags is None
 
     @property
     def needs_properties(self) -> bool:
-        """True if the column `properties` is needed."""
+        """True if the column `properties` is needed to evaluate the filter."""
         return self.expression_type == SQL92_EXPRESSION
 
     def select_rows(self, batch: pa.RecordBatch) -> Array:

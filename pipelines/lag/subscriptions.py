@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SubscribedAt:
-    """Subscription of a group at a time.
+    """What a group subscribed to in a topic at a given time, and its number of clients.
 
     Attributes:
         wanted: Messages that the group wants.
@@ -55,7 +55,7 @@ class SubscribedAt:
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """Subscriptions of a store's groups at a time.
+    """What each group of a store subscribed to, at one time.
 
     Attributes:
         found: Known subscriptions.
@@ -67,11 +67,11 @@ class Subscriptions:
     asked_at: datetime.datetime | None = None
 
     def find_subscription(self, group_topic: GroupTopic) -> SubscribedAt:
-        """Return a group's subscription to a topic; one to every message if it is not known."""
+        """Return a group's subscription to a topic; if it is not known, one to every message."""
         return self.found.get(group_topic) or SubscribedAt(SubscriptionFilter(), None if self.asked_at is None else 0)
 
     def with_overrides(self, overrides: Mapping[GroupTopic, SubscriptionFilter]) -> Subscriptions:
-        """Return a copy in which the user's choices replace the known ones."""
+        """Return a copy in which subscriptions given by the user replace those in the lake."""
         stated = {
             key: replace(self.find_subscription(key), wanted=wanted, note="", as_of=None)
             for key, wanted in overrides.items()
@@ -124,7 +124,7 @@ def subscriptions_at(table: DeltaTable, broker: str, as_of: datetime.datetime | 
 
 
 class SubscriptionTimeline:
-    """Subscriptions of a store's groups at several times in ascending order. The table is read only once.
+    """Subscriptions of a store's groups at several times in ascending order, from one pass over the table.
 
     Args:
         table: The table `subscriptions`.
@@ -142,7 +142,7 @@ class SubscriptionTimeline:
         self._last: Subscriptions | None = None
 
     def subscriptions_at_time(self, time: datetime.datetime | None) -> Subscriptions:
-        """Return the subscriptions at a time, see `subscriptions_at`; no later time may have been given before."""
+        """Return the subscriptions at a time, which must not be earlier than in the previous call."""
         before = self._place
         while self._place < len(self._rows) and (time is None or self._rows[self._place]["as_of"] <= time):
             self._known.add_row(self._rows[self._place])
@@ -152,7 +152,7 @@ class SubscriptionTimeline:
         return self._last
 
     def _known_subscriptions(self) -> dict[GroupTopic, SubscribedAt]:
-        """Return the known subscriptions. For an unknown one, return the first one recorded later, with a note."""
+        """Return the subscriptions known so far, and for others the first one recorded later, with a note."""
         found = self._known.current_subscriptions()
         seen: set[tuple[str, GroupTopic]] = set()
         for row in (*self._rows[self._place :], *self._next):
@@ -169,7 +169,7 @@ class SubscriptionTimeline:
 
 
 class PastSubscriptions(NamedTuple):
-    """Subscriptions of a store's groups at a time in the past.
+    """Subscriptions of a store's groups at a time in the past, by message model.
 
     Attributes:
         wanted: Choice of each group.
@@ -185,7 +185,7 @@ class PastSubscriptions(NamedTuple):
 def read_subscriptions_over_time(
     table: DeltaTable, broker: str, times: Sequence[datetime.datetime]
 ) -> list[PastSubscriptions]:
-    """Return the subscriptions of a store's groups at each of several times, as `subscriptions_at` does for one.
+    """Return the subscriptions of a store's groups at each of several times.
 
     Args:
         broker: The store's name.
@@ -219,7 +219,7 @@ def read_subscriptions_over_time(
 
 
 class _SubscriptionHistory:
-    """State of a store's subscriptions after the rows that were added so far, in the order of time.
+    """Subscriptions of a store's groups after the changes that were added so far, in the order of time.
 
     Attributes:
         wanted: Last known choice of each group.
@@ -234,7 +234,7 @@ class _SubscriptionHistory:
         self._changes: Counter[GroupTopic] = Counter()
 
     def add_row(self, row: Row) -> None:
-        """Add the next row."""
+        """Apply the change in the next row of `subscriptions`."""
         source, time = row["source"], row["as_of"]
         taken = self._taken.setdefault(source, [])
         if row["topic"] is None:
@@ -256,7 +256,7 @@ class _SubscriptionHistory:
 
     @property
     def broker_asked_at(self) -> datetime.datetime | None:
-        """Time at which a live broker was last asked; None if none was."""
+        """Time of the last snapshot that was taken from a live broker; None if none was."""
         return max(self._taken.get(SnapshotSource.BROKER, ()), default=None)
 
     def _last_seen_time(self, group_topic: GroupTopic) -> datetime.datetime | None:
@@ -287,7 +287,7 @@ class _SubscriptionHistory:
 def _make_subscription(
     message_filter: SubscriptionFilter, newest_row: Row | None, filter_change_count: int, *, is_asked: bool
 ) -> SubscribedAt:
-    """Return a group's subscription to a topic, from its last filter, its clients and its number of changes.
+    """Return a group's subscription to a topic, with its number of clients and a note if its filter often changes.
 
     Args:
         message_filter: Its last known choice.
@@ -328,7 +328,7 @@ def find_consumers_by_topic(
 
 
 def find_owner_subscription(group_topic: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
-    """Return a group's subscription to a topic. In its own retry topic, a group wants all messages.
+    """Return a group's subscription to a topic; in its own retry topic, a group wants all messages.
 
     Args:
         group_topic: The topic, and the group as in the key of its offsets, which also shows whether it broadcasts.

@@ -33,7 +33,7 @@ Otherwise a sudden burst of messages would make a group slow.
 
 
 class LagVerdict(StrEnum):
-    """State of a group in a queue, in ascending order of severity; see the module's description."""
+    """State of a group in a queue, such as ok, slow or stopped, in ascending order of severity."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -73,7 +73,7 @@ class FigureBounds(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """The upper bound; the lower bound if there is no upper one."""
+        """The upper bound, or the lower one if there is no upper one."""
         return self.low if self.high is None else self.high
 
 
@@ -81,7 +81,7 @@ NOTHING = FigureBounds(0, 0)
 
 
 class Movement(NamedTuple):
-    """Movement of a group in a queue.
+    """How a group's offset in a queue moved between two times.
 
     Attributes:
         offset: Its offset now.
@@ -121,7 +121,7 @@ class Movement(NamedTuple):
 
 
 class LagJudgement(NamedTuple):
-    """A verdict, with the rates that it is based on.
+    """Verdict on a group in a queue, with the rates that it is based on.
 
     Attributes:
         verdict: The verdict.
@@ -154,7 +154,7 @@ def lag_verdict(
     *,
     is_complete: bool = True,
 ) -> LagJudgement:
-    """Return the verdict on a group in a queue.
+    """Return the verdict on a group in a queue: whether it keeps up, is slow, has stopped or has lost messages.
 
     Args:
         span: Offsets of the queue; None if no message of it is known.
