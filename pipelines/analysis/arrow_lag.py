@@ -38,7 +38,7 @@ _OF_GROUPS = ("group", "as_of", *_SUMMED, *_LONGEST, "next_message_time")
 
 
 def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
-    """Return the lag of a lake's groups, at one time or at the end of each window.
+    """Return the lag of the consumer groups of a lake, at one time or at the end of each time window.
 
     Raises:
         NoTableError: if the lake has no `consumer_offsets`.
@@ -58,7 +58,7 @@ def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
 
 
 def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the lag of each group and queue at the end of each window, with the given columns of `QUEUE_LAG`."""
+    """Yield the lag of each group and queue at the end of each time window, with the given columns."""
     offsets, wanted = lake.table(OFFSETS), question.selection
     first, last = _first_and_last_snapshot(offsets, wanted.brokers)
     times = [end for end in question.window_ends(last).times() if first is not None and first <= end]
@@ -82,7 +82,7 @@ def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: 
 
 
 def _may_have_minute_rows(times: Sequence[datetime.datetime], selection: Selection) -> bool:
-    """Return whether `lag_minutes` may have rows for the given times and groups.
+    """Return whether any of the times is a full minute and no group a broadcasting one, as in `lag_minutes`.
 
     The table names groups without the suffix for broadcasting.
     """
@@ -102,7 +102,7 @@ def _is_covered_minute(covered_minutes: CoveredMinutes, time: datetime.datetime)
 def _measure_lag_rows(
     lake: PinnedLake, as_of: datetime.datetime | None, selection: Selection, column_names: Sequence[str]
 ) -> pa.Table:
-    """Return the lag of each group and queue, computed by `lag_of_lake`, with the given columns of `QUEUE_LAG`."""
+    """Compute the lag of each group and queue at one time, with the given columns."""
     answer = lag_of_lake(lake, as_of, selection)
     rows = [queue_lag_row(row) for row in answer.rows if row.kind in GROUP_KINDS]
     return pa.Table.from_pylist(rows, pa.schema([_QUEUES.field(name) for name in column_names]))

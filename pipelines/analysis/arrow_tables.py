@@ -58,7 +58,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ArrowTables:
-    """The tables of a lake as Arrow tables.
+    """Reads the tables of a lake as Arrow tables.
 
     Attributes:
         lake: the lake.
@@ -67,7 +67,7 @@ class ArrowTables:
     lake: Lake
 
     def table(self, table: LakeTable) -> pa.Table:
-        """Return all rows of a table.
+        """Return all rows of a lake's table.
 
         Raises:
             NoTableError: if the lake does not have the table yet.
@@ -76,11 +76,11 @@ class ArrowTables:
         return self._select_columns(table.name, table.columns, ())
 
     def empty(self, table: LakeTable) -> pa.Table:
-        """Return a table without rows."""
+        """Return a table of the lake without its rows."""
         return arrow_schema(table.columns).empty_table()
 
     def messages(self, selection: Selection, columns: Columns, body_form: BodyForm | None) -> pa.Table:
-        """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
+        """Return the selected messages, with bodies in the given form; without bodies if `body_form` is None.
 
         Raises:
             LakeError: if there is no lake, or no permission.
@@ -90,7 +90,7 @@ class ArrowTables:
         return self._read_messages(selection, columns, body_form, {}, ())
 
     def dead_letters(self, selection: Selection, body_form: BodyForm | None) -> pa.Table:
-        """Return the selected dead letters, with their bodies in the given form, or without bodies if there is none.
+        """Return the selected dead letters, with bodies in the given form; without bodies if `body_form` is None.
 
         Args:
             selection: the selection; its topics are those that the messages were sent to.
@@ -126,7 +126,7 @@ class ArrowTables:
         return pa.Table.from_batches(batches)
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
-        """Count messages by group and window.
+        """Return the number and the rates of messages by group and time window.
 
         Args:
             question: the question, with windows.
@@ -159,7 +159,7 @@ class ArrowTables:
         return _add_rates(counted, question, groups)
 
     def lag(self, question: LagQuestion) -> pa.Table:
-        """Return the lag of consumer groups, at one time or at the end of each window.
+        """Return the lag of consumer groups, at one time or at the end of each time window.
 
         Raises:
             NoTableError: if the lake has no snapshots of consumer groups.
@@ -168,7 +168,7 @@ class ArrowTables:
         return lag_table(self.lake, question)
 
     def journeys(self, question: JourneysQuestion) -> pa.Table:
-        """Return what happened to the keys that have a record in a window.
+        """Return, for each business key with a record in a time window, its path over topics and its outcome.
 
         Raises:
             NoTableError: if the lake has no `edges`.
@@ -181,7 +181,7 @@ class ArrowTables:
             )
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> pa.Table:
-        """Return how often and how fast keys go from one topic to the next, for each time window.
+        """Return, for each time window, how often and how fast business keys go from one topic to the next.
 
         If `window_us` is None, the whole time range is one window.
 
@@ -195,7 +195,7 @@ class ArrowTables:
             return hops_table(sum_hop_counts(count_hops(each, question, window_us) for each in slices))
 
     def key_records(self, question: JourneysQuestion, end_us: int | None = None) -> KeyRecords:
-        """Return a context manager with the records of the keys that a question on journeys asks for.
+        """Return a context manager that reads the records of the business keys of a query, in slices.
 
         Args:
             question: the question.
@@ -216,7 +216,7 @@ class ArrowTables:
         return KeyRecords({"messages": messages, "edges": edges}, Sources(rows, "edges"), question, end_us)
 
     def _message_conditions(self, selection: Selection, column_names: Sequence[str]) -> list[str]:
-        """Return the conditions of a selection on rows of `messages`.
+        """Return the SQL conditions by which a selection applies to rows of `messages`.
 
         Args:
             selection: the selection.
@@ -240,7 +240,7 @@ class ArrowTables:
         conditions: Iterable[str],
         computed_columns: Mapping[str, str] = MappingProxyType({}),
     ) -> pa.Table:
-        """Return columns of the rows for which all conditions hold; a column that the lake lacks is null.
+        """Return columns of a table's rows that meet SQL conditions; a column that the lake lacks is null.
 
         Args:
             computed_columns: SQL of columns that are computed, by name.
@@ -257,7 +257,7 @@ class ArrowTables:
         return found.cast(arrow_schema(columns))
 
     def _with_bodies(self, rows: pa.Table, body_form: BodyForm) -> Iterator[pa.RecordBatch]:
-        """Yield rows with their bodies, grouped by pack, so that each frame of a pack is read once."""
+        """Yield rows with their bodies, grouped by pack so that each compressed frame of a pack is read once."""
         store, cache = open_pack_store(self.lake.packs), FrameCache()
         batches = _sort_by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
         # At least one batch, from which the result has its schema.
@@ -278,7 +278,7 @@ def no_edges_message(lake: str) -> str:
 
 
 def _table_sql(table: DeltaTable, table_name: str, columns: Columns) -> str:
-    """Return a table in SQL, with the given columns; those that an older lake lacks are null."""
+    """Return SQL that reads a table with all the given columns; those that an older lake lacks are null."""
     there = {field.name for field in table.schema().fields}
     # Conditions may name columns that an older lake lacks.
     lacking = [
@@ -300,7 +300,7 @@ def _partial_count_sql(partial_count: PartialCount, keys: Sequence[str]) -> str:
 
 
 def _add_rates(window_counts: pa.Table, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
-    """Add to each count the seconds of its window within the question's time range, and the rates per second."""
+    """Add to each count the length of its window within the queried time range, and the rates per second."""
     assert question.window is not None
     opened = window_counts.column("window_start").cast(pa.int64())
     ended = pc.add(opened, question.window // _MICROSECOND)

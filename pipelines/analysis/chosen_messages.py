@@ -18,7 +18,7 @@ BROKER, OFFSET = "broker", "physical_offset"
 
 
 def read_chosen_places(frame: pa.Table | DataFrame) -> dict[str, Array]:
-    """Return the messages that a DataFrame or an Arrow table lists, as sorted physical offsets by broker.
+    """Return the messages listed in a DataFrame or Arrow table, as sorted physical offsets by broker.
 
     Only the columns `broker` and `physical_offset` are read, which identify a row of `messages`. A DataFrame is
     computed, and both columns of all rows are then in the memory of this process.

@@ -24,7 +24,7 @@ def make_journeys_question(
     tag: Texts | None = None,
     where: str | None = None,
 ) -> JourneysQuestion:
-    """Return a `JourneysQuestion` made from the given arguments, after checking them.
+    """Check the arguments of `Lake.journeys` and `Lake.topic_flow`, and return them as one object.
 
     Raises:
         UsageError: if the window is empty, or an argument is not valid.

@@ -36,7 +36,7 @@ class LagQuestion:
 
     @property
     def columns(self) -> Columns:
-        """Columns of the answer."""
+        """Columns of the resulting table."""
         return BY[self.by]
 
 
@@ -82,14 +82,14 @@ class WindowEnds(NamedTuple):
     windows: int
 
     def times(self) -> Iterator[datetime.datetime]:
-        """Yield the end of each window, in order."""
+        """Yield the end time of each window, in order."""
         return (self.first + number * self.window for number in range(self.windows))
 
 
 def make_lag_question(
     by: str, at: Time | None, broker: Texts | None, group: Texts | None, topic: Texts | None
 ) -> LagQuestion:
-    """Return a `LagQuestion` made from the arguments of `Lake.lag`, after checking them.
+    """Check the arguments of `Lake.lag`, and return them as one object.
 
     Raises:
         UsageError: if an argument is not valid.
@@ -106,7 +106,7 @@ def make_lag_history_question(
     group: Texts | None,
     topic: Texts | None,
 ) -> LagHistoryQuestion:
-    """Return a `LagHistoryQuestion` made from the arguments of `Lake.lag_history`, after checking them.
+    """Check the arguments of `Lake.lag_history`, and return them as one object.
 
     Raises:
         UsageError: if an argument is not valid.

@@ -66,7 +66,7 @@ LagBy = Literal["queue", "group"]
 
 
 class _Tables(Protocol[_Frame_co]):
-    """Interface of an engine (Arrow or Spark) that reads a lake's tables."""
+    """Interface of a reader of a lake's tables, by Arrow or by Spark."""
 
     def table(self, table: LakeTable) -> _Frame_co: ...
 
@@ -86,7 +86,7 @@ class _Tables(Protocol[_Frame_co]):
 
 
 class Lake(Generic[Frame]):
-    """A lake that can be queried.
+    """A lake whose messages, rates, lag and message histories can be read from Python.
 
     Args:
         place: A folder, or `s3://bucket/prefix`, or `catalog.schema`. Without Spark, credentials come from the
@@ -124,7 +124,7 @@ class Lake(Generic[Frame]):
 
     @property
     def paths(self) -> Tables:
-        """Folders or URIs of the lake's tables and packs.
+        """Folders or URIs of the lake's tables and of its packs, which hold the bodies.
 
         Raises:
             CatalogError: The lake is named in a catalog of the Spark session, and the environment names no catalog.
@@ -133,7 +133,7 @@ class Lake(Generic[Frame]):
 
     @property
     def bodies(self) -> str:
-        """Root folder of the packs."""
+        """Root folder of the packs, which hold the bodies of messages."""
         return self._packs.root or self.paths.bodies_root
 
     @property
@@ -147,7 +147,7 @@ class Lake(Generic[Frame]):
         return cast("_Tables[Frame]", SparkTables(self._spark, self._place, self._packs))
 
     def table(self, name: str, *, or_empty: bool = False) -> Frame:
-        """Return a table of the lake, with all columns that the reference lists, in its order.
+        """Return a table of the lake, with all documented columns in their documented order.
 
         Columns that an older lake lacks are null. Without Spark, the whole table is read into memory.
 
@@ -213,7 +213,7 @@ class Lake(Generic[Frame]):
         window: datetime.timedelta | str = "5 minutes",
         **chosen: Unpack[SelectionArguments],
     ) -> Frame:
-        """Return messages per second: one row for each group and window that has messages, in no particular order.
+        """Return messages per second: one row for each group and time window with messages, in no particular order.
 
         Times are exact: of a window that begins before `since`, or ends after `until`, only the messages between them
         are counted, and rates are for the seconds between them. Without `since`, times begin in 1970. Whole minutes are
@@ -322,7 +322,7 @@ class Lake(Generic[Frame]):
         group: Texts | None = None,
         topic: Texts | None = None,
     ) -> Frame:
-        """Return how far consumer groups were behind at the end of each window: rows as those of `lag`, for each end.
+        """Return how far consumer groups were behind at the end of each window: one row for each queue and window.
 
         The figures are those of `lag(at=…)` at that time, which is `as_of`. There is one exception: where a topic was
         deleted and created again while the broker's clock was set back, the end of a window may lie between messages
@@ -368,7 +368,7 @@ class Lake(Generic[Frame]):
         tag: Texts | None = None,
         where: str | None = None,
     ) -> Frame:
-        """Return what happened to each business key that has a record in a window: its path over topics, and outcome.
+        """Return the path over topics, and the outcome, of each business key that has a record in a time window.
 
         All records of one message are one step: half message and commit, delay and delivery, retries, dead letters, and
         what a replay sent again. Records of one topic with one client message id are one message, even if its producer
@@ -419,7 +419,7 @@ class Lake(Generic[Frame]):
         tag: Texts | None = None,
         where: str | None = None,
     ) -> Frame:
-        """Return how often, and how fast, keys go from one topic to the next one, for each window of time.
+        """Return how often, and how fast, business keys go from one topic to the next one, for each time window.
 
         A hop is a step of a journey and the next one, at most `margin` later; it counts where the later message was
         sent. Messages whose first record is not in the lake are left out. So a day has the sums of its hours. Times are
@@ -472,7 +472,7 @@ class Lake(Generic[Frame]):
         verify: bool = True,
         dry_run: bool = True,
     ) -> ReplayResult:
-        """Replay the messages that `frame` names, each exactly once, as `commitlake replay` does.
+        """Send the messages listed in a table into topics of a running cluster, each exactly once.
 
         Rows are identified by `broker` and `physical_offset`, which `messages` and `dead_letters` return; other columns
         are not read. What is sent are the messages as the lake has them, in the order of their logs, with all that the
@@ -538,7 +538,7 @@ class Lake(Generic[Frame]):
         masks: Sequence[str] = (),
         mask_key: bytes = b"",
     ) -> Story:
-        """Return the history of the messages with a key or id, or at a broker's physical offset.
+        """Return the history of the messages with a key or id, or of the record at a broker's physical offset.
 
         It has no steps if there are no such messages.
 
@@ -586,7 +586,7 @@ class Lake(Generic[Frame]):
         related_by: str | None = None,
         limit: int = MAX_RECORDS,
     ) -> Iterator[Story]:
-        """Yield the history of the messages of each key, as `lineage` returns it.
+        """Yield, for each key, the history of its messages: records, consumptions, and what became of them.
 
         The tables are read for many keys at a time.
 
@@ -610,7 +610,7 @@ class Lake(Generic[Frame]):
         until: Time | None = None,
         limit: int = MAX_RECORDS,
     ) -> list[Record]:
-        """Return only the records that match a key, an id or a log position, in time order.
+        """Return only the records with a key or an id, or at a log position, in time order.
 
         Records linked to them are not included.
 
@@ -641,7 +641,7 @@ class Lake(Generic[Frame]):
         return fetch_body(open_pack_store(self.paths.packs), rows[0])
 
     def topics(self, since: Time, until: Time) -> TopicGraph:
-        """Return which topics feed which in a time range, by keys that pass from one topic to the other.
+        """Return the topics in a time range, and which pairs of them the same business keys pass through.
 
         Args:
             since: Earliest store time: a `datetime` or ISO 8601, UTC without a time zone.

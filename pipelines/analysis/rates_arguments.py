@@ -21,7 +21,7 @@ _SECOND, _LONGEST = datetime.timedelta(seconds=1), datetime.timedelta(days=36_52
 
 
 def make_window(window: datetime.timedelta | str, argument_name: str = "window") -> datetime.timedelta:
-    """Return the length of time windows, given as a `timedelta` or as a text such as '5 minutes'.
+    """Return the length of time windows as a `timedelta`, given as such or as a text such as '5 minutes'.
 
     Args:
         window: the length, as a caller gives it.
@@ -47,7 +47,7 @@ def make_window(window: datetime.timedelta | str, argument_name: str = "window")
 
 
 def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: Selection) -> RatesQuestion:
-    """Return a question on rates, grouped by the given names of `RATE_GROUPS`, in the selection's time range.
+    """Check the arguments of `Lake.tps`, and return them as one object.
 
     Tags, and conditions that only a message has, are counted in `messages`: `topic_minutes` names frequent tags only.
 

@@ -35,7 +35,7 @@ def make_named_replay(
     verify: bool,
     dry_run: bool,
 ) -> NamedReplay:
-    """Return a replay request made from the arguments of `Lake.replay`, after checking them.
+    """Check the arguments of `Lake.replay`, and return them as one object.
 
     Raises:
         UsageError: if an argument is not valid, or messages are to be sent without name servers.

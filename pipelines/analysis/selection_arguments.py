@@ -27,7 +27,7 @@ Time: TypeAlias = datetime.datetime | str
 
 
 class SelectionArguments(TypedDict, total=False):
-    """Keyword arguments that select messages: a message must match all of them, and any one value of each.
+    """Keyword arguments that select messages; a message must match each of them, by any one of its values.
 
     None, or what is left out, is no condition; an empty list is an error, because it selects nothing.
 
@@ -91,7 +91,7 @@ def make_selection(
     until: Time | None = None,
     where: str | None = None,
 ) -> Selection:
-    """Return the `Selection` for the keyword arguments of `SelectionArguments`.
+    """Convert the keyword arguments that select messages to a `Selection`.
 
     Raises:
         UsageError: if a time is not one, or a list is empty or has other values.
@@ -156,7 +156,7 @@ def _parse_kinds(value: Texts | None) -> Sequence[str]:
 
 
 def parse_time_argument(name: str, value: Time | None) -> datetime.datetime | None:
-    """Return a time in UTC; None for None.
+    """Convert a time argument to UTC; None stays None.
 
     Args:
         name: name of the argument, for the error.

@@ -28,7 +28,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 class PinnedTables(NamedTuple):
-    """The tables of a lake that lag is computed from, each at one version.
+    """The tables from which lag is computed, each at one Delta version.
 
     Attributes:
         offsets: `consumer_offsets`.
@@ -46,7 +46,7 @@ class PinnedTables(NamedTuple):
 
 
 def lag_frame(spark: SparkSession, pinned_tables: PinnedTables, question: LagQuestion) -> DataFrame:
-    """Return the lag of a lake's groups, at one time or at the end of each window.
+    """Return the lag of the consumer groups of a lake, at one time or at the end of each time window.
 
     The times of snapshots, the starts of logs and the SQL92 expressions are read at once, the rest when the DataFrame
     is used.
@@ -102,12 +102,12 @@ def _last_snapshot_times_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[
 
 
 def _snapshot_rows(offsets: DataFrame) -> DataFrame:
-    """Return the rows of `consumer_offsets` that describe whole snapshots: one row for each store and time."""
+    """Return the header rows of snapshots in `consumer_offsets`, one for each store and time."""
     return offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
 
 
 def find_log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
-    """Return, for each store, the physical offset before which its log was already deleted at all `moments`."""
+    """Return the physical offset at which each store's log began at the earliest of the `moments`, where known."""
     if moments.last_us is None:
         return {}
     time = F.unix_micros("as_of")
@@ -128,7 +128,7 @@ def find_log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
 
 
 def _sql92_expressions(subscriptions: DataFrame | None) -> list[str]:
-    """Return the valid SQL92 expressions of subscriptions."""
+    """Return those SQL92 expressions in subscriptions that are valid."""
     if subscriptions is None:
         return []
     is_sql92 = (F.col("expression_type") == SQL92_EXPRESSION) & F.col("expression").isNotNull()
@@ -138,7 +138,7 @@ def _sql92_expressions(subscriptions: DataFrame | None) -> list[str]:
 
 
 def match_sql92(rows: DataFrame) -> DataFrame:
-    """Add the column `matches`: whether the `properties` of a row match its expression `sql92`.
+    """Add the column `matches`, true where a row's `properties` match its SQL92 expression.
 
     Executors need CommitLake.
     """

@@ -50,7 +50,7 @@ _ABSENT = {"42P01", "42K03", "42704", None}
 
 @dataclass(frozen=True, slots=True)
 class SparkTables:
-    """The tables of a lake as DataFrames.
+    """Reads the tables of a lake as Spark DataFrames.
 
     Attributes:
         spark: the session, with Delta Lake. Its own credentials and catalogs are used.
@@ -63,7 +63,7 @@ class SparkTables:
     packs: PackLocation = OWN_PACKS
 
     def table(self, table: LakeTable) -> DataFrame:
-        """Return a table.
+        """Return a lake's table as a DataFrame.
 
         Raises:
             NoTableError: if the lake does not have the table yet.
@@ -83,11 +83,11 @@ class SparkTables:
         raise LakeError(f"{self._lake_name} is not a lake, or Spark cannot open it: {reason}")
 
     def empty(self, table: LakeTable) -> DataFrame:
-        """Return a table without rows."""
+        """Return a table of the lake without its rows, as a DataFrame."""
         return self.spark.createDataFrame([], spark_schema(table.columns))
 
     def messages(self, selection: Selection, columns: Columns, body_form: BodyForm | None) -> DataFrame:
-        """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
+        """Return the selected messages, with bodies in the given form; without bodies if `body_form` is None.
 
         Raises:
             LakeError: if the session cannot open the table.
@@ -97,7 +97,7 @@ class SparkTables:
         return self._with_bodies(found, columns, body_form)
 
     def dead_letters(self, selection: Selection, body_form: BodyForm | None) -> DataFrame:
-        """Return the selected dead letters, with their bodies in the given form, or without bodies if there is none.
+        """Return the selected dead letters, with bodies in the given form; without bodies if `body_form` is None.
 
         Args:
             selection: the selection; its topics are those that the messages were sent to.
@@ -125,7 +125,7 @@ class SparkTables:
         )
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> DataFrame:
-        """Count messages by group and window.
+        """Return the number and the rates of messages by group and time window.
 
         Args:
             question: the question, with windows.
@@ -159,7 +159,7 @@ class SparkTables:
         return compute_rates(parts, groups, question.window // _MICROSECOND, start_us, end_us)
 
     def lag(self, question: LagQuestion) -> DataFrame:
-        """Return the lag of consumer groups, at one time or at the end of each window.
+        """Return the lag of consumer groups, at one time or at the end of each time window.
 
         All tables are read at the versions that they have now, whenever the DataFrame is used.
 
@@ -179,7 +179,7 @@ class SparkTables:
         return lag_frame(self.spark, pinned, question)
 
     def journeys(self, question: JourneysQuestion) -> DataFrame:
-        """Return what happened to the keys that have a record in a window, read from the newest table versions.
+        """Return, for each business key with a record in a time window, its path over topics and its outcome.
 
         Raises:
             NoTableError: if the lake has no `edges`.
@@ -188,7 +188,7 @@ class SparkTables:
         return journeys_of(*self._records_and_edges(question), question)
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> DataFrame:
-        """Return how often and how fast keys go from one topic to the next, for each time window.
+        """Return, for each time window, how often and how fast business keys go from one topic to the next.
 
         If `window_us` is None, the whole time range is one window.
 
@@ -201,7 +201,7 @@ class SparkTables:
         return hops_of(*self._records_and_edges(question), question, window_us)
 
     def journeys_and_hop_counts(self, question: JourneysQuestion, versions: Mapping[str, int]) -> DataFrame:
-        """Return the journeys of keys and the counts of their hops as rows of one DataFrame.
+        """Return the paths of business keys, and counts of their hops between topics, as rows of one DataFrame.
 
         See `journeys_and_hop_counts_of`.
 
@@ -218,7 +218,7 @@ class SparkTables:
     def _records_and_edges(
         self, question: JourneysQuestion, versions: Mapping[str, int] = MappingProxyType({})
     ) -> tuple[DataFrame, DataFrame]:
-        """Return the rows of `messages` that a question on journeys needs, and the table `edges`."""
+        """Return the rows of `messages` from which journeys of keys are computed, and the table `edges`."""
         messages, edges = (self._open_pinned(name, versions.get(name))[0] for name in ("messages", "edges"))
         if messages is None:
             messages = self.table(LAKE_TABLES["messages"])  # raises the error
@@ -233,7 +233,7 @@ class SparkTables:
         return messages.where(chosen), edges
 
     def _open_pinned(self, name: str, version: int | None = None) -> tuple[DataFrame | None, int]:
-        """Return a table at a version, by default the newest one, and the version number.
+        """Return a table at a Delta version, by default the newest one, and that version.
 
         The table is None if it does not exist.
         """
@@ -248,7 +248,7 @@ class SparkTables:
         return to_columns(found, table.columns), version
 
     def _read_progress_at(self, version: int) -> Mapping[str, StoreProgress]:
-        """Return how far each store was archived, by the last archive commit up to a version of `messages`."""
+        """Return how far each store was archived when `messages` had a given version."""
         history = self.spark.sql(f"DESCRIBE HISTORY {self._sql_name(LAKE_TABLES['messages'])}")
         commits = history.where((F.col("version") <= version) & F.col("userMetadata").contains('"commitlake"'))
         for row in commits.orderBy(F.col("version").desc()).select("userMetadata").toLocalIterator():
@@ -258,7 +258,7 @@ class SparkTables:
         return {}
 
     def _sql_name(self, table: LakeTable) -> str:
-        """Return the name of a table in the SQL of the session."""
+        """Return the name by which SQL in the session refers to a table."""
         place = self.place
         if isinstance(place, SchemaName):
             return f"`{place.catalog}`.`{place.schema}`.`{table.name}`"
@@ -269,7 +269,7 @@ class SparkTables:
         return str(self.place) if isinstance(self.place, SchemaName) else self.place.root
 
     def _try_open(self, table: LakeTable) -> tuple[DataFrame | None, str]:
-        """Return a table as a DataFrame, or None and the reason if it does not exist.
+        """Return a table as a DataFrame; if it does not exist, None and the reason.
 
         Only the schema is read, no Spark job runs.
 
@@ -297,6 +297,6 @@ class SparkTables:
 
 
 def _error_sentence(error: Exception) -> str:
-    """Return the message of a Spark error, without the Java stack and without the line that py4j adds."""
+    """Return the message of a Spark error without the Java stack trace and the line that py4j adds."""
     lines = str(error).strip().splitlines()
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else repr(error)).rstrip(".;")
