@@ -85,7 +85,7 @@ class Advice(NamedTuple):
         return FilledAdvice(tuple(part for part in parts if part))
 
     def fill_for_each_place(self, values_by_place: Sequence[Places]) -> FilledAdvice:
-        """Return the advice with its sentence filled in for the first place, and its commands for every place."""
+        """Return the advice with the first store or lake in its sentence, and with a command for each store or lake."""
         if not values_by_place:
             return self.fill_placeholders()
         first, *others = (self.fill_placeholders(each) for each in values_by_place)

@@ -20,7 +20,7 @@ _MISSING = "no such file"
 
 
 class ConfigFile(NamedTuple, Generic[T]):
-    """A configuration file, as a broker would load it.
+    """Content of a configuration file that a broker would load, or of its backup `.bak`.
 
     Attributes:
         content: its content; None if neither the file nor its `.bak` can be used.
@@ -41,7 +41,7 @@ class ConfigFile(NamedTuple, Generic[T]):
 def read_config(
     root: Path, name: str, parse: Callable[[bytes], T], *, max_bytes: int = MAX_SMALL_FILE_BYTES
 ) -> ConfigFile[T]:
-    """Read a configuration file of a store, or its `.bak`.
+    """Read a configuration file of a store, or its backup `.bak` if the file is missing or invalid.
 
     Args:
         root: the store's folder.

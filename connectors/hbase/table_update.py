@@ -50,7 +50,7 @@ def follow_messages(
     on_version: OnVersion | None = None,
     rows_per_task: int = TASK_ROWS,
 ) -> HBaseUpdate:
-    """Bring HBase to the newest version of `messages`, and create the table if it does not exist.
+    """Write all changes of `messages`, up to its newest version, to the HBase table, which is created if it is missing.
 
     Args:
         runner: for versions of many rows; without it, this thread does all the work.

@@ -183,7 +183,7 @@ def commit_with_transaction(
     other_transactions: Mapping[str, tuple[int, int]] | None = None,
     removed_files: Sequence[tuple[str, int]] = (),
 ) -> bool:
-    """Add files to a table and raise an application's transaction number. Do nothing if another process did so first.
+    """Add files to a table and increase an application's transaction number; do nothing if another process was first.
 
     Args:
         table_name: name of the table, which is created if it does not exist.

@@ -140,7 +140,7 @@ def open_erasures(lake: Lake) -> DeltaTable | None:
 
 
 def is_erasures_table_missing(lake: Lake) -> bool:
-    """Return True if `messages` records erasures, but the lake has no table of them."""
+    """Return True if the log of `messages` shows erasures, but the lake's table `erasures` is missing."""
     if not newest_erasure_number(lake.find("messages")):
         return False
     try:

@@ -366,7 +366,7 @@ class PinnedLake(Lake):
     _tables: dict[str, _CachedTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, table: str) -> DeltaTable | None:
-        """Return a table, which the first call opens; None if the lake or the table does not exist."""
+        """Return a table at its pinned version, the newest one when it was first opened; None if it does not exist."""
         options, known = self.storage_options, self._tables.get(table)
         if known is not None and known.options == options:
             return known.table
@@ -377,7 +377,7 @@ class PinnedLake(Lake):
         return opened
 
     def table_at(self, table: str, version: int | None = None) -> DeltaTable:
-        """Return a table at a version, by default the version already open; open the table if necessary."""
+        """Return a table at a version, by default its pinned version; open the table if necessary."""
         known = self._tables.get(table)
         if known is not None and version in (None, known.table.version()):
             return self.table(table)

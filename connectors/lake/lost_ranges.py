@@ -122,7 +122,7 @@ def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
 
 
 def _may_have_repair_rows(table: DeltaTable) -> bool:
-    """Return False if statistics prove that no row of the table was added by a repair of the lake."""
+    """Return whether the table may have rows that a repair of the lake added, according to its statistics."""
     least, greatest = column_bounds_per_file(read_file_actions(table), "run_id", pa.string())
     bounds = zip(least.to_pylist(), greatest.to_pylist(), strict=True)
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)

@@ -42,7 +42,7 @@ class OwnedFolder:
 
 
 def refuse_owned_folder(location: str, option: str, s3: S3Options | None = None) -> None:
-    """Refuse a place inside a table of a lake, or inside a folder of a broker's store.
+    """Refuse a path or URI inside a table of a lake, or inside a folder of a broker's store.
 
     Args:
         location: a folder, a `file:` URI, or `s3://bucket/prefix`; it need not exist.

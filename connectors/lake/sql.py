@@ -68,7 +68,7 @@ def plausible_time_condition(column: str) -> str:
 
 
 def window_start_expression(time_column: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return SQL for the start of the window of a time; windows begin at multiples of their length since 1970.
+    """Return SQL for the start of the time window that contains a time; windows begin at multiples of their length.
 
     DataFusion's `date_bin` and `date_trunc` compute in nanoseconds, and fail for times before 1677 or after 2262.
 

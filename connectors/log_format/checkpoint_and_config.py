@@ -42,7 +42,7 @@ class Problems(Protocol):
 
 
 class Claim(NamedTuple):
-    """A physical offset, or a record's store time, in a checkpoint, up to which it confirms the log.
+    """An offset or a store time up to which a checkpoint confirms that the log is on disk.
 
     Attributes:
         name: name of the field.

@@ -238,7 +238,7 @@ class FormatSmallFiles(ABC):
         """
 
     def check_checkpoint(self, log: CheckedLog, small_files: SmallFiles, problems: Problems) -> None:  # noqa: B027
-        """Compare a checkpoint with records and queues, in addition to the checks of its claims about the log."""
+        """Compare those values of a checkpoint with records and queues that `checkpoint_claims` does not return."""
 
     @abstractmethod
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
@@ -253,7 +253,7 @@ class FormatSmallFiles(ABC):
         return None
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
-        """Return the offsets and times in a checkpoint up to which it confirms the log; empty if it cannot be read."""
+        """Return offsets and times up to which a checkpoint confirms that the log is on disk; empty if unreadable."""
         return ()
 
     def known_topics(self, root: Path) -> frozenset[str] | None:  # noqa: ARG002

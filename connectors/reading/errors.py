@@ -15,7 +15,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class CommitLogError(CommitLakeError):
-    """Base class of the folder's errors; the message is for a user."""
+    """Base class of the errors of this package; the message is for a user."""
 
     exit_code = ExitCode.USAGE
 

@@ -54,7 +54,7 @@ class Filters:
 
     @classmethod
     def of_batch(cls, options: ReadOptions) -> Filters:
-        """Return the filters that the options of a batch read set."""
+        """Return the filters that are set by the options of a batch read."""
         return cls(
             topics=options.topics,
             queue_ids=options.queue_ids,
@@ -67,7 +67,7 @@ class Filters:
 
     @classmethod
     def of_stream(cls, options: ReadOptions) -> Filters:
-        """Return the filters that the options of a stream set, which do not include its start."""
+        """Return the filters that are set by the options of a stream, without the option for its start."""
         return cls.of_batch(replace(options, starting_timestamp=None, start=None))
 
     @property

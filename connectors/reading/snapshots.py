@@ -391,7 +391,7 @@ def find_segment_end(
 
 
 class _LastRecords:
-    """Records of the last group that was read, among which the last completely written one is searched."""
+    """The records that were read last near a log's end, of which the last completely written one is searched."""
 
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
@@ -463,7 +463,7 @@ class _LastRecords:
         return spans[0][0] - start, sum(spans[-1]) - start
 
     def _has_complete_texts(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
-        """Return whether no zeros in a record's texts show that a part of them was not written."""
+        """Return False if zeros in a record's texts show that a part of them was not written."""
         if not self._needs_texts:
             return True
         begin, end = self._text_span(row)

@@ -247,7 +247,7 @@ def is_glob(pattern: str) -> bool:
 
 
 def _is_folder(path: str) -> bool:
-    """Return whether a local folder has exactly this name."""
+    """Return whether a local folder has exactly this name, even if the name looks like a glob."""
     return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for names that are too long)
 
 
@@ -403,7 +403,7 @@ def _find_log_folder(filesystem: pafs.FileSystem, given_path: str, path: str, fo
 
 
 def _check_supported(filesystem: pafs.FileSystem, uri_prefix: str, folder: str, formats: Sequence[Format]) -> None:
-    """Refuse a store whose messages are all in a log of another kind."""
+    """Refuse a store whose messages are all in a log of an unsupported kind."""
     entries = _keep_utf8_names(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
     names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
     check_supported(f"{uri_prefix}{folder}", names, formats)

@@ -32,7 +32,7 @@ class ShipNameError(ShipError):
 
 
 class ShipTarget(ABC):
-    """Place to which an agent copies a broker's store; every method may raise a `ShipError`.
+    """Folder or object store to which an agent copies a broker's store; every method may raise a `ShipError`.
 
     Names are paths relative to the store's folder.
 

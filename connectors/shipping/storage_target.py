@@ -35,7 +35,7 @@ class StorageTarget(ShipTarget):
         self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
 
     def claim(self) -> None:
-        """Check that the target can be written, without a lock, because manifests are replaced on a condition."""
+        """Check that the target is accessible; it needs no lock, because a manifest is replaced only if unchanged."""
         with self._convert_errors(""):
             self._storage.check()
             self._storage.delete_unfinished_files()

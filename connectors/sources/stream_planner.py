@@ -55,7 +55,7 @@ class StreamPlanner:
         return dict(self._latest)
 
     def first_positions(self) -> Positions:
-        """Return the start of a stream without a checkpoint.
+        """Return the position in each store at which a stream without a checkpoint starts.
 
         Raises:
             StoreError: if the path contains no store.

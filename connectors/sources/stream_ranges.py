@@ -40,7 +40,7 @@ def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBa
 
 
 def to_snapshot(batch: DataFrame) -> Snapshot:
-    """Convert the rows of a micro-batch with `content=ranges` to a snapshot."""
+    """Convert the rows of a micro-batch with `content=ranges` to a snapshot: the range to read in each store."""
     from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind  # noqa: PLC0415 (loads the kernel)
 
     return Snapshot(

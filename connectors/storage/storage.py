@@ -42,7 +42,7 @@ class ReplacedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """One version of a file.
+    """One version of a file: its size, time, checksum and identifier at the server.
 
     Attributes:
         size: number of bytes.

@@ -13,7 +13,7 @@ from commitlake.schemas.tables.columns import BOOLEAN, INT64, TEXT, TIME, Column
 
 
 class JourneyState(StrEnum):
-    """State of a message, or of a whole journey, at the end of the records that were read."""
+    """State of a message, or of a business key's journey (all its messages), after the last record that was read."""
 
     DEAD = "dead"
     """A dead letter that was not sent again."""

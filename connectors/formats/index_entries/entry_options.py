@@ -172,7 +172,7 @@ class IndexFileOptions(EntryOptions):
         return Geometry(self.index_slots, self.index_entries)
 
     def check(self) -> None:
-        """Check that the options are compatible with the content and with one another."""
+        """Check that the options fit the requested rows (entries, slots or headers), and each other."""
         for name in ("keys", "startingOffset", "endingOffset"):
             if name in self.given and self.content is not IndexContent.ENTRIES:
                 raise UsageError(f"option {name} is for entries: expected content=entries, found {self.content}")

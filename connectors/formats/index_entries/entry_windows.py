@@ -70,7 +70,7 @@ class EntryWindow:
 
 @dataclass(slots=True)
 class _InvalidRun:
-    """Invalid entries in a row, which become a bad range once a valid entry follows them.
+    """Consecutive invalid entries, which become a bad range once a valid entry follows them.
 
     Attributes:
         start: position of the first one, bytes.

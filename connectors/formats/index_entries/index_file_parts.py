@@ -150,7 +150,7 @@ def _plan_file_parts(
 
 
 def _find_size_fault(size: int, geometry: Geometry) -> BadEntries:
-    """Return the bad range of a file whose size does not match the broker's settings."""
+    """Return the bad range for a file whose size is not the one that the broker's settings give."""
     start, end = sorted((size, geometry.file_size))
     reason = Reason.CUT if size < geometry.file_size else Reason.SIZE
     return BadEntries(start, end, reason, f"{geometry.file_size} bytes", f"{size}")

@@ -52,7 +52,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
 
 def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
-    """Return the offsets and times in a checkpoint up to which it confirms the log; empty if its bytes are invalid."""
+    """Return the offsets and times up to which a checkpoint confirms that the log is on disk; empty if invalid."""
     parsed = parse_journal_checkpoint(checkpoint)
     return () if parsed is None else _list_claims(parsed)
 

@@ -86,7 +86,7 @@ def _decode_address(stored_bytes: bytes) -> str:
 
 
 class JournalBatch(DecodedBatch):
-    """Batch of journal records of a window."""
+    """Records from one window of a JMQ journal, decoded to columns."""
 
     def has_column(self, name: str) -> bool:
         """Return whether a table's column has values in this format; columns that are always 0 count, too."""

@@ -24,7 +24,7 @@ _AT_ONCE = 1 << 16
 
 
 class JournalQueueWriter:
-    """Writer of one queue; see `connectors.log_format.queues.QueueWriter`.
+    """Writer that rebuilds the files of one JMQ queue.
 
     Attributes:
         skipped_count: records that got no entry.

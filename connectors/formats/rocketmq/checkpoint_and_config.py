@@ -82,7 +82,7 @@ def _offsets_file_name(root: Path) -> str:
 
 
 def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
-    """Return the offsets and times in a checkpoint up to which it confirms the log; empty if it is too short."""
+    """Return the offsets and times up to which a checkpoint confirms that the log is on disk; empty if too short."""
     with suppress(LayoutError):
         return _list_claims(parse_checkpoint(checkpoint))
     return ()

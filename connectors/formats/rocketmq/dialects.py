@@ -22,7 +22,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 def detect_dialects(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
-    """Return the dialects of a CommitLog; a log that a broker wrote has only one.
+    """Return the dialects (format variants) of a CommitLog; a log that a broker wrote has only one.
 
     Reads a few bytes of each segment. If all segments are damaged at their beginning, it reads up to the first intact
     records. The result is empty if there are none.

@@ -185,7 +185,7 @@ class _SmallFiles(FormatSmallFiles):
         return new_checkpoint(root, log)
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
-        """Return the offsets and times in a checkpoint up to which it confirms the log; see `FormatSmallFiles`."""
+        """Return the offsets and times up to which a checkpoint confirms that the log is on disk."""
         from commitlake.connectors.formats.rocketmq.checkpoint_and_config import checkpoint_claims
 
         return checkpoint_claims(checkpoint)

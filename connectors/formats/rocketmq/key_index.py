@@ -68,7 +68,7 @@ class _CoveredRange:
 
 
 class IndexFiles:
-    """IndexFiles of one store; see `KeyIndex`.
+    """The IndexFiles of one store, searched for the records with certain keys.
 
     Attributes:
         name: the name of the index in a plan.

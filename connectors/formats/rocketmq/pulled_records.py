@@ -132,7 +132,7 @@ class PulledRecords:
     def decode_answers(
         self, answers: Sequence[bytes], wanted_range: PulledRange | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the records in answers.
+        """Yield the rows of the records in the answers to pulls that are in the wanted range.
 
         Args:
             answers: the bodies, in the order of the queue.

@@ -16,7 +16,7 @@ _MAX_NUMBER = max_entry_number(ENTRY.itemsize)
 
 
 class RocketmqQueueWriter:
-    """Writer of the files of one queue; see `connectors.log_format.queues.QueueWriter`.
+    """Writer that rebuilds the files of one ConsumeQueue or BatchConsumeQueue.
 
     Attributes:
         lost: 0, because there are no entries for messages that the log lacks.

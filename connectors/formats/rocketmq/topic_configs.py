@@ -32,7 +32,7 @@ def needs_topic_config(topic: str) -> bool:
 
 
 def read_topics(root: Path) -> dict[str, Any]:
-    """Return the document of topics.json in RocketMQ's format; see `read_config_document`."""
+    """Return the content of topics.json in RocketMQ's format; empty if neither it nor its backup can be used."""
     return read_config_document(root, TOPICS, TABLE)
 
 
@@ -42,7 +42,7 @@ def read_config_document(root: Path, file_name: str, table_key: str) -> dict[str
 
 
 def load_config_file(root: Path, file_name: str, table_key: str) -> ConfigFile[dict[str, Any]]:
-    """Load a configuration file, or its backup, as a broker does; the content must have a table under a key.
+    """Load a configuration file, or its backup, as a broker does; a valid one has a JSON object under `table_key`.
 
     Args:
         root: The store's folder.

@@ -160,7 +160,7 @@ class LogFolder:
 
 
 def entry_name(version: int) -> str:
-    """Return the file name of a version's log entry; the seal of the version has the same name."""
+    """Return the file name of a version's log entry; the file with the version's checksums has the same name."""
     return f"{version:020d}.json"
 
 

@@ -113,7 +113,7 @@ def decompress_bodies(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.Reco
 
 
 def convert_bodies(batch: pa.RecordBatch, body_form: BodyForm) -> pa.RecordBatch:
-    """Return a batch with its bodies in another form.
+    """Return a batch with its bodies converted to the given form: bytes, text, or checked JSON text.
 
     Args:
         batch: has `body` as the producers sent them, and `body_error`, both as `decompressed` returns them.
@@ -136,7 +136,7 @@ def convert_bodies(batch: pa.RecordBatch, body_form: BodyForm) -> pa.RecordBatch
 
 
 def _body_to_text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
-    """Return a body as text and the reason why it is not text, one of which is None."""
+    """Return a body as text, or the reason why it is not valid text or JSON; the other value is None."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:

@@ -80,7 +80,7 @@ def copy_from_frame(frame: Array, rows: Array, offsets: Array, lengths: Array, o
 
 @compiled
 def find_wrong_crc(data: Array, offsets: Array, expected: Array) -> int:
-    """Return the first value whose CRC-32 (top bit cleared) is wrong, or -1; `UNKNOWN_CRC` matches all."""
+    """Return the index of the first body whose CRC-32 (top bit cleared) is wrong, or -1; `UNKNOWN_CRC` matches all."""
     for row in range(len(expected)):
         if expected[row] == UNKNOWN_CRC:
             continue

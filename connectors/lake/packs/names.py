@@ -51,7 +51,7 @@ class PackName:
 
 @dataclass(frozen=True, slots=True)
 class PackFile:
-    """A file with a pack: its name, date, size and modification time.
+    """A pack (file with message bodies): its name, date, size and modification time.
 
     Attributes:
         name: name of the pack.

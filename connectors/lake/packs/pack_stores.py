@@ -43,7 +43,7 @@ class _BlockError(Exception):
 
 
 class PackStore:
-    """A store of packs by name; it can be pickled. A file with a pack's name is always complete.
+    """A store of packs (files with message bodies), by name; it can be pickled. A file with a pack's name is complete.
 
     Every method raises a `PackNameError` for a name that `parse_pack_name` refuses, and a `PackStoreError` if the place
     cannot be used.

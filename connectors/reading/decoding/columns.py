@@ -264,7 +264,7 @@ class DecodedBatch:
         return rows[rows < self.row_count]
 
     def replace_texts(self, texts_by_row: dict[int, Texts]) -> tuple[Array, Array]:
-        """Return copies of the window and of the positions in which the given texts of records are replaced."""
+        """Return a copy of the window to which the given texts are appended, and the records' positions with them."""
         # After the last record of the batch; the window continues with bytes that no row of it needs.
         end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
         pieces, parts = [self.window[:end]], self.parts.copy()

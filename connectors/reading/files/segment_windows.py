@@ -198,7 +198,7 @@ class Windows:
     """Opener of the windows of a segment, which are parts of it in memory, one at a time."""
 
     def __init__(self, file: SegmentFile, base_offset: int, read_bytes: int, expected: int) -> None:
-        """Create the factory, with a buffer for reading.
+        """Create the opener, with a buffer for the parts that are read instead of mapped.
 
         Args:
             file: the open segment.

@@ -88,7 +88,7 @@ def landmark_size(layout):
 
 @_dispatch_by_layout
 def ends_bad_range(layout, span_kind):
-    """Return whether bytes of this kind certainly end a bad range before them, because they are a valid record."""
+    """Return True for a record that is certainly valid, at which a bad range before it ends."""
 
 
 @_dispatch_by_layout

@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TrackedConnection:
-    """A connection for sends that is registered at its broker.
+    """A connection for sending messages, and the client id under which the broker lists it.
 
     Attributes:
         client_id: id under which the broker lists it.
@@ -75,7 +75,7 @@ class TrackedConnection:
 
 
 class TrackedConnections(Closable):
-    """One connection to each broker, replaced when it breaks; thread-safe."""
+    """Connections for sending, one to each broker, which can be told from those of earlier processes; thread-safe."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class TrackedConnections(Closable):
             return made
 
     def wait_for_earlier_connections(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
-        """Check that the owner's earlier connections to a broker are closed, and all their requests executed.
+        """Check that the owner's earlier connections to a broker are closed, and that their requests were all executed.
 
         Args:
             connection: Connection over which no more is to be sent; it is closed.
@@ -185,7 +185,7 @@ class TrackedConnections(Closable):
             connection.is_settled = True
 
     def earlier_connection_count(self, broker_name: str) -> int:
-        """Return how many earlier connections of the owner are still registered at a broker.
+        """Return how many connections of earlier processes with the same owner are still registered at a broker.
 
         Raises:
             UnreachableError: if the broker does not answer, or does not list the current one.

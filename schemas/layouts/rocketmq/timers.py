@@ -119,7 +119,7 @@ def serialize_timer_blank(bytes_left: int) -> bytes:
 
 
 def parse_timer_units(data: ReadableBuffer) -> Iterator[TimerUnit]:
-    """Yield the units of a file up to its blank or the first invalid unit."""
+    """Yield the units (entries) of a timer log file up to its blank or the first invalid unit."""
     whole = memoryview(data)[: len(data) // UNIT.size * UNIT.size]
     for size, *values in UNIT.struct.iter_unpack(whole):
         unit = TimerUnit(*values)

@@ -13,7 +13,7 @@ _TEN = np.uint64(10)
 
 @compiled
 def write_unsigned(value, out, out_position):
-    """Write a uint64, and return the end of the text in `out`."""
+    """Write a uint64 as decimal digits, and return the position in `out` after them."""
     digits = 1
     rest = value // _TEN
     while rest != 0:
@@ -31,7 +31,7 @@ def write_unsigned(value, out, out_position):
 
 @compiled
 def write_signed(value, out, out_position):
-    """Write an int64, and return the end of the text in `out`."""
+    """Write an int64 as decimal digits, with a sign if negative, and return the position in `out` after them."""
     if value < 0:
         out[out_position] = _MINUS
         # Negated as an unsigned number, because the smallest int64 has no positive counterpart.

@@ -49,7 +49,7 @@ def _receive_timestamp(window, record_start):
 def split_properties(
     window, record_parts, first_row, row_count, seed, wanted_bits, names, groups, scratch, out_group_codes, out_texts
 ):
-    """Write the records' properties to `out_texts`. Application and receive time are added as properties.
+    """Split records' properties into names and values in `out_texts`; application and receive time become properties.
 
     Args:
         window: bytes that contain the properties.

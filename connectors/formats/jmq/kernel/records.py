@@ -132,7 +132,7 @@ def classify_span(
 
 @inlined
 def _locate_record_parts(window, position, size):
-    """Locate a record's parts, checking each length; set the first part to -1 if the lengths do not fit.
+    """Locate a record's parts, and check their lengths; the first position is -1 if the lengths do not fit.
 
     Returns:
         Place and length of body, topic, application, business id and properties.
@@ -256,7 +256,7 @@ def landmark_size():
 
 @compiled
 def ends_bad_range(span_kind):
-    """Return whether a range of this kind ends a damaged range: a record with valid offset and lengths."""
+    """Return True for a record with valid offset and lengths, at which a bad range before it ends."""
     return span_kind == RECORD or span_kind == _BODY_CRC
 
 

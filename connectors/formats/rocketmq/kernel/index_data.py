@@ -82,7 +82,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 class Out(NamedTuple):
-    """Output arrays of `read_index_data`.
+    """Arrays that receive the data of located records from which indexes are built.
 
     Attributes:
         used: int64[3], see ROWS.
@@ -145,7 +145,7 @@ def hash_text(window: Array, position: Any, length: Any, start_hash: Any) -> Any
 
 @compiled
 def signed_hash(value: Any) -> Any:
-    """Return a hash as Java's int."""
+    """Return the low 32 bits of a hash as a signed integer, like Java's int."""
     low = np.int64(value & _LOW)
     return low - (np.int64(1) << 32) if low >= (np.int64(1) << 31) else low
 

@@ -75,7 +75,7 @@ def split_properties(
     out_codes,
     out_texts,
 ):
-    """Write the records' properties to `out_texts`.
+    """Split records' properties into names and values, and write them and the keys to `out_texts`.
 
     Write the numbers of their tags, original topics and groups to `out_codes`.
 

@@ -22,7 +22,7 @@ NO_FAULT = 0
 
 @compiled
 def locate_records(window, position, end_position, record_parts, intact_mask):
-    """Locate complete records one after another.
+    """Locate the complete records in the answer to a pull, and mark those whose body matches its checksum.
 
     Args:
         window: uint8 array, with PADDING bytes after the bytes that count.

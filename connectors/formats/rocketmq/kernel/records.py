@@ -116,7 +116,7 @@ def classify_span(
 
 @inlined
 def _locate_record_parts(window, position, size, magic):
-    """Locate a record's parts, checking each length; set the first part to -1 if the lengths do not fit.
+    """Locate a record's parts, and check their lengths; the first position is -1 if the lengths do not fit.
 
     Returns:
         Places of store host and body, the body's length, place and length of the topic, and of the properties.
@@ -304,7 +304,7 @@ def landmark_size():
 
 @compiled
 def ends_bad_range(span_kind):
-    """Return whether a range of this kind ends a damaged range: a record whose body matches its CRC."""
+    """Return True for a record whose body matches its CRC, at which a bad range before it ends."""
     return span_kind == RECORD
 
 
