@@ -82,7 +82,7 @@ def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: 
 
 
 def _may_have_minute_rows(times: Sequence[datetime.datetime], selection: Selection) -> bool:
-    """Return whether any of the times is a full minute and no group a broadcasting one, as in `lag_minutes`.
+    """Return whether `lag_minutes` can hold the lag: a time is a full minute, and no group name has a suffix.
 
     The table names groups without the suffix for broadcasting.
     """
@@ -123,7 +123,7 @@ def _first_and_last_snapshot(
 
 
 def _sum_lag_by_group(queue_rows: pa.Table, times: Sequence[str]) -> pa.Table:
-    """Sum the lag of queues into one `GROUP_LAG` row for each group, or for each group and time.
+    """Sum the lag of queues into one row for each group, or for each group and time.
 
     An upper bound is null if that of any queue is.
 

@@ -107,7 +107,7 @@ def _snapshot_rows(offsets: DataFrame) -> DataFrame:
 
 
 def find_log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
-    """Return the physical offset at which each store's log began at the earliest of the `moments`, where known."""
+    """Return the smallest physical offset at which each store's log began at any of the `moments`, where known."""
     if moments.last_us is None:
         return {}
     time = F.unix_micros("as_of")

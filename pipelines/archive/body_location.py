@@ -30,7 +30,7 @@ WAY_OUT = (
 
 
 def check_bodies_writable(lake: Lake) -> None:
-    """Check, before a run starts, that packs can be written to their location.
+    """Raise an error, before a run starts, if packs (files of message bodies) cannot be written.
 
     A warning is logged for a lake whose bodies are already in such a folder.
 
@@ -99,7 +99,7 @@ def check_outside_stores(stores: Iterable[Store], location: str, option_name: st
 
 
 def bodies_root(lake: Lake) -> str:
-    """Return the root folder of the packs in the form in which commits record it."""
+    """Return the root folder of the packs as archive commits record it; a constant if it is inside the lake."""
     root = _canonical_root(lake.bodies_root)
     return IN_LAKE if root == _canonical_root(lake.uri(BODIES)) else root
 

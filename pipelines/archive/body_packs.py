@@ -120,7 +120,7 @@ class BodyPacks:
         self._stack.__exit__(kind, error, trace)
 
     def add_batch(self, batch: DecodedBatch) -> None:
-        """Add the bodies of a decoded batch. The log bytes that the batch refers to must still be in memory."""
+        """Add the bodies of a decoded batch, whose log bytes must still be in memory."""
         positions, lengths = batch.parts[h.BODY], batch.parts[h.BODY_LENGTH]
         erased = self._erased_rows(batch.int64_values("physical_offset"), batch.column)
         window = _zero_erased_bodies(batch.window, erased, positions, lengths)
@@ -157,7 +157,7 @@ class BodyPacks:
         self._rows += len(days)
 
     def finish(self) -> list[PackOfBodies]:
-        """Write the last frames, and return the contents of each pack, oldest date first."""
+        """Write the last compressed frames, and return the contents of each pack, oldest date first."""
         return [
             PackOfBodies(pack.name, np.concatenate(pack.rows), pack.writer.finish())
             for _, pack in sorted(self._packs.items())

@@ -51,7 +51,7 @@ def archive_concurrently(
     wait: Callable[[float], object] = time.sleep,
     on_committed: Callable[[Result], object] = lambda _: None,
 ) -> Result:
-    """Archive the ranges of a plan in one or several commits, except ranges that another run commits first.
+    """Archive the ranges of a plan in one or several commits, without ranges that another run commits first.
 
     Args:
         runner: as for `run_archive`.

@@ -64,7 +64,7 @@ def follow_tables(
     prepared_keys: PreparedKeys | None = None,
     files_without_roles: Collection[str] = (),
 ) -> FollowedTables:
-    """Update the tables to the newest version of `messages`, and to the ends of the stores' consume logs.
+    """Update the tables derived from `messages` to its newest version, and from consume logs to their ends.
 
     Args:
         stores: stores whose consume logs and retry stores are read.
@@ -91,7 +91,7 @@ def follow_tables(
 
 
 def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
-    """Return the content of the retry stores, and a sentence on each problem.
+    """Return the messages in the stores' retry stores, and a sentence on each that cannot be read.
 
     Retry stores that cannot be read are left out.
 

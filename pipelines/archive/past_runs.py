@@ -31,7 +31,7 @@ _DAY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One archive run.
+    """A past archive run, as the lake's tables recorded it.
 
     Attributes:
         run_id: Its id, as in `archive_runs` and `quality_results`.
@@ -64,7 +64,7 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class _QualitySummary:
-    """Summary of the rows of `quality_results` of one run."""
+    """Numbers of unmet expectations of one run, from its rows in `quality_results`."""
 
     judged_at: datetime.datetime
     unmet: int

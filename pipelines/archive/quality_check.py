@@ -41,7 +41,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class CriticalQualityError(CommitLakeError):
-    """A critical expectation stopped the run; the lake's messages are unchanged."""
+    """Error because a critical expectation stopped the run; the lake's messages are unchanged."""
 
     exit_code = ExitCode.DAMAGE
 

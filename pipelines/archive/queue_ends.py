@@ -110,7 +110,7 @@ class QueueEnds:
 
 
 def _read_ends(lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> pa.Table:
-    """Read the ends of all queues of some brokers from the lake.
+    """Read the end offsets of all queues of some brokers from the lake.
 
     The result is empty if the lake's tables cannot be read.
     """
@@ -170,7 +170,7 @@ def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last
 
 
 def _ends_after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
-    """Return the ends of queues that are after all damaged and missing ranges of their broker's log."""
+    """Return the ends of queues, without those before a damaged or missing range of their broker's log."""
     for name in ("quarantine", "gaps"):
         table = lake.find(name)
         if table is None:
@@ -185,7 +185,7 @@ def _ends_after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
 
 
 def _ends_in_profiles(rows: pa.Table) -> pa.Table:
-    """Return the end of each queue in rows of `profiles`.
+    """Return the end offset of each queue in rows of `profiles`.
 
     A window whose records have no queue offset, such as those with transaction bits, says nothing of the queue's end.
     """
@@ -204,7 +204,7 @@ def _ends_in_profiles(rows: pa.Table) -> pa.Table:
 
 
 def _newest_ends(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return the end with the largest physical offset of each queue."""
+    """Return, for each queue, the end offset with the largest physical offset."""
     ends = pa.concat_tables(tables).combine_chunks()
     order = pc.sort_indices(ends, [("last_physical_offset", "ascending")])
     numbered = ends.take(order).append_column("row", pa.array(np.arange(ends.num_rows)))

@@ -82,7 +82,7 @@ class RowBuffer:
         self._files = 0
 
     def add_rows(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
-        """Add the rows of one range, in the order of the log, with their packs. Writes files if there are enough rows.
+        """Add the rows of one range of the log with their packs, and write files if there are enough rows.
 
         Args:
             tables: rows of the range. The list is emptied, because there is no memory for two copies.
@@ -139,7 +139,7 @@ def _store_days(rows: pa.Table) -> Array:
 
 
 def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """Join tables into one with single chunks and unified dictionaries."""
+    """Concatenate tables into one, with each column in a single chunk and with shared dictionaries."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 

@@ -242,7 +242,7 @@ def plan_work(
 def run_archive(
     runner: Runner, config: Config, work: ArchiveWork | None = None, progress: Progress | None = None
 ) -> Result:
-    """Archive all new messages.
+    """Archive all new messages of the planned work.
 
     Args:
         work: result of `plan_work`, if it was called before, after `check_bodies_writable`.
@@ -458,7 +458,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
 
 
 def _record_changed_config(config: Config, planned_work: ArchiveWork, problems: list[str]) -> list[str]:
-    """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
+    """Record changed topics and groups of the stores in a commit without messages; return a sentence on it."""
     started_at = datetime.datetime.now(datetime.UTC)
     # A store that was never archived gets its configuration with its first messages.
     stores = [store for store in planned_work.stores if store.broker in planned_work.last.stores]

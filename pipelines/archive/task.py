@@ -91,7 +91,7 @@ class ArchiveTasks:
     copies: LaterCopies = NO_COPIES
 
     def run_all(self, runner: Runner, advance: Callable[[int], None] = lambda _: None) -> Iterator[ManifestRow]:
-        """Run the tasks for all parts; a task takes several small parts.
+        """Run the tasks for all parts of the log; one task takes several small parts.
 
         Args:
             advance: called with the size of log that was done.
@@ -164,7 +164,7 @@ class ArchiveTasks:
         yield ManifestRow.from_task_results(sizes, refusals.counts, refusals.first, profile, masking.left_out)
 
     def _group_parts(self, cores: int) -> list[Sequence[Part]]:
-        """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""
+        """Group parts of the log into tasks, of which the last ones are small so that all cores work until the end."""
         costs = compute_read_costs(self.parts)
         groups = group_by_size(self.parts, costs, choose_part_size(sum(costs), cores, min_size=1))
         if cores > _MAX_CORES_WITH_SMALL_ENDS:
@@ -220,7 +220,7 @@ class _BackgroundCloser:
         self._pending: deque[Future[None]] = deque()
 
     def close_later(self, close_file: Callable[[], None]) -> None:
-        """Close a file in another thread. If too many files are still open, wait until one is closed."""
+        """Close a file in another thread, but wait first if too many files are still open."""
         if len(self._pending) >= _MAX_CLOSING:
             self._pending.popleft().result()
         self._pending.append(self._thread.submit(close_file))
@@ -258,7 +258,7 @@ class Masking:
         return self._masks is not None and (self._masks.changes_bodies or self._needs_rows)
 
     def mask(self, batch: pa.RecordBatch, packs: BodyPacks) -> pa.RecordBatch:
-        """Mask the rows of a batch. If they have a column of bodies, move it to the packs; return the other columns."""
+        """Mask the rows of a batch; move a column of bodies to the packs, and return the other columns."""
         if self._masks is None:
             return batch
         batch, left_out = self._masks.mask_rows(batch)

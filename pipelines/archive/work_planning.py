@@ -72,7 +72,7 @@ class ArchiveWork:
 
     @property
     def previous_progress(self) -> Mapping[str, StoreProgress]:
-        """Progress of each store before the run."""
+        """How far each store was archived before the run."""
         return self.last.stores
 
     @property
@@ -240,7 +240,7 @@ def check_is_same_store(store: Store, progress: StoreProgress) -> None:
 
 
 def _unarchived_part(store: Store, start: int | None, offered_range: StoreRange | None) -> StoreRange:
-    """Return the part of the range that a store offers which is not archived yet."""
+    """Return the part of an offered range of a store's log that is not archived yet."""
     oldest = store.segments[0].base_offset
     first = start if start is not None else min(oldest, offered_range.start if offered_range else oldest)
     if offered_range is None or offered_range.end <= first:
@@ -273,7 +273,7 @@ def _check_store_name(store: Store) -> None:
 def _progress_after_range(
     store: Store, store_range: StoreRange, previous_progress: StoreProgress | None
 ) -> StoreProgress:
-    """Return a store's archive progress once a range is archived, with the last valid record up to its end."""
+    """Return how far a store is archived after a range, with its last valid record up to there."""
     found = add_last_record(store, store_range)
     is_taken = found.last_record is not None and found.last_record < store_range.end
     digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None

@@ -53,7 +53,7 @@ class StoreState:
 
     @property
     def is_intact(self) -> bool:
-        """True if no range of the log was refused as damaged or is missing."""
+        """True if no range of the log was found damaged or missing."""
         return not self.quarantined.count and not self.gaps.count
 
 

@@ -18,7 +18,7 @@ _DAY = datetime.timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class TopicTraffic:
-    """Messages of a topic in one minute of a store.
+    """Number and size of a topic's messages in one minute of a store.
 
     Attributes:
         broker: The store's name.
@@ -57,7 +57,7 @@ def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
 
 
 def _read_topic_traffic(lake: Lake, minute_ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
-    """Return the traffic of each topic in the newest whole minute of its store.
+    """Return the number and size of each topic's messages in the newest whole minute of its store.
 
     `minute_ends` has the end of this minute, by store.
     """

@@ -17,7 +17,7 @@ _LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
 
 @dataclass(frozen=True)
 class AuditSpan:
-    """The time range of an audit. If it has no bounds, it includes messages without a time.
+    """The time range of an audit, which includes messages without a time if it has no bounds.
 
     Attributes:
         first: first time; None for no bound.
@@ -57,5 +57,5 @@ class Stretch(NamedTuple):
 
 
 def to_log_ranges(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
-    """Convert ranges of stores, by broker, to a list of `Stretch`."""
+    """Convert the ranges of stores' logs, by broker, to a list."""
     return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]

@@ -89,7 +89,7 @@ def read_moment(lake: Lake) -> Moment:
 
 
 def wait_for_hbase(read_hbase_version: Callable[[], int | None], moment: Moment) -> None:
-    """Wait until HBase has all messages that the tables had at a moment.
+    """Wait until HBase has all messages that `messages` had at the audited versions.
 
     Args:
         read_hbase_version: returns the version of `messages` that HBase has, None before its first.
@@ -111,7 +111,7 @@ def wait_for_hbase(read_hbase_version: Callable[[], int | None], moment: Moment)
 
 
 def _wait_until(condition: Callable[[], bool]) -> bool:
-    """Wait until a condition is true; return False if it is not true in time."""
+    """Wait until a condition is true, or a time limit is over; return whether it is true."""
     until = time.monotonic() + WAIT_SECONDS
     while not (there := condition()) and time.monotonic() < until:
         time.sleep(_LOOK_SECONDS)

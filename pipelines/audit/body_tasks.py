@@ -64,7 +64,7 @@ class PackedMessages:
         return merge_windows([count_messages_by_window(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
 
     def divide_by_pack(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
-        """Yield a data file's messages with body locations, and the part number of each row.
+        """Yield a data file's messages with body locations, and for each row the number of the part that checks it.
 
         All rows of a pack are in the same part.
 
@@ -154,7 +154,7 @@ def _check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> 
 def _check_bodies_of_pack(
     rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache
 ) -> list[pa.RecordBatch]:
-    """Check the rows of one pack together; if the pack is missing, report all of them without further reads."""
+    """Check the bodies of one pack's rows; if the pack is missing, report all rows without further reads."""
     if pack is None:
         return [_to_error_rows(rows, "the message has no body_ref")]
     try:
@@ -165,7 +165,7 @@ def _check_bodies_of_pack(
 
 
 def _check_bodies_or_halve(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
-    """Check rows together; if that fails, check the halves separately, down to the faulty rows."""
+    """Check the bodies of rows together; if that fails, check both halves, down to the faulty rows."""
     try:
         # The reader has compared each body with its CRC, so its size and CRC are those of the row.
         return [
@@ -203,7 +203,7 @@ def _read_first_errors(rows: pa.Table) -> Iterator[tuple[str, int, str]]:
 
 
 def _select_first_errors(errors: BodyErrors) -> BodyErrors:
-    """Return the first errors, by broker and offset. Errors without an offset come first."""
+    """Return the first errors in the order of broker and offset; errors without an offset come first."""
     return sorted(errors, key=lambda error: [(value is not None, value) for value in error])[:SHOWN]
 
 

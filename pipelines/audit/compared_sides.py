@@ -59,7 +59,7 @@ _SPLIT_BYTES = 32 << 20
 def plan_store_splits(
     path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats, split_bytes: int
 ) -> Sequence[Split]:
-    """Plan the reading of ranges of the brokers' logs.
+    """Divide the given ranges of the brokers' logs into parts to be read by tasks.
 
     Args:
         path: stores, as for `find_stores`.
@@ -121,7 +121,7 @@ def _read_split_rows(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Ta
 
 @dataclass(frozen=True)
 class PackedBodies:
-    """Counts of messages according to the table `messages`, and according to the bodies in the packs.
+    """Message counts according to the table `messages`, and according to the bodies read from packs.
 
     Attributes:
         messages: messages as the table has them.
@@ -182,7 +182,7 @@ class Sides:
             expected.add_windows(windows)
 
     def profile_messages(self, log_ranges: Sequence[Stretch] | None = None) -> Profile:
-        """Count the messages in the table `messages` by window.
+        """Count the messages in the table `messages` by queue and time window.
 
         Args:
             log_ranges: ranges of the brokers' logs to limit it to, which do not overlap.
@@ -198,7 +198,7 @@ class Sides:
         return self._profile_files(partial(profiles.read_windows, self.span), files)
 
     def read_counted_part(self) -> CountedLogPart | None:
-        """Return the part of the logs for which runs recorded counts; None if there is none."""
+        """Return the log ranges for which archive runs recorded message counts; None if there are none."""
         runs = _read_all_rows(*self._open_table_rows("archive_runs", run_counts.RUN_COLUMNS))
         profiles, files = self._open_run_profiles(run_counts.TAKEN)
         taken = [table for _, table in self.runner.run(profiles.read_run_extents, self._group_files(files))]
@@ -235,7 +235,7 @@ class Sides:
         )
 
     def profile_hbase(self, options: HBaseOptions) -> Profile:
-        """Count the messages in HBase by window, up to the audited moment."""
+        """Count the messages in HBase by queue and time window, as far as HBase had them at the audited version."""
         from commitlake.pipelines.audit import hbase_tasks  # noqa: PLC0415 (happybase, only where it is wanted)
 
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
@@ -262,7 +262,7 @@ class Sides:
         return group_small_tasks(files, [file.size for file in files], self.runner.cores)
 
     def _profile_groups(self, count_task: Callable[[Task], pa.Table], groups: Sequence[Sequence[Task]]) -> Profile:
-        """Run `count_task` on all groups of tasks, and return the profile of the counted windows."""
+        """Run `count_task` on all groups of tasks in parallel, and return the sum of their message counts."""
         profile = Profile(self.scratch)
         try:
             for _, windows in self.runner.run(partial(_count_tasks, count_task), groups):

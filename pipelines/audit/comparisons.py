@@ -52,7 +52,7 @@ class ComparedStores:
 
 
 def compare_run_counts(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
-    """Compare the counts that archive runs recorded in `profiles` with `messages`.
+    """Compare the message counts that archive runs recorded in `profiles` with the rows of `messages`.
 
     Runs without recorded counts are left out.
 
@@ -82,7 +82,7 @@ def compare_run_counts(sides: Sides, messages: Profile, notes: Sequence[str] = (
 
 
 def compare_packed_bodies(sides: Sides, retention: datetime.timedelta | None = None) -> AuditVerdict:
-    """Compare `messages` with the bodies in the packs. Packs that `maintain` deletes meanwhile are not reported.
+    """Compare `messages` with the bodies in packs, ignoring packs that `maintain` deletes in the meantime.
 
     Args:
         retention: age at which a lifecycle rule deletes bodies, if there is one.
@@ -106,7 +106,7 @@ def compare_packed_bodies(sides: Sides, retention: datetime.timedelta | None = N
 def compare_store_logs(
     sides: Sides, stores: ComparedStores, ranges: Mapping[str, StoreRange], notes: Sequence[str]
 ) -> AuditVerdict:
-    """Compare the stores with `messages`. Segments that a broker deletes meanwhile are not reported.
+    """Compare the stores' logs with `messages`, ignoring segments that a broker deletes in the meantime.
 
     Args:
         ranges: ranges to compare.
@@ -132,7 +132,7 @@ def compare_hbase(
     read_hbase_version: Callable[[], int | None],
     retention: datetime.timedelta | None = None,
 ) -> AuditVerdict:
-    """Compare `messages` with HBase.
+    """Compare the rows of `messages` with those in HBase.
 
     Args:
         options: options for HBase.

@@ -36,7 +36,7 @@ _KNOWN_SUM = pc.ScalarAggregateOptions(skip_nulls=False, min_count=0)
 
 
 def count_messages_by_window(messages: pa.Table) -> pa.Table:
-    """Count messages by queue and window, with sums and checksums of their columns.
+    """Count messages by queue and time window, with sums and checksums of their columns.
 
     Args:
         messages: has `broker`, `topic`, `queue_id`, `queue_offset`, `physical_offset`, `size`, `body_size`, `body_crc`
@@ -118,7 +118,7 @@ def _dictionary_codes(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
 
 
 def window_starts(times: pa.ChunkedArray) -> pa.Array:
-    """Return the start of the window of each time; null for null."""
+    """Return the start of the time window that each time is in; null for null."""
     micros = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).combine_chunks()
     starts = micros.fill_null(0).to_numpy() // _WINDOW_US * _WINDOW_US
     absent = pc.is_null(micros).to_numpy(zero_copy_only=False) if micros.null_count else None
@@ -170,6 +170,6 @@ def _figures_differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray
 
 
 def count_messages(windows: pa.Table) -> int:
-    """Return the number of messages in the given windows."""
+    """Return the number of messages in the given time windows."""
     counts: Array = windows.column("messages").to_numpy()
     return int(counts.sum())

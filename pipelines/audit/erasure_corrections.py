@@ -41,7 +41,7 @@ _ON_ARRIVAL = to_string_array([str(ErasureEvent.COPY), str(ErasureEvent.AGAIN)])
 
 @dataclass(frozen=True)
 class AuditedErasures:
-    """Messages of a lake that are erased at the audited moment.
+    """Messages of a lake that were erased when the audited versions were written.
 
     Attributes:
         rows: rows of `erasures`, one for each message.
@@ -60,7 +60,7 @@ class AuditedErasures:
 
     @property
     def erased_messages(self) -> ErasedMessages:
-        """Places of the erased messages."""
+        """Brokers and physical offsets of the erased messages."""
         return NOTHING_ERASED if self.rows is None else parse_erased_messages(self.rows, 0)
 
     @property
@@ -98,7 +98,7 @@ class AuditedErasures:
         return notes
 
     def window_corrections(self, span: AuditSpan, log_ranges: Sequence[Stretch] | None) -> pa.Table | None:
-        """Return the changes to expected counts that erasures cause, as a table of `AUDIT`; None if there are none.
+        """Return the changes that erasures make to expected counts, by time window; None if there are none.
 
         Args:
             span: time range of the messages.
@@ -124,7 +124,7 @@ class AuditedErasures:
 
 
 def read_erased(lake: Lake, moment: Moment) -> AuditedErasures:
-    """Read the messages that are erased at a moment.
+    """Read which messages were erased at the audited versions.
 
     Args:
         moment: moment of the lake. Messages of later erasures are included if an archive run has archived them again

@@ -27,7 +27,7 @@ _MAX_SUMS = 256  # sums of each file that go to the driver
 
 @dataclass(frozen=True)
 class _SignedFile:
-    """Data file of one of two compared tables. Its keys count as 1 if they are expected, and as -1 if found."""
+    """Data file of one of two compared tables, whose keys count as 1 if expected, and as -1 if found."""
 
     keys: KeyFiles
     sign: int
@@ -63,7 +63,7 @@ class _DifferingParts:
 
 
 def count_different_keys(expected_keys: KeyFiles, found_keys: KeyFiles, runner: Runner) -> tuple[int, Sequence[str]]:
-    """Count the rows in which two tables of keys differ, and describe the first ones.
+    """Count the rows in which two tables of keys differ, and return the first differing keys.
 
     Args:
         found_keys: the other keys.

@@ -35,7 +35,7 @@ _RUN = ["run_id", "broker"]
 
 @dataclass(frozen=True)
 class CountedLogPart:
-    """Part of the brokers' logs for which archive runs recorded message counts.
+    """Log ranges for which archive runs recorded message counts.
 
     Attributes:
         runs: number of runs without a profile of their messages.
@@ -48,7 +48,7 @@ class CountedLogPart:
 
 @dataclass(frozen=True)
 class RunProfiles:
-    """Reader of the rows of `profiles` of all runs up to a moment; picklable.
+    """Reader of the message counts that archive runs recorded in `profiles`; picklable.
 
     Attributes:
         table: the table with `COLUMNS`.
@@ -63,7 +63,7 @@ class RunProfiles:
         return rows.filter(pc.invert(is_later)) if self.later else rows
 
     def read_windows(self, span: AuditSpan, file: AddedFile) -> pa.Table:
-        """Return the counts of the runs in a data file, as a table of `AUDIT`."""
+        """Return the message counts in a data file of `profiles`, as a table of `AUDIT`."""
         parts = []
         for rows in self.table.read_file(file):
             kept = self._drop_later_runs(rows)
@@ -90,7 +90,7 @@ def _merge_run_extents(tables: Sequence[pa.Table]) -> pa.Table:
 def find_counted_part(
     runs: pa.Table, run_extents: Sequence[pa.Table], last_sequence: int, *, has_expired: bool
 ) -> CountedLogPart | None:
-    """Return the part of the brokers' logs for which archive runs recorded counts.
+    """Return the log ranges for which archive runs recorded message counts; None if there are none.
 
     Args:
         runs: rows of `archive_runs`, with `RUN_COLUMNS`.
@@ -114,7 +114,7 @@ def find_counted_part(
 
 
 def _counted_ranges(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) -> list[Stretch]:
-    """Return the log ranges that runs with a profile have archived.
+    """Return the log ranges that were archived by runs with recorded message counts.
 
     Neighbouring ranges are joined, so that there are few.
 

@@ -137,7 +137,7 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged_tables: Collection[
 
 
 def _wrong_row_counts(lake: Lake, table: str, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
-    """Yield sentences on runs of which a table has more or fewer rows than their commits recorded.
+    """Yield a sentence on each run of which a table has more or fewer rows than its commit recorded.
 
     Rows that a repair removed and reported are not reported again. In `topic_minutes`, a repair counts all rows again
     without assigning them to runs, and an erasure counts minutes again, whose messages may have other tags then.
@@ -176,7 +176,7 @@ def _rows_lost_in_repairs(lake: Lake, table: str) -> int:
 
 
 def _read_counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
-    """Return how many rows each run has in a table, and how many of them have each optional checksum."""
+    """Return how many rows of each run a table has, and in how many of them each optional checksum is set."""
     try:
         opened = lake.table(table)
     except NoTableError:
@@ -230,7 +230,7 @@ def _read_rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any
 
 
 def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
-    """Compare `message_keys` with the keys of `messages`. Returns findings, and a note if it was not possible."""
+    """Compare `message_keys` with the keys of `messages`; return findings, and a note if that was not possible."""
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
     table = sides.lake.unpin_versions().find("message_keys")  # it follows later than the tables of the moment
@@ -246,7 +246,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
 
 
 def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
-    """Compare, by kind of record, how many records `messages` has and how many of them `edges` has.
+    """Compare, by kind of record, the number of records in `messages` with the number that `edges` has.
 
     Returns findings, and a note if the comparison was not possible.
     """

@@ -29,7 +29,7 @@ _DAY_SECONDS = 86_400
 
 
 def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
-    """Compare the counts of `topic_minutes` with those of `profiles`.
+    """Compare the message counts in `topic_minutes` with those in `profiles`.
 
     Returns findings, and a note if the comparison was not possible or not complete.
 
@@ -81,7 +81,7 @@ def _counted_runs_sql(last_sequence: int, covered_end: int) -> str:
 def _find_different_windows(
     tables: Mapping[str, DeltaTable], last_sequence: int, covered_end: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield the windows in which `topic_minutes` differs from `profiles`, with the counts of both."""
+    """Yield the time windows in which `topic_minutes` and `profiles` have different counts, with both counts."""
     runs = _counted_runs_sql(last_sequence, covered_end)
     window = window_start_expression("minute", WINDOW_SECONDS)
     key = "broker, topic, queue_id, window_start"

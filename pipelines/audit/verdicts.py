@@ -48,7 +48,7 @@ class AuditVerdict:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Result of an audit.
+    """Result of an audit: compared message counts, and damage found in tables.
 
     Attributes:
         moment: state of the lake that was compared.
@@ -116,6 +116,6 @@ def collect_audit_evidence(result: AuditResult) -> dict[str, Any]:
 
 
 def to_json_objects(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
-    """Return verdicts or findings as JSON objects. Values that JSON cannot represent become text."""
+    """Return verdicts or findings as JSON objects, in which values that JSON lacks are text."""
     rows: list[dict[str, Any]] = json.loads(json.dumps([asdict(verdict) for verdict in verdicts], default=str))
     return rows

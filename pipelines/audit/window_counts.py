@@ -60,7 +60,7 @@ class Differences:
 
     @property
     def window_count(self) -> int:
-        """Number of windows that differ."""
+        """Number of time windows that differ."""
         return sum(self.counts.values())
 
 
@@ -70,7 +70,7 @@ def sort_by_key(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class Profile:
-    """Message counts by window on one side of a comparison, in memory and in temporary files.
+    """Message counts by queue and time window on one side of a comparison, in memory and in temporary files.
 
     The files are deleted when the context ends.
 
@@ -97,7 +97,7 @@ class Profile:
         self.close()
 
     def add_windows(self, windows: pa.Table) -> None:
-        """Add counts or corrections of counts, as a table of `AUDIT`. The same window may be added several times."""
+        """Add message counts, or corrections of counts, which are summed up by time window."""
         self._held.append(windows)
         self._rows += windows.num_rows
         if self._rows <= self._max_rows and len(self._held) <= _MAX_TABLES:
@@ -111,7 +111,7 @@ class Profile:
 
     @property
     def is_on_disk(self) -> bool:
-        """True if some of the windows were written to temporary files."""
+        """True if some of the counts were written to temporary files."""
         return bool(self._files)
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class Profile:
         return Totals(windows, messages)
 
     def compare_with(self, found_profile: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
-        """Compare this profile, as the expected one, with another of the same lake.
+        """Compare these expected message counts with those found elsewhere, and return the differences.
 
         Args:
             columns: columns to compare.
@@ -174,7 +174,7 @@ def _count_differences_by_kind(differing: pa.Table) -> dict[tuple[str, str], int
 
 
 def _first_windows_of_each_kind(differing: pa.Table, limit: int) -> pa.Table:
-    """Return the first `limit` windows of each broker and kind of difference."""
+    """Return the first `limit` differing windows of each broker and kind of difference."""
     group = ["broker", DIFFERENCE]
     order = [(name, "ascending", "at_start") for name in [*group, *KEY_COLUMNS[1:]]]
     ordered = differing.take(pc.sort_indices(differing, order)).combine_chunks()
@@ -191,7 +191,7 @@ def _first_windows_of_each_kind(differing: pa.Table, limit: int) -> pa.Table:
 def _to_difference_rows(
     differing: pa.Table, expected: pa.Table, found: pa.Table, columns: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for `Differences` for each differing window, with the expected and the found values."""
+    """Yield a row for each time window that differs, with the expected and the found values."""
     differing = differing.set_column(
         differing.schema.get_field_index("window_start"),
         "window_start",

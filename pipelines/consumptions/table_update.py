@@ -36,7 +36,7 @@ class ConsumptionsUpdate:
 
 
 def read_consume_log_progress(lake: Lake, broker: str) -> int | None:
-    """Return the offset up to which `consumptions` has a store's consume log; None before the first commit."""
+    """Return the consume log offset up to which `consumptions` has a store's records; None if it has none."""
     table = lake.find("consumptions")
     return None if table is None else table.transaction_version(f"{_APPLICATION}{broker}")
 

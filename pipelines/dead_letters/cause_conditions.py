@@ -32,7 +32,7 @@ MIN_NAME_LENGTH = 4
 
 
 def select_cause(causes: Sequence[Cause], cause_name: str) -> Cause:
-    """Return the cause that a user chose by its number or by the first characters of its digest.
+    """Return the cause that a user named by its number or by the first characters of its id.
 
     Args:
         causes: the largest first.
@@ -169,7 +169,7 @@ def _check_list_length(offsets_by_store: Mapping[str, Iterable[int]], subject: s
 
 
 def _offsets_sql(offsets_by_store: Mapping[str, Sequence[int]]) -> str:
-    """Return an SQL condition for the messages at the given physical offsets, as several short IN lists.
+    """Return an SQL condition for messages at the given physical offsets, made of several short IN lists.
 
     A list of 16,000 numbers overflows the engine's stack and ends the process. The ranges stop the engine from merging
     several lists into one.

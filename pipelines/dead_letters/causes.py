@@ -133,7 +133,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Dead letters by cause.
+    """Dead letters grouped by cause.
 
     Attributes:
         causes: The largest first; at most `MAX_CAUSES`.
@@ -155,7 +155,7 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class GroupCount:
-    """Dead letters of one group in one store."""
+    """Number of dead letters of one consumer group in one store."""
 
     broker: str
     group: str
@@ -350,7 +350,7 @@ def _to_cause(name: str, count: _Count) -> Cause:
 
 
 def _to_datetime(time_us: int) -> datetime.datetime:
-    """Return a time. If it is outside the range of Python's dates, as from a wrong clock, return the nearest date."""
+    """Convert microseconds since 1970 to a datetime; a time out of Python's range becomes the nearest possible one."""
     return EPOCH + datetime.timedelta(microseconds=min(max(time_us, _MIN_TIME_US), _MAX_TIME_US))
 
 

@@ -38,7 +38,7 @@ SLICE_BYTES = 32 << 20
 
 
 def dead_letter_condition(table: DeltaTable, selection: Selection = ALL_MESSAGES) -> str:
-    """Return SQL for the rows of `messages` that are the selected dead letters.
+    """Return the SQL condition for rows of `messages` that are selected dead letters.
 
     Args:
         table: `messages`; tables of earlier versions have fewer columns.
@@ -104,7 +104,7 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """A batch of dead letters.
+    """A batch of dead letters with their bodies.
 
     Attributes:
         rows: the requested columns.

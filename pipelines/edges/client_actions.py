@@ -147,7 +147,7 @@ def parse_traces(trace_messages: pa.Table, bodies: pa.Array) -> ParsedTraces:
 
 
 def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
-    """Split trace bodies into records. Each record comes with the index of its body, and its index in that body."""
+    """Split trace bodies into records; return these with the index of their body, and their index in it."""
     lists = pc.split_pattern(bodies, "\x02")
     records, parents = pc.list_flatten(lists), to_numpy_numbers(pc.list_parent_indices(lists))
     starts = np.searchsorted(parents, parents, side="left")
@@ -196,7 +196,7 @@ class _TextColumns:
 def _parse_entries(
     action: Action, texts: _TextColumns, trace_messages: pa.Table, rows: Array, entry_numbers: Array
 ) -> tuple[pa.Table, int]:
-    """Return the entries of trace records of one kind, and the number of skipped records of unknown format."""
+    """Parse trace records of one kind into entries; return these and the number of records in an unknown format."""
     told = _COLUMNS[action](texts)
     of_trace = trace_messages.select(PARENTS).take(pa.array(rows))
     known: dict[str, pa.Array] = {name: of_trace.column(name).combine_chunks() for name in PARENTS}
@@ -238,7 +238,7 @@ def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
 
 
 def parse_offsets_of_ids(ids: pa.Array) -> pa.Array:
-    """Return the physical offsets in the last 16 digits of offset message ids. The result is null for other texts.
+    """Return the physical offsets in the last 16 digits of offset message ids; null for other texts.
 
     >>> parse_offsets_of_ids(pa.array(["0A00000100002A9F0000000000001000", "B", None])).to_pylist()
     [4096, None, None]
@@ -381,7 +381,7 @@ def _decode_utf8_or_none(value: bytes | None) -> str | None:
 
 
 def open_consumptions(lake: Lake) -> TableRows:
-    """Return a reader for files of `consumptions`."""
+    """Return a reader for data files of `consumptions`."""
     return TableRows(lake.uri("consumptions"), lake.s3, CONSUMPTION_ROWS)
 
 

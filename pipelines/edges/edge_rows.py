@@ -111,7 +111,7 @@ def _node_ids(steps: pa.Table, end: str) -> pa.Array:
 
 
 def distinct_steps(rows: pa.Table) -> pa.Table:
-    """Return rows of `edges` in which each step appears once, although the table may store it under two nodes."""
+    """Return rows of `edges` without the second of the two rows that the table stores for an edge."""
     return rows.filter(to_boolean_array(pc.not_equal(rows.column("side"), "to").to_numpy()))
 
 
@@ -148,7 +148,7 @@ def _may_get_another_end(rows: pa.Table) -> Column:
 
 
 def _are_resolved_actions(rows: pa.Table) -> Column:
-    """Return a mask of the client actions whose record was found, or was refused by the broker."""
+    """Return a mask of the client actions whose record was found, or that the broker refused."""
     reasons = rows.column("absent_reason")
     is_refused = pc.fill_null(pc.equal(reasons, str(AbsentReason.REFUSED)), False)
     return pc.and_(_are_client_actions(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))

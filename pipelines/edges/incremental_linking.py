@@ -221,7 +221,7 @@ class Increments:
 
 
 def _keys_of_client_copies(new_rows: RowContents) -> list[pa.Array]:
-    """Return the unique keys of copies that clients made. Only the key links such a copy to its original."""
+    """Return the unique keys of copies made by clients, which only the key links to their originals."""
     is_by_client = pc.fill_null(new_rows.members.column("by_client"), False)
     return list(new_rows.members.filter(is_by_client).column("unique_key").chunks)
 

@@ -51,7 +51,7 @@ class LakeSpan:
 
 @dataclass(frozen=True)
 class Spans:
-    """First and last row of each broker in the lake, and how far the linking of its rows has progressed; picklable.
+    """First and last row of each broker in the lake, and up to which time its rows were searched for steps; picklable.
 
     Attributes:
         brokers: extents by broker name.
@@ -129,7 +129,7 @@ class Spans:
         return min(map(self.complete_until_us, self.brokers), default=0)
 
     def are_complete(self, brokers: pa.Array, times: Array) -> Array:
-        """Return, for each broker and time, whether all rows up to the time are linked; False if the broker is null."""
+        """Return, for each broker and time, whether all rows up to the time are linked; False for a null broker."""
         names = pc.dictionary_encode(brokers)
         ends = [self.complete_until_us(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
         codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=len(ends))

@@ -48,7 +48,7 @@ _PLAIN = [
 
 
 def open_messages_table(lake: Lake) -> TableRows:
-    """Return a reader for files of `messages`."""
+    """Return a reader for data files of `messages`."""
     return TableRows(lake.uri("messages"), lake.s3, ROWS, REPEATING)
 
 

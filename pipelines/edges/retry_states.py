@@ -38,7 +38,7 @@ class RetryStates:
     rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
 
     def drop_positions(self, positions: pa.Table) -> RetryStates:
-        """Return a copy without the messages at the given log positions, a table of `PLACES`."""
+        """Return a copy without the messages at the given log positions."""
         if not positions.num_rows or not self.rows.num_rows:
             return self
         chosen = pc.invert(refer_to_positions(self.rows, ("broker", "physical_offset"), positions))
@@ -64,7 +64,7 @@ _KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
 
 
 def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step from each message in a retry store to its entry there.
+    """Return a step from the record of each message in a retry store to the message's entry there.
 
     Below, the second message is a dead letter whose record the lake never had:
 
@@ -112,7 +112,7 @@ def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -
 
 
 def are_retry_entries(steps: pa.Table) -> Array:
-    """Return a mask of the steps that lead to an entry in a retry store."""
+    """Return a mask of the steps that lead to an entry in a broker's retry store."""
     is_kind = pc.is_in(steps.column("kind"), pa.array(list(map(str, _KINDS))))
     found: Array = pc.and_(is_kind, pc.is_null(steps.column("to_physical_offset"))).to_numpy()
     return found

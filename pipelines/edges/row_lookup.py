@@ -203,7 +203,7 @@ def _read_rows_at(parquet: pq.ParquetFile, group: int, row_indexes: Array) -> pa
 
 
 def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> pq.ParquetFile:
-    """Open a Parquet data file with verification of page checksums. Some columns may be read as dictionaries."""
+    """Open a Parquet data file so that page checksums are verified and the given columns read as dictionaries."""
     return pq.ParquetFile(file, read_dictionary=dictionaries, page_checksum_verification=True)
 
 
@@ -248,7 +248,7 @@ class WantedRows:
         ])  # fmt: skip
 
     def may_be_in_file(self, filesystem: pafs.FileSystem, file: AddedFile) -> bool:
-        """Return whether a data file of `messages` may have a row with one of these keys or places."""
+        """Return whether a data file of `messages` may have a row with one of these keys or log positions."""
         names = [_KEY] * bool(len(self._keys)) + PLACES.names * bool(self._places.num_rows)
         if not names:
             return False

@@ -225,7 +225,7 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
-    """Return the role of each row, empty for none, and whether the row is or was delayed by a timer."""
+    """Return the role of each row (empty for none), and whether a timer delays or has delayed the row."""
     kinds = np.array(columns["kind"].to_pylist(), object)
     topics, next_topics = columns["topic"], properties.texts(REAL_TOPIC)
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
@@ -368,7 +368,7 @@ def _null_if_negative(numbers: Array) -> pa.Array:
 
 
 class DelayLevels:
-    """Cache of brokers' delay levels from `store_config`. The levels of a broker are read when first needed.
+    """Cache of brokers' delay levels in `store_config`, which are read when first needed.
 
     Args:
         lake: The lake. If it has no such table, every broker has RocketMQ's default levels.

@@ -299,7 +299,7 @@ class _EdgesWriter:
         return written + self._write_steps(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
     def _link_retry_states(self, states: RetryStates, spans: Spans) -> pa.Table:
-        """Return a step from each message in a retry store to its entry there."""
+        """Return a step from the record of each message in a retry store to the message's entry there."""
         places = states.rows.select(PLACES.names).cast(PLACES)
         members = members_of_rows(read_rows_at_positions(self._lake, places), self._delay_levels)
         return link_retry_entries(LinkableRecords(members), states.rows, spans)

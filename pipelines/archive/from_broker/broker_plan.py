@@ -93,7 +93,7 @@ class BrokerPlan:
 
     @property
     def has_new_data(self) -> bool:
-        """True if there are ranges to pull, reports on queues to record, or log bytes after the archived end."""
+        """True if there are messages to pull, lost messages to record, or log bytes after the archived end."""
         return bool(self.ranges or self.reports) or self.extent.end > self.archived_end
 
 

@@ -60,7 +60,7 @@ class BrokerWork(ArchiveWork):
         return self.splits(pack_bytes, cores)
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[PulledPart]:
-        """Return the ranges of all queues, divided into parts; the workers share the rate."""
+        """Divide the ranges of all queues into parts, so that `workers` tasks together keep the rate limit."""
         parts: list[PulledPart] = []
         for plan in self.plans.values():
             parts += _divide_plan(plan, self.source, max_partition_bytes)
@@ -231,7 +231,7 @@ def _find_physical_offset(puller: Puller, source: BrokerSource, queue: MessageQu
 def _first_offset_after(
     puller: Puller, source: BrokerSource, queue: MessageQueue, low: int, high: int, physical_offset: int
 ) -> int:
-    """Find the first queue offset whose record is at or after `physical_offset`, by bisection.
+    """Find by bisection the first queue offset whose record is at or after `physical_offset`.
 
     The result may be too low if the broker lacks a record.
     """

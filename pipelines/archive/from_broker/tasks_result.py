@@ -83,7 +83,7 @@ def _offset_of_record(record: LastRecord) -> int:
 
 
 def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, queue id, and the queue offset from which the next run pulls, for each queue of the reports."""
+    """Yield, for each reported queue, its topic, its id, and the offset from which the next run pulls."""
     place = attrgetter("topic", "queue_id", "planned")
     for (topic, queue_id), parts in groupby(sorted(reports, key=place), attrgetter("topic", "queue_id")):
         end: int | None = None

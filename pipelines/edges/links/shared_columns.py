@@ -46,7 +46,7 @@ def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: Spans) 
 
 
 def reasons_or_ambiguous(members: LinkableRecords, rows: Array, reason: AbsentReason) -> Column:
-    """Return `reason` for each record, but `ambiguous` for records without a unique key."""
+    """Return `reason` for each record, but `ambiguous` if it has no unique key by which to link it."""
     no_key = to_boolean_array(is_null(members.column("unique_key", rows)))
     return pc.if_else(no_key, str(AbsentReason.AMBIGUOUS), str(reason)) if len(rows) else repeat_text(None, 0)
 
