@@ -92,7 +92,7 @@ def option(
     missing: str = "",
     use: Use = Use.ALWAYS,
 ) -> _T | _D:
-    """Declare a field as an option; see `Option` for the parameters."""
+    """Declare a dataclass field as an option of a source or sink; `Option` describes the parameters."""
     declared = Option(name, parse, default, text, shown, missing, use)
     field: Any = dataclasses.field(default=default, metadata={"option": declared}, kw_only=True)
     return field  # type: ignore[no-any-return]

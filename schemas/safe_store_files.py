@@ -270,7 +270,7 @@ def _create_file(path: Path, parent: int, flags: int = os.O_RDWR) -> int:
 
 
 def open_or_create_file(path: Path, flags: int = os.O_RDWR, *, may_have_hard_links: bool = False) -> int:
-    """Open a regular file for writing, or create it if it does not exist; see `open_file`."""
+    """Open a regular file for writing, or create it if it does not exist, without following symbolic links."""
     while True:
         # The file may appear or go between the two attempts; then they are repeated.
         with suppress(FileNotFoundError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def register_hbase(spark: SparkSession) -> None:
-    """Make `format("hbase")` known to a session; see `connectors.hbase.source`."""
+    """Register the data source `hbase` with a session, for `format("hbase")`."""
     if find_spec("happybase") is None:
         from commitlake.connectors.hbase.missing_client import MissingHBaseDataSource  # noqa: PLC0415 (pyspark)
 

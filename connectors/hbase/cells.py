@@ -115,7 +115,7 @@ def cell_timestamp_ms(store_us: int | None) -> int:
 
 
 def check_columns(names: Iterable[str]) -> None:
-    """Refuse columns that are not those of a table of messages.
+    """Refuse columns that `messages` does not have, and a set of columns without the primary key of `messages`.
 
     Raises:
         HBaseError: if a column is not in `messages`, or a column of its primary key is missing.

@@ -75,17 +75,17 @@ class HBaseDataSource(DataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns."""
+        """Return a batch reader for the columns of a schema."""
         return HBaseReader(HBaseOptions.parse(self.options), schema)
 
     @forward_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> HBaseWriter:
-        """Return a writer of these columns."""
+        """Return a batch writer for rows with the columns of a schema."""
         return HBaseWriter(_write_options(self.options, overwrite=overwrite), schema)
 
     @forward_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> HBaseStreamWriter:  # noqa: N802 (Spark's)
-        """Return a stream writer of these columns."""
+        """Return a stream writer for rows with the columns of a schema."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
         return HBaseStreamWriter(_write_options(given, overwrite=overwrite), schema)
 

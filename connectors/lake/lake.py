@@ -384,7 +384,7 @@ class PinnedLake(Lake):
         return Lake.table_at(self, table, version)
 
     def pin_versions(self) -> PinnedLake:
-        """Return this view, whose tables stay as they are."""
+        """Return this view, in which versions are pinned already."""
         return self
 
     def unpin_versions(self) -> Lake:

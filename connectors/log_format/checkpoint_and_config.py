@@ -29,7 +29,7 @@ class Problems(Protocol):
         found: str,
         expected: str,
     ) -> None:
-        """Add a problem.
+        """Add a problem that was found at a position of a file, or at a physical offset.
 
         Args:
             code: the class of the problem, see `pipelines.verify.classes`.

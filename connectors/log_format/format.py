@@ -357,7 +357,7 @@ class Formats:
 
     @property
     def option_values(self) -> tuple[str, ...]:
-        """Values that an option accepts, see `select_by_name`, without aliases."""
+        """Values that the option for the format accepts, without aliases."""
         return (*(log_format.folder for log_format in self.known), _ANY)
 
     def select_only(self, log_format: Format) -> Formats:

@@ -80,7 +80,7 @@ class IndexData:
 
 
 class IndexDataReader(Protocol):
-    """Reader of one range of a log that returns the data for indexes as columns, in chunks; see `IndexData`."""
+    """Reader of a range of a log that returns the data from which indexes are built as columns, in chunks."""
 
     def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window; pass them to `add_records` while the window is open."""

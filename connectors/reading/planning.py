@@ -298,7 +298,7 @@ def refuse_incomplete_read(store_range: StoreRange, mode: Mode) -> None:
 
 
 def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, filters: Filters) -> ReadPlan:
-    """Return the plan for a read of those stores that a snapshot contains."""
+    """Return the plan for reading the ranges in a snapshot, for those stores that the snapshot contains."""
     planner = _Planner(options, filters, options.partition_bytes(snapshot.size))
     plans = [
         planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges

@@ -207,7 +207,7 @@ def _to_bad_ranges(faults: Array) -> list[BadRange]:
 
 
 class WalkProgress:
-    """Check against an endless loop: each step of reading a segment must advance."""
+    """Guard against an endless loop: checks that each step of reading a segment advances."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self._path = path

@@ -65,7 +65,7 @@ __all__ = [
 
 
 def register_rocketmq(spark: SparkSession) -> None:
-    """Register `format("rocketmq")` with a session; see `connectors.rocketmq.data_source`."""
+    """Register the data source `rocketmq` with a session, for `format("rocketmq")`."""
     from commitlake.connectors.rocketmq.data_source import RocketmqDataSource  # noqa: PLC0415 (pyspark, where wanted)
 
     spark.dataSource.register(RocketmqDataSource)

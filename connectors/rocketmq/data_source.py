@@ -45,24 +45,24 @@ class RocketmqDataSource(DataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch reader of these columns."""
+        """Return a batch reader for the columns of a schema."""
         return RocketmqReader(SourceOptions.parse(self.options).for_batch(), schema)
 
     @forward_worker_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return a stream reader of these columns."""
+        """Return a stream reader for the columns of a schema."""
         from commitlake.connectors.rocketmq.source.stream import RocketmqStreamReader  # noqa: PLC0415
 
         return RocketmqStreamReader(SourceOptions.parse(self.options).for_stream(), schema)
 
     @forward_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> RocketmqWriter:
-        """Return a batch writer of these columns."""
+        """Return a batch writer for rows with the columns of a schema."""
         return RocketmqWriter(_parse_sink_options(self.options, overwrite=overwrite), schema)
 
     @forward_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketmqStreamWriter:  # noqa: N802 (Spark's name)
-        """Return a writer of these columns for a stream's micro-batches."""
+        """Return a writer of micro-batches with the columns of a schema."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
         return RocketmqStreamWriter(_parse_sink_options(given, overwrite=overwrite), schema)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def register_stores(spark: SparkSession, *, pushdown: bool = False) -> None:
-    """Register the formats of broker stores with a session; see `commitlake.register`."""
+    """Register the data sources for broker stores, such as `commitlog`, with a session."""
     from commitlake.connectors.sources import commitlog, consumequeue, indexfile  # noqa: PLC0415 (loads pyspark)
 
     if pushdown:

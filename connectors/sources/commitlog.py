@@ -76,12 +76,12 @@ class LogDataSource(DataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch reader of these columns."""
+        """Return a batch reader for the columns of a schema."""
         return CommitLogReader(self._parse_options().for_batch(), schema)
 
     @forward_worker_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return a stream reader of these columns."""
+        """Return a stream reader for the columns of a schema."""
         from commitlake.connectors.sources.stream import CommitLogStreamReader  # noqa: PLC0415
 
         options = self._parse_options().for_stream()
@@ -105,7 +105,7 @@ class Pushdown(LogDataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch reader of these columns that accepts Spark's filters."""
+        """Return a batch reader for the columns of a schema, which accepts Spark's filters."""
         return PushdownCommitLogReader(self._parse_options().for_batch(), schema)
 
 

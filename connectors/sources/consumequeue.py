@@ -59,7 +59,7 @@ class ConsumeQueueDataSource(DataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch reader of these columns."""
+        """Return a batch reader for the columns of a schema."""
         return QueueReader(QueueOptions.parse(self.options), schema)
 
 
@@ -68,7 +68,7 @@ class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns that accepts filters."""
+        """Return a batch reader for the columns of a schema, which accepts Spark's filters."""
         return PushdownQueueReader(QueueOptions.parse(self.options), schema)
 
 

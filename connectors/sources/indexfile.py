@@ -65,7 +65,7 @@ class IndexFileDataSource(DataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch reader of these columns."""
+        """Return a batch reader for the columns of a schema."""
         return IndexFileReader(IndexFileOptions.parse(self.options), schema)
 
 
@@ -74,7 +74,7 @@ class PushdownIndexFileDataSource(IndexFileDataSource):
 
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns that accepts filters."""
+        """Return a batch reader for the columns of a schema, which accepts Spark's filters."""
         return PushdownIndexFileReader(IndexFileOptions.parse(self.options), schema)
 
 

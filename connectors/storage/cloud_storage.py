@@ -123,18 +123,18 @@ class CloudStorage(ReadableStorage):
 
 
 class _CloudFile(VersionedFile):
-    """An object opened for reads of ranges; see VersionedFile."""
+    """An object opened for reads of ranges, all from one version."""
 
     def __init__(self, storage: CloudStorage, name: str) -> None:
         self._storage, self._name = storage, name
         super().__init__(storage.uri_of(name))
 
     def newest_version(self) -> FoundFile | None:
-        """Return the newest version, which has a `size` in bytes, or None if there is none; see VersionedFile."""
+        """Return the newest version, which has a `size` in bytes, or None if there is none."""
         return self._storage.head(self._name)
 
     def read_version(self, version: FoundFile, start: int, end: int) -> bytes | None:
-        """Return a range of a version; None if the object was deleted. See VersionedFile."""
+        """Return a range of a version; None if the object was deleted."""
         return self._storage.read(self._name, start, end, version)
 
 

@@ -101,7 +101,7 @@ class _OpenVersion:
 
 
 class HdfsFile(VersionedFile):
-    """A file in HDFS opened for reads of ranges; see VersionedFile."""
+    """A file in HDFS opened for reads of ranges, all from one version."""
 
     def __init__(self, uri: HdfsUri) -> None:
         self._uri, self._client = uri, HdfsClient(uri)

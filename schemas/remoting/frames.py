@@ -167,12 +167,12 @@ class Command:
 
     @property
     def is_response(self) -> bool:
-        """True if this answers a request with the same `opaque`."""
+        """True if the command is an answer, to the request with the same `opaque`."""
         return bool(self.flag & FLAG_RESPONSE)
 
     @property
     def is_one_way(self) -> bool:
-        """True if this is a request without an answer."""
+        """True if the command is a request that gets no answer."""
         return bool(self.flag & FLAG_ONE_WAY)
 
     def reply(

@@ -71,7 +71,7 @@ def from_json(value_class: type[B], value: Any) -> B:
 
 
 def serialize_body(value: NamedTuple, *, is_standard_json: bool = False) -> bytes:
-    """Serialize a body as fastjson does.
+    """Serialize a value as the body of a request or answer: JSON in the form that fastjson writes.
 
     Args:
         value: content of the body.

@@ -87,7 +87,7 @@ class _LocalFolder:
 
 
 class _RemoteFolder:
-    """Folder on another filesystem of `pyarrow.fs`.
+    """Folder on a remote filesystem, which is read through `pyarrow.fs`.
 
     Args:
         root: URI of the store's folder.

@@ -45,7 +45,7 @@ class _Queues(FormatQueues):
 
     @cached_property
     def layout(self) -> QueueLayout:
-        """Binary layout of the entries in the files of JMQ's queues; see `FormatQueues`."""
+        """Binary layout of the entries in the files of JMQ's queues."""
         from commitlake.connectors.formats.jmq.queue_entries import QUEUES
 
         return QUEUES
@@ -60,7 +60,7 @@ class _Queues(FormatQueues):
     def walk_entries(
         self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
-        """Yield the entries of a store's queues; see `FormatQueues`."""
+        """Yield the entries of a store's queues as rows, in order of topic, queue and offset."""
         from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 
         for found in walk_queue_files(files, report_damage, topic, queue_id):
@@ -73,7 +73,7 @@ class _Queues(FormatQueues):
             }
 
     def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
-        """Return a writer that rebuilds a queue's files; see `FormatQueues`."""
+        """Return a writer that rebuilds the files of a queue."""
         from commitlake.connectors.formats.jmq.queue_writer import JournalQueueWriter
 
         return JournalQueueWriter(files, queue.log_start)
@@ -86,7 +86,7 @@ class _Indexes(FormatIndexes):
         delay_levels_ms: Sequence[int],  # noqa: ARG002
         chunk_rows: int,
     ) -> IndexDataReader:
-        """Return a reader of the record data from which indexes are built; see `FormatIndexes`."""
+        """Return a reader of the data in a range of a journal from which indexes are built."""
         from commitlake.connectors.formats.jmq.index_data import JournalReader
 
         return JournalReader(start_offset, chunk_rows)
@@ -100,25 +100,25 @@ class _SmallFiles(FormatSmallFiles):
     counts_entries = True
 
     def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-        """Read a store's checkpoint and offsets; see `FormatSmallFiles`."""
+        """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import read_small_files
 
         return read_small_files(root, problems, is_live=is_live)
 
     def check_checkpoint(self, log: CheckedLog, small_files: SmallFiles, problems: Problems) -> None:
-        """Compare a checkpoint with records and queues; see `FormatSmallFiles`."""
+        """Compare a checkpoint with the last record and, after a clean shutdown, with the number of queue entries."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import check_checkpoint
 
         check_checkpoint(log, small_files, problems)
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:  # noqa: ARG002
-        """Return a checkpoint that confirms everything as flushed; see `FormatSmallFiles`."""
+        """Return a checkpoint that confirms all records as flushed, as after a clean shutdown."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import new_checkpoint
 
         return new_checkpoint(log)
 
     def replace_entry_count(self, checkpoint: bytes, entry_count: int) -> bytes | None:
-        """Return a checkpoint with the given number of queue entries; see `FormatSmallFiles`."""
+        """Return a checkpoint with the given number of queue entries; None if it cannot be read."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import replace_entry_count
 
         return replace_entry_count(checkpoint, entry_count)
@@ -150,34 +150,34 @@ class JmqFormat(Format):
 
     @cached_property
     def record_rules(self) -> RecordRules:
-        """Functions that examine, parse and convert single records; see `Format`."""
+        """Functions that examine, parse and convert single records of a journal."""
         from commitlake.connectors.formats.jmq.record_rules import RULES
 
         return RULES
 
     @cached_property
     def kernel(self) -> FormatKernel:
-        """Compiled loops that read many records; see `Format`."""
+        """Compiled loops for code that reads many records of a journal."""
         from commitlake.connectors.formats.jmq.compiled_loops import KERNEL
 
         return KERNEL
 
     @property
     def read_consume_log(self) -> Callable[[str, str, int | None], Iterator[ConsumeLogPart]]:
-        """Function that yields a store's consume records; see `Format`."""
+        """Function that yields the content of a store's consume log, which records deliveries."""
         from commitlake.connectors.formats.jmq.consume_log_rows import read_consume_files
 
         return read_consume_files
 
     @property
     def read_retry_store(self) -> Callable[[str, str], StoredRetries]:
-        """Function that returns a store's failed messages; see `Format`."""
+        """Function that returns the failed messages in a store's retry store."""
         from commitlake.connectors.formats.jmq.retry_files import read_retry_store
 
         return read_retry_store
 
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
-        """Return a small segment, and a file of the consume log; see `Format`."""
+        """Return a small segment and a small consume log, by path, which are read to compile the loops."""
         from commitlake.connectors.formats.jmq.compiled_loops import sample_consume_file, sample_segment
 
         return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size), **sample_consume_file()}

@@ -28,7 +28,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 class JournalReader:
-    """Reader of the record data from which indexes are built, for one range of a journal; see `IndexDataReader`."""
+    """Reader of a range of a journal that returns the data from which indexes are built as columns, in chunks."""
 
     def __init__(self, start: int, chunk_rows: int) -> None:
         """Start at the range's first byte, without records.
@@ -50,7 +50,7 @@ class JournalReader:
         self._bad: list[BadRange] = []
 
     def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Return the positions of the next records in a window; see `IndexDataReader`."""
+        """Return the positions of the next records in a window; pass them to `add_records` while it is open."""
         self._kernel.hop(*arguments, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts

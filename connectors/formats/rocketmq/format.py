@@ -50,7 +50,7 @@ class _Folders(StoreFolders):
     unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
 
     def other_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-        """Yield the folders of a log besides the one that is read, and of DLedger logs; see `StoreFolders`."""
+        """Yield other folders that may have parts of a store's log: further ones of its CommitLog, and DLedger's."""
         from commitlake.connectors.formats.rocketmq.log_folders import other_log_folders
 
         return other_log_folders(root, log_folder, settings)
@@ -60,13 +60,13 @@ class _Dialects(FormatDialects):
     exist = True
 
     def detect_dialects(self, segments: Sequence[Segment]) -> frozenset[Dialect]:
-        """Return the dialects of segments; see `FormatDialects`."""
+        """Return the dialects (format variants) of segments."""
         from commitlake.connectors.formats.rocketmq.dialects import detect_dialects
 
         return detect_dialects(segments, FORMAT)
 
     def dialect_of(self, segments: Sequence[Segment]) -> Dialect:
-        """Return the dialect of a store; see `FormatDialects`."""
+        """Return the dialect (format variant) of a store; RocketMQ's if its segments do not determine one."""
         from commitlake.connectors.formats.rocketmq.dialects import choose_dialect
 
         return choose_dialect(segments, FORMAT)
@@ -78,14 +78,14 @@ class _Queues(FormatQueues):
 
     @cached_property
     def layout(self) -> QueueLayout:
-        """Binary layout of the entries in ConsumeQueue files; see `FormatQueues`."""
+        """Binary layout of the entries in ConsumeQueue files."""
         from commitlake.connectors.formats.rocketmq.consume_queues import QUEUES
 
         return QUEUES
 
     @cached_property
     def batch_layout(self) -> QueueLayout:
-        """Binary layout of the entries in BatchConsumeQueue files; see `FormatQueues`."""
+        """Binary layout of the entries in BatchConsumeQueue files."""
         from commitlake.connectors.formats.rocketmq.batch_queues import QUEUES
 
         return QUEUES
@@ -104,7 +104,7 @@ class _Queues(FormatQueues):
         queue_id: int | None,
         report_damage: Callable[[str], None],  # noqa: ARG002 (an entry has nothing to prove itself by)
     ) -> Iterator[dict[str, object]]:
-        """Yield the entries of a store's queues; see `FormatQueues`."""
+        """Yield the entries of a store's queues as rows, in order of topic, queue and offset."""
         from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
         from commitlake.connectors.reading.unread_warnings import refuse_rocksdb_queues
 
@@ -121,7 +121,7 @@ class _Queues(FormatQueues):
             }
 
     def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
-        """Return a writer that rebuilds a queue's files; see `FormatQueues`."""
+        """Return a writer that rebuilds the files of a queue."""
         from commitlake.connectors.formats.rocketmq.queue_writer import RocketmqQueueWriter
 
         return RocketmqQueueWriter(files, queue)
@@ -131,7 +131,7 @@ class _Queues(FormatQueues):
         return os.path.lexists(root / self.folders[0] / _ROCKSDB_FILE)
 
     def topic_kinds(self, root: Path) -> TopicKinds:
-        """Return which topics of a store have ConsumeQueues, and which BatchConsumeQueues; see `FormatQueues`."""
+        """Return which topics of a store have ConsumeQueues, and which BatchConsumeQueues."""
         from commitlake.connectors.formats.rocketmq.topic_kinds import read_topic_kinds
 
         return read_topic_kinds(root)
@@ -143,13 +143,13 @@ class _Indexes(FormatIndexes):
     def make_index_data_reader(
         self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int
     ) -> IndexDataReader:
-        """Return a reader of the record data from which indexes are built; see `FormatIndexes`."""
+        """Return a reader of the data in a range of a CommitLog from which indexes are built."""
         from commitlake.connectors.formats.rocketmq.index_data import CommitLogReader
 
         return CommitLogReader(start_offset, delay_levels_ms, chunk_rows)
 
     def no_key_index_reason(self, segments: Sequence[Segment]) -> str | None:
-        """Return why the indexes cannot be searched for keys; see `FormatIndexes`."""
+        """Return why a store's IndexFiles cannot be searched for keys; None if they can."""
         from commitlake.connectors.formats.rocketmq.dialects import key_index_problem
 
         return key_index_problem(segments, FORMAT)
@@ -157,13 +157,13 @@ class _Indexes(FormatIndexes):
     def open_key_index(
         self, folder: Path, topics: Collection[str], keys: Collection[str], read_message_at: Callable[[int], Any]
     ) -> KeyIndex:
-        """Open a store's indexes for a search for keys; see `FormatIndexes`."""
+        """Open a store's IndexFiles for a search for keys."""
         from commitlake.connectors.formats.rocketmq.key_index import IndexFiles
 
         return IndexFiles(folder, topics, keys, read_message_at)
 
     def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:
-        """Return the newest IndexFile, and the offset of the last record in it; see `FormatIndexes`."""
+        """Return a store's newest IndexFile, and the physical offset of the last record in it; None without one."""
         from commitlake.connectors.formats.rocketmq.log_folders import read_newest_indexed_record
 
         return read_newest_indexed_record(root)
@@ -173,13 +173,13 @@ class _SmallFiles(FormatSmallFiles):
     has_topic_configs = True
 
     def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-        """Read a store's checkpoint and offsets; see `FormatSmallFiles`."""
+        """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing."""
         from commitlake.connectors.formats.rocketmq.checkpoint_and_config import read_small_files
 
         return read_small_files(root, problems, is_live=is_live)
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
-        """Return a checkpoint that confirms everything as flushed; see `FormatSmallFiles`."""
+        """Return a checkpoint that confirms all records as flushed, as after a clean shutdown."""
         from commitlake.connectors.formats.rocketmq.checkpoint_and_config import new_checkpoint
 
         return new_checkpoint(root, log)
@@ -191,13 +191,13 @@ class _SmallFiles(FormatSmallFiles):
         return checkpoint_claims(checkpoint)
 
     def known_topics(self, root: Path) -> frozenset[str] | None:
-        """Return the topics in a store's configuration; see `FormatSmallFiles`."""
+        """Return the topics in a store's topics.json; None if it cannot be read."""
         from commitlake.connectors.formats.rocketmq.topic_configs import known_topics
 
         return known_topics(root)
 
     def rocksdb_offsets_folder(self, root: Path) -> Path | None:
-        """Return the folder in which RocksDB has the offsets of consumer groups; see `FormatSmallFiles`."""
+        """Return the folder in which RocksDB has the offsets of consumer groups; None if they are in a file."""
         folder = root / _ROCKSDB_OFFSETS
         return folder if os.path.lexists(folder / _ROCKSDB_FILE) else None
 
@@ -226,20 +226,20 @@ class RocketmqFormat(Format):
 
     @cached_property
     def record_rules(self) -> RecordRules:
-        """Functions that examine, parse and convert single records; see `Format`."""
+        """Functions that examine, parse and convert single records of a CommitLog."""
         from commitlake.connectors.formats.rocketmq.record_rules import RULES
 
         return RULES
 
     @cached_property
     def kernel(self) -> FormatKernel:
-        """Compiled loops that read many records; see `Format`."""
+        """Compiled loops for code that reads many records of a CommitLog."""
         from commitlake.connectors.formats.rocketmq.compiled_loops import KERNEL
 
         return KERNEL
 
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
-        """Return a small segment; see `Format`."""
+        """Return a small segment, by path, which is read to compile the loops."""
         from commitlake.connectors.formats.rocketmq.compiled_loops import sample_segment
 
         return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size)}

@@ -89,7 +89,7 @@ def parse_irregular_record(
 
 
 class CommitLogReader:
-    """Reader of the record data from which indexes are built, for one range of a CommitLog; see `IndexDataReader`."""
+    """Reader of a range of a CommitLog that returns the data from which indexes are built as columns, in chunks."""
 
     def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
         """Start at the range's first byte, without records.
@@ -124,7 +124,7 @@ class CommitLogReader:
         self._other_queues = 0
 
     def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Return the positions of the next records in a window, and collect their data; see `IndexDataReader`."""
+        """Return the positions of the next records in a window, and collect the data of these records."""
         before = state.copy()
         parts = self._read_records(arguments, state, faults, self._parts)
         # Each irregular record becomes Python objects. If the step has too many, it is repeated from the same state

@@ -137,7 +137,7 @@ def content_size(frame: bytes) -> int:
 
 
 def decompress_frame(frame: pa.Buffer, content_end: int) -> pa.Buffer:
-    """Decompress a frame.
+    """Decompress a zstd frame, without trusting the size that its header claims.
 
     The claimed size is accepted only if it is at most 256 KiB, or equal to what the largest reference needs, because a
     larger frame has a single body. Exactly that much is allocated; zstd fails if the content has another size.

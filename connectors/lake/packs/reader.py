@@ -86,7 +86,7 @@ class _Frame:
 def read_body(
     store: PackStore, ref: BodyRef, expected_crc: int | None = None, max_frame_bytes: int = MAX_FRAME_BYTES
 ) -> bytes:
-    """Read one body.
+    """Read one body from a pack, and check its CRC.
 
     Args:
         ref: reference to the body.

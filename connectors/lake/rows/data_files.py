@@ -84,7 +84,7 @@ class DataFile:
 
 
 def sort_rows(rows: pa.Table) -> pa.Table:
-    """Sort rows by topic, queue and queue offset; see `schemas.tables.messages`.
+    """Sort rows of `messages` by topic, queue and queue offset.
 
     Args:
         rows: the rows, with these columns; the topic is a dictionary array in one chunk.

@@ -363,11 +363,11 @@ class _FileInMemory:
         return self._size
 
     def next_data(self, position: int) -> int | None:
-        """Return the first position that is not in a hole, or None; see IndexedFile."""
+        """Return the first position at or after `position` that is not in a hole, or None."""
         return position if position < len(self._data) else None
 
     def next_hole(self, position: int) -> int:
-        """Return the first position that is in a hole, or the end of the file; see IndexedFile."""
+        """Return the first position at or after `position` that is in a hole, or the end of the file."""
         return max(position, len(self._data))
 
     def close(self) -> None:
@@ -440,11 +440,11 @@ class _LargeFile:
         return self._size
 
     def next_data(self, position: int) -> int | None:
-        """Return the first position that is not in a hole, or None; see IndexedFile."""
+        """Return the first position at or after `position` that is not in a hole, or None."""
         return position if position < self._shipped else None
 
     def next_hole(self, position: int) -> int:
-        """Return the first position that is in a hole, or the end of the file; see IndexedFile."""
+        """Return the first position at or after `position` that is in a hole, or the end of the file."""
         return max(position, self._shipped)
 
     def close(self) -> None:

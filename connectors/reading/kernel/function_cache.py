@@ -180,7 +180,7 @@ class _KernelCacheLocator(InTreeCacheLocator):
         self._cache_path = str(Path(cache_folder() or "") / self.get_suitable_cache_subpath(file))
 
     def ensure_cache_path(self) -> None:
-        """Create the folder of this source file, which only this user can write to."""
+        """Create the cache folder for this source file, which only this user can write to."""
         make_private_folder(Path(self._cache_path), owners=_trusted_owners(Path(self._cache_path).parents[1]))
         super().ensure_cache_path()
 

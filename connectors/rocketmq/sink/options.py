@@ -85,7 +85,7 @@ class SinkOptions(ConnectionOptions):
         )
 
     def open_sender(self) -> RowSender:
-        """Create a sender in this process.
+        """Create a client, in this process, that sends rows to the brokers.
 
         Raises:
             UsageError: if the keys, or the TLS settings, are not valid.

@@ -117,7 +117,7 @@ class Outcomes:
         self._may_be_twice[row_numbers] = may_be_duplicated
 
     def to_batch(self) -> pa.RecordBatch:
-        """Return the outcome of each row, in order; see the module's docstring."""
+        """Return a batch with the outcome of each row, in the order of the rows."""
         rows = self._rows
         is_nowhere = pa.array(self._offsets < 0)
         topics = pa.array([target.topic for target in rows.targets], pa.string())

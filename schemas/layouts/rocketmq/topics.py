@@ -108,7 +108,7 @@ _KIND_BY_TOPIC = {
 
 
 def is_system_group(group: str) -> bool:
-    """Return whether a consumer group belongs to the broker, as MixAll.isSysConsumerGroup does."""
+    """Return whether a consumer group is one that brokers use themselves; their names begin with `CID_RMQ_SYS_`."""
     return group.startswith(SYSTEM_GROUP_PREFIX)
 
 

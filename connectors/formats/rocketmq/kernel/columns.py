@@ -109,7 +109,7 @@ _FIXED_NEED = 64  # output bytes of a record besides its topic and properties: h
 
 @compiled
 def read_filter_values(window, record_parts, row):
-    """Return a record's own offset, store time and queue id; see `layouts`."""
+    """Return a record's physical offset, store time and queue id, by which the kernel filters."""
     start = record_parts[h.START, row]
     return (
         load_be_i64(window, start + _PHYSICAL_OFFSET),
@@ -120,7 +120,7 @@ def read_filter_values(window, record_parts, row):
 
 @compiled
 def max_text_size(record_parts, row, column_selection):
-    """Return the maximum number of bytes that a record adds to any output; see `layouts`."""
+    """Return the maximum number of bytes that a record adds to any of the outputs."""
     return record_parts[h.TOPIC_LENGTH, row] + record_parts[h.PROPERTIES_LENGTH, row] + _FIXED_NEED
 
 
@@ -128,7 +128,7 @@ def max_text_size(record_parts, row, column_selection):
 def decode_rows(
     window, record_parts, first_row, row_count, column_selection, interners, scratch, out_columns, out_texts
 ):
-    """Decode located records, and write them as rows to the output arrays; see `layouts`."""
+    """Decode located records, and write record i of `record_parts` to row i of the output arrays."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = column_selection.wanted, column_selection.seed
     end = first_row + row_count
