@@ -56,7 +56,7 @@ def repeat_string(text: str, count: int) -> pa.DictionaryArray:
 
 
 def join_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """Return a chunked column as one array; `combine_chunks` would use `pyarrow.array` if there is no chunk."""
+    """Return a chunked column as one array, also if it has no chunk."""
     return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 

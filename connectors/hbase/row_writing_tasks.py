@@ -61,7 +61,7 @@ class Work:
     bare: Mapping[str, Offsets] | None = None
 
     def to_deletion_except(self, kept_rows: KeptRows) -> Work:
-        """Return a task that deletes these rows, except those that the same version of `messages` has added again."""
+        """Return a task that deletes this task's rows, except those that the version of `messages` has added again."""
         return replace(self, delete=True, kept=kept_rows.all, bare=kept_rows.bare)
 
     def open_filesystem(self) -> pafs.FileSystem:
@@ -69,7 +69,7 @@ class Work:
         return self.lake.open_folder("messages")
 
     def process_pieces(self, pieces: Iterable[Piece]) -> int:
-        """Process pieces over one connection, and return the number of rows written or deleted."""
+        """Write or delete the rows of pieces of data files, over one connection, and return the number of rows."""
         files = self.open_filesystem()
         with Client(self.options) as client:
             batches = (batch for piece in pieces for batch in self._read_batches(piece, files))
@@ -167,12 +167,12 @@ def _join_and_sort_offsets(offset_parts: Mapping[str, Sequence[Offsets]]) -> Map
 
 
 def process_files(row_update: Work, files: Sequence[AddedFile]) -> int:
-    """Process data files in this process over one connection, and return the number of rows written or deleted."""
+    """Write or delete the rows of data files in this process, over one connection, and return the number of rows."""
     return row_update.process_pieces(divide_into_pieces(files)) if files else 0
 
 
 def process_files_in_tasks(runner: Runner, row_update: Work, files: Sequence[AddedFile]) -> int:
-    """Process data files in tasks, `connections` at a time, and return the number of rows written or deleted.
+    """Write or delete the rows of data files in tasks, `connections` at a time, and return the number of rows.
 
     Raises:
         HBaseError: if a task fails.

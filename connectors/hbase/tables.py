@@ -105,7 +105,7 @@ def open_or_create_table(client: Client) -> TableLayout:
 
 
 def hbase_shell_create_statement(options: HBaseOptions) -> str:
-    """Return the statement that creates the table in `hbase shell`, with the wanted splits."""
+    """Return the statement that creates the table in `hbase shell`, with the splits that the options give."""
     common = "VERSIONS => 1, BLOOMFILTER => 'ROW'"
     ttl = "" if options.ttl_seconds is None else f", TTL => {options.ttl_seconds}"
     messages = (

@@ -137,7 +137,7 @@ class ManifestRow:
 
     @property
     def queue_report(self) -> QueueReport | None:
-        """Return the report of a pulled queue; None if the row is about something else."""
+        """Return the report about a queue that was pulled from a broker; None if the row has none."""
         return QueueReport.from_json(self.pulled) if self.pulled else None
 
     @property

@@ -86,7 +86,7 @@ class QueueEntries:
 
 @dataclass(frozen=True)
 class QueueLayout:
-    """Layout and rules of one type of queues of a format.
+    """Entry layout and rules of one type of queue, such as ConsumeQueue.
 
     Attributes:
         folder: the folder of the queues, beside the log.

@@ -83,7 +83,7 @@ def count_and_describe_bad_range(
 
 
 def bad_range_rows(bad_ranges: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
-    """Return bad ranges as a batch in which other columns are null; no rows if the read does not return them."""
+    """Yield a batch of bad ranges, each with its broker and offset, if the read returns them as rows."""
     if not request.returns_bad_ranges:
         return
     rows = len(bad_ranges)

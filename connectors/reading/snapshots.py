@@ -170,7 +170,7 @@ def take_snapshot(
     end_offset: int | None = None,
     is_broker_stopped: bool = False,
 ) -> Snapshot:
-    """Return the range of each store, from a start or its oldest segment to its last complete record.
+    """Return the range to read in each store: from a given start, or its oldest segment, to its last complete record.
 
     Without `end_offset`, messages that the store has elsewhere are logged as a warning, see `newer_data`.
 

@@ -49,7 +49,7 @@ class Exchange(Generic[T]):
         return len(self._waiting)
 
     def register_request(self, command: Command, ticket: T, deadline: float) -> bytes:
-        """Register a request for its answer, and return the bytes to send.
+        """Register a request as waiting for its answer, and return the bytes to send.
 
         Raises:
             UnserializableError: if the command is too large for a frame; nothing waits then.

@@ -63,7 +63,7 @@ class QueueOffsets:
         return found if found >= 0 else None
 
     def committed(self, queue: MessageQueue, group: str) -> int | None:
-        """Return a group's next offset; None if it has none.
+        """Return a group's next offset in a queue; None if it has none.
 
         Brokers 4.9 answer 0 instead of None while the queue's first message exists and is in memory.
         """
@@ -78,7 +78,7 @@ class QueueOffsets:
         return answer.header_as(OffsetResponse).offset if answer.code == ResponseCode.SUCCESS else None
 
     def commit(self, queue: MessageQueue, group: str, offset: int) -> bool:
-        """Store a group's next offset.
+        """Store a group's next offset in a queue at the broker.
 
         Returns:
             False if the broker has ignored it: a broker 5.x that has reset the group's offset keeps that until a client

@@ -60,7 +60,7 @@ def write_partitions(rows: pa.Table, part_numbers: Array, part_count: int, folde
 
 
 def _empty_batch(rows: pa.Table) -> pa.RecordBatch:
-    """Return a batch without rows, with the dictionaries of the rows, which are the same in all batches of a file.
+    """Return a batch without rows, but with Arrow's dictionaries, which must be the same in all batches of a file.
 
     Other columns are made anew: of a slice without rows, Arrow writes all rows of the column into the file.
     """

@@ -62,7 +62,7 @@ class RangesPartition(InputPartition):
 
 
 class CommitLogStreamReader(LimitedStreamReader):
-    """Reader that plans micro-batches in one process, and reads their partitions on workers."""
+    """Stream reader that plans micro-batches in one process and reads them on workers."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Keep options that are already checked; nothing is read yet."""

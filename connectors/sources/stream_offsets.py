@@ -103,7 +103,7 @@ def batch_positions(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[P
 
 
 def from_checkpoint(value: Mapping[str, Any]) -> Positions:
-    """Return the positions in a checkpoint.
+    """Parse the position in each store that Spark has stored for a stream.
 
     Raises:
         UsageError: if it is not a valid checkpoint.

@@ -180,7 +180,7 @@ def _classic_or_connect_session(session: SparkSession) -> ClassicSession | Conne
 
 
 def divide_into_jobs(task_count: int, cores: int) -> list[Sequence[int]]:
-    """Divide the numbers of tasks into Spark jobs of about the same number of tasks.
+    """Divide tasks, given by number, among Spark jobs with about the same number of tasks each.
 
     Eight jobs together have two tasks per core, or more if a run would otherwise have more than 16 jobs. A job has at
     most 512 tasks.

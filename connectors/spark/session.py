@@ -77,7 +77,7 @@ def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
 
 
 def submission_settings(s3: S3Options | None = None) -> dict[str, str]:
-    """Return the settings of `launch_settings` for a driver on a cluster, which keeps the cluster's logging.
+    """Return the Spark settings that a driver on a cluster needs from its start; the cluster's logging is kept.
 
     Args:
         s3: as for `launch_settings`.

@@ -52,7 +52,7 @@ def parse_defaults(text: str) -> dict[str, str]:
 
 
 def drop_default_settings(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return this program's settings without those that `spark-defaults.conf` sets, but with both values of lists.
+    """Return this program's settings without those that `spark-defaults.conf` sets; lists are joined instead.
 
     >>> ours = {"spark.master": "local[*]", "spark.jars": "delta.jar", "spark.ui.enabled": "false"}
     >>> drop_default_settings(ours, {"spark.master": "yarn", "spark.jars": "theirs.jar"})

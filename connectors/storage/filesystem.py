@@ -47,7 +47,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         return hash(self._scheme)
 
     def normalize_path(self, path: str) -> str:
-        """Return a path in the form that requests use."""
+        """Return a path unchanged, because it is already in normal form."""
         return path
 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:

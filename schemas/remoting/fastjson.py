@@ -116,7 +116,7 @@ def serialize_fastjson(value: Any, indent: int = 0) -> str:
 
 
 def serialize_compact(value: Any) -> bytes:
-    """Serialize a document like a body: no white space, in UTF-8."""
+    """Serialize a document as compact JSON, without white space and in UTF-8, as the bodies of commands are."""
     # As in Java's UTF-8, an unpaired surrogate becomes a question mark.
     return _serialize_compact(value).encode("utf-8", "replace")
 

@@ -55,7 +55,7 @@ def decode_utf8_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
 
 
 class JsonCursor:
-    """Incremental reader of large JSON documents, so that a server can do other work between two steps.
+    """Reader of large JSON documents in small steps, between which a server can do other work.
 
         cursor = JsonCursor(body)
         for key in cursor.keys():                   # keys of the object at the cursor
@@ -266,7 +266,7 @@ class RegistrationReader:
 
 
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
-    """Serialize the compressed body as a broker of the given version does; 4.9 cannot read attributes of topics."""
+    """Serialize the compressed body of REGISTER_BROKER for a broker version; 4.9 cannot read topics' attributes."""
     wrapper = registration.topic_config_serialize_wrapper
     parts = [_prepend_length(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
     for topic in wrapper.topic_config_table.values():

@@ -143,7 +143,7 @@ def _list_wanted_queues(
 
 
 def _plan_queue_parts(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart]:
-    """Divide the files of a queue, and report invalid names and sizes."""
+    """Divide the files of a queue into parts for tasks; an invalid name or size becomes a bad range."""
     names = files.files_in(queue.path, is_segment_name)
     starts = {name: parse_segment_name(name) or 0 for name in names}
     in_order = sorted(names, key=lambda name: starts[name])

@@ -110,7 +110,7 @@ class PackStore:
             self._storage.check()
 
     def list_packs(self, folder: str = "") -> Iterator[PackFile]:
-        """Yield all packs by date, broker and range; other files are skipped.
+        """Yield all packs, or those of one date and broker; other files are skipped.
 
         Args:
             folder: only those of one date and broker: the part of a pack's name before the last '/'.

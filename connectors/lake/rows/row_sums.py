@@ -142,7 +142,7 @@ def _cast_to_plain_type(column: pa.Array) -> pa.Array:
 
 
 def _referenced_elements(lists: pa.Array, elements: pa.Array) -> pa.Array:
-    """Return only those elements to which an array of lists refers, in case it is a slice."""
+    """Return only the elements to which an array of lists refers; a slice refers to a part of them."""
     offsets = lists.offsets.to_numpy()
     return elements.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 

@@ -130,11 +130,11 @@ class DistinctValues(NamedTuple):
     store_hosts: Distinct
 
     def renew_if_crowded(self) -> DistinctValues:
-        """Return these objects, with an empty one for each that is too large for the next batch."""
+        """Return the same objects, but a new, empty one in place of each that is too large for the next batch."""
         return DistinctValues(*(values.renew_if_crowded() for values in self))
 
     def replace_if_large(self) -> DistinctValues:
-        """Return these objects, with an empty one for each that has many values."""
+        """Return the same objects, but a new, empty one in place of each that has many values."""
         return DistinctValues(*(values.replace_if_large() for values in self))
 
 

@@ -44,7 +44,7 @@ class LocalStoreFiles:
         return (self._root / path).lstat().st_size
 
     def data_end(self, path: str) -> int:
-        """Return the size of a file, because its holes are known only once it is open."""
+        """Return the size of a file; only an open file shows whether it ends in a hole, that is, in zeros."""
         return self.size_of(path)
 
     def has_data(self, path: str) -> bool:

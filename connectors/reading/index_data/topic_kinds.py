@@ -39,7 +39,7 @@ def collect_batch_evidence(entries: QueueEntries, batch_offsets: Array) -> Batch
 
 @lru_cache(_KNOWN)
 def is_valid_folder_name(topic: str) -> bool:
-    """Return whether a topic is valid as the name of a single folder, as the files of its queues need."""
+    """Return whether a topic can be the name of a single folder, which contains the files of its queues."""
     return (
         topic not in _NO_NAMES
         and "/" not in topic

@@ -48,7 +48,7 @@ class RowParcel:
 
 
 def divide_into_requests(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]:
-    """Yield the requests of each target, in order.
+    """Yield the requests in which rows are sent, in order, one or more for each broker, topic and queue.
 
     Args:
         rows: the rows; those with an error are left out.
@@ -88,7 +88,7 @@ def encode_request(rows: PreparedRows, request_rows: RowParcel) -> Parcel:
 
 
 def _request_boundaries(sizes: Array, alone_mask: Array, limits: BatchLimits) -> list[int]:
-    """Return the indexes at which the rows of one target are divided into requests."""
+    """Return the indexes at which the rows for one broker, topic and queue are divided into requests."""
     ends = np.cumsum(sizes)
     alone = np.flatnonzero(alone_mask)
     edges, begin, count = [0], 0, len(sizes)

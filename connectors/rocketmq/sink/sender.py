@@ -259,7 +259,7 @@ class _BatchSend:
         return self._outcomes.to_batch()
 
     def _release_next_requests(self, target_requests: _TargetRequests) -> None:
-        """Make a target's next requests ready to start: one if their order must be kept, otherwise all."""
+        """Make the next requests for a queue ready to start: one if the order must be kept, otherwise all."""
         while target_requests.waiting:
             self._schedule_request(target_requests.waiting.popleft(), 0.0)
             if target_requests.queue is not None:

@@ -194,7 +194,7 @@ def _make_position(
     times: int | Mapping[MessageQueue, int] | None,
     default_edge: Edge,
 ) -> ReadPosition:
-    """Return the start or end of a read that offsets or times give; `default_edge` if neither are given."""
+    """Return the start or end of a read that offsets or times give; `default_edge` if neither is given."""
     if isinstance(times, int):
         return ReadPosition(f"{option_prefix}Timestamp", default_edge, time_ms=times)
     if times is not None:

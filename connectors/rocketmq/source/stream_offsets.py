@@ -52,7 +52,7 @@ def to_checkpoint(position: StreamPosition) -> dict[str, Any]:
 
 
 def from_checkpoint(value: Mapping[str, Any]) -> StreamPosition:
-    """Parse a stored position.
+    """Parse the position that Spark has stored for a stream.
 
     Raises:
         UsageError: if it is not a result of `to_checkpoint`.

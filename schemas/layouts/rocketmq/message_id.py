@@ -21,7 +21,7 @@ assert (V4_LENGTH, V6_LENGTH) == (32, 56)
 
 
 class MessageId(NamedTuple):
-    """Store host and physical offset of a record, which its message id consists of."""
+    """Store host and physical offset of a record, the two parts of its message id."""
 
     store_host: Host
     physical_offset: int

@@ -85,7 +85,7 @@ def _intern_fields(window, starts, field_offset, field_size, seed, interner, out
 
 @compiled
 def _write_message_ids(window, record_parts, first_row, row_count, id_suffix, out_texts):
-    """Write message ids in the form of `schemas.layouts.jmq.queue_file`, with topics as they are stored."""
+    """Write each record's message id, `topic/queue/queueOffset@broker`, with the topic as it is stored."""
     target = out_texts.used[b.UNIQUE_BYTES]
     # The suffix is padded so that `copy_span`, which copies whole blocks, may read past its end.
     length = len(id_suffix) - OVERWRITE

@@ -40,7 +40,7 @@ def _is_intact_record(window, position, size):
 
 @compiled
 def find_consumptions(window, window_length, is_last_window, positions):
-    """Find the positions of the intact records in the first `window_length` bytes of a window.
+    """Find the positions of the intact consume records in the first `window_length` bytes of a window.
 
     Args:
         window: uint8, with `PADDING` bytes after them.

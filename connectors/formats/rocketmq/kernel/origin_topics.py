@@ -80,7 +80,7 @@ def _property_span(value_spans, found_bits, name_number):
 
 @compiled
 def find_origin_topic(window, own_topic, own_topic_length, value_spans, found_bits):
-    """Return the original topic of a message from the record's properties.
+    """Return position and length of a message's original topic in the record; length -1 if no property names one.
 
     If the record is in neither a retry topic nor a dead-letter topic, this is the next topic of the message, which is
     only relevant for the kinds that wait in a topic of the broker.
