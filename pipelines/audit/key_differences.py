@@ -63,7 +63,7 @@ class _DifferingParts:
 
 
 def count_different_keys(expected_keys: KeyFiles, found_keys: KeyFiles, runner: Runner) -> tuple[int, Sequence[str]]:
-    """Count the rows in which two tables of keys differ, and return the first differing keys.
+    """Count the rows in which two tables of keys differ, and return sentences on the first ones.
 
     Args:
         found_keys: the other keys.

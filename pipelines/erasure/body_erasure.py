@@ -99,7 +99,7 @@ def bodies_by_pack(rows: pa.Table) -> list[PackBodies]:
 
 @dataclass(frozen=True, slots=True)
 class _FileBodies:
-    """Bodies in one file, of one or several packs."""
+    """Bodies to erase in one file, which holds one pack or several merged ones."""
 
     file: str
     refs: PackRefs
@@ -107,7 +107,7 @@ class _FileBodies:
 
 
 def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, PackCopies]]:
-    """Group bodies by the file that holds them, including all copies of their packs.
+    """Group bodies by the files that hold their packs, including all copies of a pack.
 
     Also return the copies of each pack.
     """

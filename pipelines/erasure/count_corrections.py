@@ -62,7 +62,7 @@ Changes = Mapping[int, Mapping[str, int]]
 
 
 def recount_minutes(lake: Lake, erasure_number: int) -> TableWork | None:
-    """Count again the rows of `topic_minutes` that include erased messages.
+    """Count messages again for the rows of `topic_minutes` that include erased messages.
 
     Args:
         erasure_number: number of the newest erasure, which is done in `messages`.
@@ -138,7 +138,7 @@ def _find_runs_of_keys(
 
 
 def _count_messages(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
-    """Count the messages of each key and run again.
+    """Count the messages again for each key of `topic_minutes` and each archive run.
 
     The messages found are subtracted from the run's expected number, `left`.
     """
@@ -301,7 +301,7 @@ def _correct_rows(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.
 
 
 def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
-    """Delete from `erasures` the hashes of rows as they were before their erasure, and the CRCs of bodies.
+    """Delete from `erasures` the hashes of rows before their erasure, and the CRCs of their bodies.
 
     Args:
         erasure_number: number of an erasure; what profiles do not count yet is kept.

@@ -151,7 +151,7 @@ def is_erasure_done(lake: Lake, table: str, erasure_number: int) -> bool:
 
 
 def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser_version: str) -> None:
-    """Add rows to `erasures` for messages that an older version erased only in part.
+    """Add rows to `erasures` for messages that an older version of CommitLake erased only in part.
 
     That version kept their tags, sizes and CRCs.
 
@@ -253,7 +253,7 @@ def commit_rewritten_files(
     *,
     records_row_form: bool = False,
 ) -> None:
-    """Replace data files of a table in one commit, which records that all erasures up to a number are done in it.
+    """Replace data files of a table in one commit that records up to which number erasures are applied to it.
 
     Raises:
         ConcurrentMaintenanceError: if another writer has committed first.

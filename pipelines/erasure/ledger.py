@@ -56,7 +56,7 @@ _CHECKSUMS = ("row_after", "lake_after")  # a sum of hashes before the erasure w
 
 @dataclass(frozen=True, slots=True)
 class ErasureState:
-    """State of one erasure, from its rows in `erasures`.
+    """State of one erasure, computed from its rows in `erasures`.
 
     Attributes:
         number: number, from 1.
@@ -92,7 +92,7 @@ class ErasureState:
 
 
 def make_erasure_writer(parser_version: str) -> ErasureWriter:
-    """Return the writer of new rows of `erasures`: this process, at the current time."""
+    """Return the identity of this process and the current time, as written to new rows of `erasures`."""
     return ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
 
 
@@ -115,7 +115,7 @@ def _read_all_rows(table: Any) -> pa.Table:
 
 
 def read_erasure_states(lake: Lake) -> list[ErasureState]:
-    """Read the states of a lake's erasures, the oldest first.
+    """Read the state of each erasure of a lake, oldest first.
 
     Raises:
         UsageError: if this version cannot read a row.
@@ -244,7 +244,7 @@ def _later_copy_rows(erasure_number: int, erasure_id: str, details: Iterable[str
 def add_erasure_event(
     lake: Lake, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
 ) -> None:
-    """Record that an erasure has reached an event; recording it twice does no harm."""
+    """Record an event of an erasure, such as its completion; recording it twice does no harm."""
     row = _event_row(state.number, state.erasure_id, event, detail, make_erasure_writer(parser_version), None)
     append_rows(lake, "erasures", row)
 
@@ -307,7 +307,7 @@ def _hash_sum_text(hashes: pa.ChunkedArray) -> str | None:
 
 
 def collect_purge_evidence(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
-    """Yield the data to be signed as evidence for each purged erasure, oldest first, up to the first unpurged one."""
+    """Yield the data to be signed as evidence for each purge, oldest first, up to the first erasure not purged yet."""
     for state in states:
         if state.purged_at is None:
             return

@@ -217,7 +217,7 @@ def _remove_statistics(metadata: str) -> str:
 
 
 def _delete_old_log_files(folder: LogFolder, listing: LogListing, cutoff: datetime.datetime) -> int:
-    """Delete a log's old checkpoints, Spark checksums and unfinished files, but no log entries or CommitLake seals.
+    """Delete a Delta log's old checkpoints, Spark checksums and unfinished files; log entries and seals stay.
 
     These are checkpoints, and checksums of Spark, which may have the data of a checkpoint. Returns the number of files.
     """
@@ -247,7 +247,7 @@ def _modification_time(info: pafs.FileInfo) -> datetime.datetime:
 
 
 def _delete_moved_files(lake: Lake, cutoff: datetime.datetime) -> int:
-    """Delete files that repairs moved aside. Returns their number."""
+    """Delete files that repairs moved aside, and return their number."""
     if lake.s3 is None:
         check_folder_links(Path(lake.root) / ASIDE)
     files = lake.open_folder()

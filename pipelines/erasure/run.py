@@ -92,7 +92,7 @@ class ErasureTarget:
 
 @dataclass(frozen=True)
 class ErasurePlan:
-    """Planned erasure: the messages that it would erase, and the work that this takes.
+    """Planned erasure: the messages to erase, and how much of the tables and packs must be rewritten.
 
     Attributes:
         selection: the messages.
@@ -115,13 +115,13 @@ class ErasurePlan:
 
     @property
     def is_empty_plan(self) -> bool:
-        """True if the lake has none of the requested data."""
+        """True if there is nothing to erase for the requested keys and ids."""
         return not self.message_count and not self.lifted and not any(work.rows for work in self.tables)
 
 
 @dataclass(frozen=True)
 class ErasureResult:
-    """Counts of the data that an erasure has removed.
+    """Result of an erasure: what was changed in tables, packs and HBase.
 
     Attributes:
         state: the erasure.
@@ -261,7 +261,7 @@ def finish_erasures(
 
 
 def _packs_by_erasure(lake: Lake, states: Sequence[ErasureState]) -> dict[int, set[str]]:
-    """Return the packs with bodies of each erasure, by its number."""
+    """Return the names of the packs with bodies of each erasure, by the erasure's number."""
     rows = read_erasure_rows(lake)
     numbers = rows.column("number").to_numpy()
     return {state.number: packs_of_erasures(rows.filter(pa.array(numbers == state.number))) for state in states}
@@ -294,7 +294,7 @@ def _erase_from_tables(target: ErasureTarget, erased_messages: ErasedMessages, o
 
 
 def update_hbase(target: ErasureTarget) -> int:
-    """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages."""
+    """Update HBase to the newest version of `messages`, delete older cells, and return the number of messages."""
     from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
     from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
     from commitlake.connectors.hbase.table_update import follow_messages  # noqa: PLC0415

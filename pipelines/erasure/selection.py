@@ -158,7 +158,7 @@ def _unique_keys(rows: pa.Table) -> set[str]:
 
 
 def _keys_and_ids(rows: pa.Table) -> set[str]:
-    """Return all keys and ids of messages. Each id is returned as it is, and in lower case."""
+    """Return all keys and ids of messages; ids are returned as they are and in lower case."""
     keys = pc.list_flatten(rows.column("keys")).to_pylist()
     ids = [text for name in ("unique_key", "msg_id") for text in rows.column(name).to_pylist() if text is not None]
     # Users may give an id in either case.
@@ -212,7 +212,7 @@ class FileHits:
 def find_files_with_messages(
     table: DeltaTable, folder: pafs.FileSystem, messages: ErasedMessages, column_prefixes: Sequence[str] = ("",)
 ) -> Iterator[FileHits]:
-    """Find the data files of a table that have rows of the given messages.
+    """Find the data files of a table with rows that refer to the given messages.
 
     Args:
         table: has the columns `broker` and `physical_offset`.
@@ -273,7 +273,7 @@ def drop_erased_hits(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
 
 
 def read_hit_rows(folder: pafs.FileSystem, hits: FileHits, schema: pa.Schema) -> pa.Table:
-    """Read the rows of `hits` from a table's data file. Columns that the file lacks are null."""
+    """Read the rows of `hits` from a table's data file, with null in columns that the file lacks."""
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
         parts = [

@@ -124,7 +124,7 @@ def _contain_texts(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
 
 
 def _quoted_forms(text: str) -> set[str]:
-    """Return a text as it is, and as SQL quotes it."""
+    """Return a text in the two forms in which it may be stored: as it is, and as an SQL literal."""
     return {text, text.replace("'", "''")}
 
 
@@ -145,7 +145,7 @@ def _null_if_text_found(value: str | None, texts: Collection[str]) -> str | None
 
 
 def _replace_texts(value: str | None, texts: Collection[str]) -> str | None:
-    """Return a text without the given words; in JSON, replace words only inside strings."""
+    """Return a text with the given words replaced; in JSON, only words inside strings."""
     if value is None:
         return None
     try:

@@ -51,7 +51,7 @@ def _last_record_digest(commit: ArchiveCommit, broker: str) -> str | None:
 
 
 def _profile_checksums(lake: Lake, run_id: str) -> dict[str, str] | None:
-    """Return the checksums of a run's profile, modulo 2^64, in hexadecimal digits; None if it has no profile."""
+    """Return the sums of the checksums that a run recorded in `profiles`, in hexadecimal; None if there are none."""
     table = lake.find("profiles")
     if table is None:
         return None

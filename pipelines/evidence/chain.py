@@ -68,7 +68,7 @@ _STATISTICS = ("number", "at", "kind", "key_id")
 
 
 def read_documents(lake: Lake) -> Iterator[tuple[EvidenceColumns, str]]:
-    """Yield a lake's documents with their unsigned columns in `evidence`, in the order of their numbers."""
+    """Yield a lake's evidence documents with their unsigned columns, in the order of their numbers."""
     table = lake.find("evidence")
     if table is not None:
         sql = f"SELECT number, at, kind, key_id, {_TEXT} FROM evidence ORDER BY number"
@@ -82,13 +82,13 @@ def read_documents(lake: Lake) -> Iterator[tuple[EvidenceColumns, str]]:
 
 
 def highest_written_number(lake: Lake) -> int:
-    """Return the highest number of a document ever added, from the log of the table; 0 if there is none."""
+    """Return the highest number that an evidence document ever had, from the table's Delta log; 0 for none."""
     table = lake.find("evidence")
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
 def find_undocumented_work(lake: Lake, newest_numbers: Mapping[str, int], newest_document_time: str) -> Iterator[str]:
-    """Yield a sentence for each kind of work whose newest item has no evidence document.
+    """Yield a sentence for each kind of work, such as archive runs, whose newest item has no evidence document.
 
     The kinds are archive runs, erasures and purges.
 
@@ -124,7 +124,7 @@ def find_undocumented_work(lake: Lake, newest_numbers: Mapping[str, int], newest
 def find_work_missing_in_lake(
     lake: Lake, newest_numbers: Mapping[str, int], newest_ids: Mapping[str, str | None]
 ) -> Iterator[str]:
-    """Yield a sentence for each kind of work whose newest documented item is not in the lake.
+    """Yield a sentence for each kind of work, such as archive runs, whose newest documented item the lake lacks.
 
     The kinds are archive runs, erasures and purges.
 
@@ -153,7 +153,7 @@ def find_work_missing_in_lake(
 
 
 def read_newest_document(lake: Lake, kind: str | None = None) -> Document | None:
-    """Return the newest document, of one kind or of any; None if there is none.
+    """Return the newest evidence document, of one kind or of any; None if there is none.
 
     Raises:
         EvidenceError: if it cannot be read.

@@ -40,13 +40,13 @@ _SHOWN = 60
 
 
 class EvidenceError(CommitLakeError):
-    """Error for a key that cannot be used, or for an invalid document."""
+    """Error because a key cannot be used or a document is invalid."""
 
     exit_code = ExitCode.USAGE
 
 
 class SignatureError(EvidenceError):
-    """Error for a document whose content does not match its signature."""
+    """Error because a document's content does not match its signature."""
 
 
 class EvidenceColumns(NamedTuple):
@@ -83,7 +83,7 @@ class Document:
 
     @property
     def chain_number(self) -> int:
-        """Position in the chain, from 1."""
+        """Position of the document in the chain, from 1."""
         return int(self.payload["number"])
 
     @property
@@ -113,7 +113,7 @@ class Document:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the text; the next document refers to it."""
+        """SHA-256 of the document's text, to which the next document refers."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def check_signature(self, public_key: Ed25519PublicKey) -> None:

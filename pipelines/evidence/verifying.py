@@ -83,7 +83,7 @@ def verify_chain(
     first_number: int | None = 1,
     least_newest_number: int = 0,
 ) -> Verification:
-    """Check the signatures, numbers and hashes of a chain of documents, in the given order.
+    """Check the signatures, numbers and hashes of a chain of evidence documents, given in order.
 
     Args:
         texts: for each document, the columns with which it is stored (None if it is in a file) and its text.

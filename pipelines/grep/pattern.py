@@ -93,7 +93,7 @@ def _excerpt_text(body: pa.Buffer, start: int, end: int) -> str:
 
 
 def _decode_whole_characters(piece: bytes, *, is_body_start: bool, is_body_end: bool) -> str:
-    """Decode a piece of a body, without incomplete characters at its ends."""
+    """Decode a piece of a body as UTF-8, without incomplete characters at its ends."""
     begin = 0
     while not is_body_start and begin < min(len(piece), _MAX_CONTINUATIONS) and piece[begin] in _CONTINUATION:
         begin += 1
@@ -107,5 +107,5 @@ def _decode_whole_characters(piece: bytes, *, is_body_start: bool, is_body_end: 
 
 
 def _character_size(first_byte: int) -> int:
-    """Return the number of bytes of a character that begins with this byte."""
+    """Return the number of bytes of a UTF-8 character that begins with this byte."""
     return 4 if first_byte >= 0xF0 else 3 if first_byte >= 0xE0 else 2

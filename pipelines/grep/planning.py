@@ -41,7 +41,7 @@ class PackPart:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """The packs and bodies that a search must read.
+    """The packs, and the bodies in them, that a search must read.
 
     Attributes:
         tasks: packs of each task, in the order of their oldest message.
@@ -63,7 +63,7 @@ class SearchPlan:
 
 
 def plan_search(table: DeltaTable, conditions: Sequence[str]) -> SearchPlan:
-    """Find the packs that contain the bodies of messages.
+    """Find the packs with the bodies of the messages that meet SQL conditions.
 
     Args:
         conditions: SQL conditions that a message must match.

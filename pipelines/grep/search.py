@@ -45,7 +45,7 @@ _WAITING_BYTES = 64 << 20  # decompressed size
 
 @dataclass(frozen=True)
 class SearchParameters:
-    """Parameters of a search that its tasks need; can be pickled.
+    """Parameters of a search that its tasks need; picklable.
 
     Attributes:
         lake: where the tables are.
@@ -70,7 +70,7 @@ class SearchParameters:
 
 @dataclass(frozen=True, slots=True)
 class GrepResult:
-    """Matches and counts of one search task.
+    """Messages that one search task has found, and counts of what it has read.
 
     Attributes:
         rows: the messages that match, with the requested columns and `MATCH_COLUMNS`, by store time.
@@ -137,7 +137,7 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
 
 @lru_cache(maxsize=2)
 def _open_messages(lake: Lake, version: int) -> DeltaTable:
-    """Open `messages` at the version for which the search was planned. The tasks of a process share the result."""
+    """Open `messages` at a version, once for all tasks of a process."""
     # Reading a table's log takes longer than many a task.
     return lake.table_at("messages", version)
 
@@ -168,7 +168,7 @@ def _read_bodies(
 
 
 def _replace_view_types(data_type: pa.DataType) -> pa.DataType:
-    """Replace Arrow's view types in a type by ordinary ones, which all functions of Arrow support."""
+    """Replace Arrow's view types in a data type by ordinary ones, which all functions of Arrow support."""
     if pa.types.is_string_view(data_type):
         return pa.string()
     if pa.types.is_binary_view(data_type):
@@ -181,7 +181,7 @@ def _replace_view_types(data_type: pa.DataType) -> pa.DataType:
 
 
 def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
-    """Return whether a pack exists, and ask the store only once.
+    """Return whether a pack exists, asking the store once for all of its rows.
 
     If the pack is missing, `rows` are counted as missing in `counts`.
     """
@@ -229,7 +229,7 @@ def _readable_rows(
 
 
 def _frame_starts(rows: pa.RecordBatch) -> list[int]:
-    """Return the index of the first row of each frame of a pack. The rows must be sorted by frame."""
+    """Return the index of the first row of each compressed frame of a pack; the rows are sorted by frame."""
     offsets = rows.column("body_ref").field("frame_offset").fill_null(-1).to_numpy(zero_copy_only=False)
     return [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist()]
 
@@ -237,7 +237,7 @@ def _frame_starts(rows: pa.RecordBatch) -> list[int]:
 def _readable_rows_of_frame(
     rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts, error: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one frame whose bodies can be read, one by one, after reading the whole frame has failed."""
+    """Yield the readable rows of one compressed frame one by one, after reading the whole frame has failed."""
     refs = rows.column("body_ref")
     ends = pc.add(refs.field("offset").cast(pa.int64()), refs.field("length").cast(pa.int64())).fill_null(0)
     is_needed = pc.greater(refs.field("length"), 0).fill_null(True).to_numpy(zero_copy_only=False)

@@ -82,7 +82,7 @@ class KeyRows:
         return KeyRows({name: column[mask] for name, column in self.numbers.items()}, self.texts)
 
     def text_column(self, name: str) -> pa.Array:
-        """Return a column of texts."""
+        """Return a column of codes as texts."""
         return self.texts[name].take(pa.array(self[name]))
 
 
@@ -124,7 +124,7 @@ def journeys_table(records: KeyRows, question: JourneysQuestion, columns: Column
 
 
 def sorted_key_rows(key_slice: KeySlice, question: JourneysQuestion) -> KeyRows:
-    """Return the records of the keys that have a record in the window, sorted by key and store time."""
+    """Return the records of those keys that have a record in the time window, sorted by key and store time."""
     texts, numbers = {}, {}
     for name in ("key", "node"):
         encoded = join_chunks(key_slice.rows.column(name)).dictionary_encode()
@@ -152,7 +152,7 @@ def sorted_key_rows(key_slice: KeySlice, question: JourneysQuestion) -> KeyRows:
 
 
 def _group_into_messages(records: KeyRows) -> KeyRows:
-    """Combine the records of each key and message into one row."""
+    """Combine the records of each key and message, such as a delayed record and its delivery, into one row."""
     order = np.lexsort([records[name] for name in ("topic", "node", "key")])
     is_new = np.zeros(len(order), bool)
     for name in ("topic", "node", "key"):
@@ -175,12 +175,12 @@ def _group_into_messages(records: KeyRows) -> KeyRows:
 
 
 def _aggregate_groups(aggregation: Sum, values: Array, group_starts: Array) -> Array:
-    """Return the sum, minimum or maximum of each group of consecutive values. Groups begin at `group_starts`."""
+    """Return the sum, minimum or maximum of each group of consecutive values, given where the groups begin."""
     return _REDUCE[aggregation].reduceat(values, group_starts) if len(values) else np.empty(0, np.int64)
 
 
 def _run_starts(codes: Array) -> Array:
-    """Return the indexes at which a column of codes has another value than before."""
+    """Return the indexes at which a sorted column of codes changes its value."""
     is_new = np.ones(len(codes), bool)
     is_new[1:] = codes[1:] != codes[:-1]
     return np.flatnonzero(is_new)
@@ -312,7 +312,7 @@ def _list_array(starts: Array, values: pa.Array) -> pa.ListArray:
 
 
 def _to_declared_table(arrays_by_name: Mapping[str, Values], columns: Columns) -> pa.Table:
-    """Return an Arrow table with the given columns, whose arrays are cast to the types of these columns."""
+    """Return an Arrow table of the given arrays, cast to the types of the declared columns."""
     schema = arrow_schema(columns)
     return pa.table([arrays_by_name[field.name].cast(field.type) for field in schema], schema=schema)
 
@@ -359,7 +359,7 @@ def count_hops(records: KeyRows, question: JourneysQuestion, window_us: int | No
 
 
 def round_up_to_two_digits(numbers: Array) -> Array:
-    """Return the numbers rounded up to two significant digits. They must not be negative.
+    """Return nonnegative numbers rounded up to two significant digits.
 
     >>> round_up_to_two_digits(np.array([0, 99, 100, 101, 1234])).tolist()
     [0, 99, 100, 110, 1300]

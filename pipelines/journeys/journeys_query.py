@@ -38,12 +38,12 @@ class JourneysQuestion:
 
     @property
     def begin(self) -> datetime.datetime:
-        """Time from which records are read."""
+        """Time from which records are read: the start of the window minus the margin."""
         return max(self.since, EPOCH + self.margin) - self.margin
 
     @property
     def end(self) -> datetime.datetime:
-        """Time up to which records are read, exclusive."""
+        """Time up to which records are read, exclusive: the end of the window plus the margin."""
         return min(self.until, LAST_TIME - self.margin) + self.margin
 
     @property
@@ -63,7 +63,7 @@ class JourneysQuestion:
 
     @property
     def end_us(self) -> int:
-        """Time up to which records are read, microseconds since 1970."""
+        """Time up to which records are read, exclusive, microseconds since 1970."""
         return epoch_us(self.end)
 
     @property

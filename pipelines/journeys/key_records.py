@@ -41,7 +41,7 @@ KEY_HASH = "key_hash"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Largest numbers of rows that are in memory at once.
+    """Largest numbers of rows that are held in memory at once.
 
     Attributes:
         slice_rows: records in a slice, about; computing their journeys takes some 500 bytes for each.
@@ -59,7 +59,7 @@ class Limits:
 
     @property
     def sample_fraction(self) -> float:
-        """Fraction of rows to sample, so that a slice has about 2,000 sampled rows."""
+        """Fraction of the rows to sample in order to find the boundaries of slices."""
         return min(1.0, 2_000 / self.slice_rows)
 
 
@@ -181,7 +181,7 @@ class KeyRecords:
         yield _encode_texts(pa.Table.from_batches(waiting, schema), self._codes)
 
     def _time_ranges(self) -> Sequence[tuple[int, int]]:
-        """Return the time ranges that are read one by one, so that none has too many rows of `edges`."""
+        """Return the time ranges to read one after another, so that none has too many rows of `edges`."""
         asked, limits = self._question, self._limits
         rows = read_file_actions(self._tables["edges"]).column("num_records")
         times = [asked.begin_us, self._end_us]
@@ -234,7 +234,7 @@ def _coded_slice(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> KeySlic
 
 
 def _encode_texts(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> pa.Table:
-    """Return rows in which topics and brokers are replaced by integer codes. Each column is a single chunk.
+    """Replace topics and brokers in rows by integer codes.
 
     Args:
         rows: the rows.

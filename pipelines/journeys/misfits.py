@@ -47,7 +47,7 @@ class Misfits:
 
     @property
     def has_conditions(self) -> bool:
-        """True if any condition is set."""
+        """True if any condition on paths is set."""
         return bool(self.through or self.missing or self.stuck or self.is_unexpected)
 
     @property
@@ -90,14 +90,14 @@ def _sum_by_path(counts: pa.Table) -> pa.Table:
 
 
 def paths_to_topic_lists(counts: pa.Table) -> pa.Table:
-    """Return path counts with `path` as a list of topics instead of a text."""
+    """Return key counts by path, with `path` as a list of topics instead of a text."""
     return counts.set_column(0, "path", pc.split_pattern(counts.column("path"), BETWEEN))
 
 
 def first_keys_by_path(
     journeys: pa.Table, paths: Sequence[tuple[str, ...]], limit: int
 ) -> Mapping[tuple[str, ...], Sequence[str]]:
-    """Return the keys of the first `limit` journeys on each of the given paths."""
+    """Return, for each given path, the first `limit` keys that took it."""
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
     texts, keys = _path_texts(began_here), began_here.column("key")
     found = {}

@@ -54,7 +54,7 @@ reads `messages` twice, and sends all records to other tasks once more.
 
 
 def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion) -> DataFrame:
-    """Return what happened to each business key that has a record in a window.
+    """Return, for each business key with a record in a time window, its path over topics and its outcome.
 
     An order is paid in a transaction, and its shipping fails once. Copies of a message have its `unique_key`:
 
@@ -81,7 +81,7 @@ def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestio
 
 
 def hops_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion, window_us: int | None) -> DataFrame:
-    """Return how often, and how fast, keys go from one topic to the next one.
+    """Return how often, and how fast, business keys go from one topic to the next one, by time window.
 
         +---+----------+--------+        +-----+------+--------+----+------+-------------------+
         |key|     topic| sent_at|        | hour|source|  target|hops|p50_ms|             delays|
@@ -202,7 +202,7 @@ def paths_of(journeys: DataFrame) -> DataFrame:
 
 
 def first_keys_of(journeys: DataFrame, paths: Sequence[Sequence[str]], limit: int) -> DataFrame:
-    """Return `path` and `key` of the first `limit` journeys on each of the given paths, in the order of keys."""
+    """Return `path` and `key` of the first `limit` keys that took each of the given paths."""
     wanted = F.array_join("path", BETWEEN).isin([BETWEEN.join(path) for path in paths])
     number = F.row_number().over(Window.partitionBy("path").orderBy("key"))
     chosen = journeys.where("NOT began_before").where(wanted).select("path", "key", number.alias("number"))

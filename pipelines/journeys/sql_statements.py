@@ -81,7 +81,7 @@ STEP_COLUMNS: Mapping[str, str] = {
 
 
 class Sum(StrEnum):
-    """Function that aggregates a column over the steps of a journey."""
+    """SQL function that aggregates a column over the steps of a journey."""
 
     SUM = "sum"
     MIN = "min"
@@ -125,7 +125,7 @@ class Statements:
     sources: Sources
 
     def records_sql(self, first_us: int, end_us: int, *, only_window_keys: bool) -> str:
-        """Return SQL for the records of keys within a part of the time, one row for each record and key.
+        """Return SQL for records in a part of the time range, one row for each record and business key.
 
         Its columns are `RECORD_TEXTS`, `RECORD_NUMBERS`, and those of `SENT_TIMES`, `SENT_FLAGS` and `SENT_COUNTS`. In
         those of times, 1 stands for the store time of the record, and 0 for none.
@@ -144,14 +144,14 @@ class Statements:
         return f"{_with_clause(queries)}SELECT {columns} FROM linked"
 
     def keys_sql(self, end_us: int, condition: str) -> str:
-        """Return SQL for the keys of records up to a time that meet `condition`, as the column `key`."""
+        """Return SQL for the business keys of stored records that meet `condition`, as the column `key`."""
         stored = self._stored_query(self.question.begin_us, end_us)
         return (
             f"{_with_clause({'stored': stored})}SELECT {self._explode_sql('keys')} AS key FROM stored WHERE {condition}"
         )
 
     def step_times_sql(self, end_us: int, condition: str) -> str:
-        """Return SQL for the start times of the steps in `edges` that meet `condition`, as the column `from_us`."""
+        """Return SQL for the start times of those rows of `edges` that meet `condition`, as the column `from_us`."""
         known = self._known_steps_query(self.question.begin_us, end_us)
         return f"{_with_clause({'known': known})}SELECT from_us FROM known WHERE {condition}"
 

@@ -147,7 +147,7 @@ class _PrecedingMessages:
         self.times[places[found]] = _NONE if times is None else times[found]
 
     def store_times_before(self, offsets: Array) -> Array:
-        """Return the store time of the message before each cursor, given the offsets of cursors."""
+        """Return the store time of the message before each of the given cursor offsets."""
         return self.times[np.searchsorted(self.offsets, offsets - 1)]
 
 
@@ -219,7 +219,7 @@ class BacklogCounter:
         return topic not in self._needs_messages
 
     def add_queue(self, queue: Queue) -> None:
-        """Add a cursor at offset 0 for a queue that has no cursor yet, if its topic is one of `topics`."""
+        """Add a cursor at offset 0 for a queue without one, if its topic is one of `topics`."""
         if queue in self._places or queue.topic not in self.topics:
             return
         self._places[queue] = {
@@ -242,7 +242,7 @@ class BacklogCounter:
             self._last[queue] = _PrecedingMessages(_all_cursors(self._places[queue]))
 
     def add_batch(self, broker: str, batch: pa.RecordBatch) -> None:
-        """Count a batch of a store's messages."""
+        """Count the messages of a batch from one store."""
         times = milliseconds_column(batch)
         is_counted = np.ones(batch.num_rows, bool) if self.until_ms is None else times <= self.until_ms
         physical = integer_column(batch, "physical_offset")
@@ -318,7 +318,7 @@ def _all_cursors(counts_by_filter: Mapping[tuple[SubscriptionFilter, int | None]
 
 
 def milliseconds_column(batch: pa.RecordBatch, name: str = "store_timestamp") -> Array:
-    """Return a column of times as ms since 1970."""
+    """Return a column of times as milliseconds since 1970."""
     column = batch.column(name)
     times = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     return np.asarray(times.to_numpy(zero_copy_only=False))
@@ -387,7 +387,7 @@ class OffsetRangeCounter:
         self.log_start: int | None = None
 
     def add_batch(self, broker: str, batch: pa.RecordBatch) -> None:
-        """Count a batch of a store's messages."""
+        """Count the messages of a batch from one store."""
         offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
         chosen: dict[SubscriptionFilter, Array] = {}
         for queue, rows in rows_by_queue(broker, batch):

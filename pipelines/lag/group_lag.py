@@ -54,7 +54,7 @@ UNKNOWN_FILTER = (
 
 
 class Lag(NamedTuple):
-    """Lag of a group in a queue.
+    """Lag of a group in a queue, with a verdict on it.
 
     Attributes:
         broker: The store's name.
@@ -115,7 +115,7 @@ def is_selected_owner(selection: Selection, owner: OffsetOwner) -> bool:
 
 
 def is_selected_group(selection: Selection, group_topic: GroupTopic) -> bool:
-    """Return whether a group and its topic are selected."""
+    """Return whether a group's consumption of a topic is selected."""
     return is_selected_owner(selection, OffsetOwner(OffsetKind.GROUP, *group_topic, 0))
 
 
@@ -240,7 +240,7 @@ class GroupLag:
 def _has_outdated_message_model(
     group_topic: GroupTopic, topics_with_offsets: Collection[GroupTopic], subscriptions: Subscriptions
 ) -> bool:
-    """Return whether offsets are from a message model (clustering or broadcasting) that the group no longer uses.
+    """Return whether a group's offsets are from a message model (clustering, broadcasting) that it no longer uses.
 
     Args:
         group_topic: The topic, and the group as in the key of its offsets.
@@ -259,7 +259,7 @@ def queue_of_owner(moment: Moment, owner: OffsetOwner) -> Queue:
 
 
 def missing_messages_note(moment: Moment, archived_until: int | None) -> str:
-    """Return a note if messages stored by the measured time may not be archived yet; otherwise an empty string.
+    """Return a note if the lake may lack messages stored by the measured time; otherwise an empty string.
 
     Args:
         moment: Offsets and log ends at the time.

@@ -92,7 +92,7 @@ class HalfLag:
 
 
 class _HalfMessages:
-    """Collects the half messages of a queue at or after an offset."""
+    """Collects the half messages of one half queue from an offset on."""
 
     columns: Collection[str] = (*COLUMNS, "born_timestamp", "unique_key", "properties")
     log_start: int | None = None
@@ -162,7 +162,7 @@ class _HalfMessages:
 
 
 class _OpRecords:
-    """Collects the half messages that op records mark as finished.
+    """Collects the queue offsets of half messages that op records mark as finished.
 
     Attributes:
         finished: Queue offsets of the finished half messages.
@@ -181,7 +181,7 @@ class _OpRecords:
         self._queue, self._start = queue, start
 
     def add_batch(self, _broker: str, batch: pa.RecordBatch) -> None:
-        """Collect the finished half messages from the op records of a batch."""
+        """Collect the offsets of finished half messages from the op records in a batch."""
         for body in _filter_queue_rows(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
             if body is None:
                 self.unreadable += 1
@@ -214,7 +214,7 @@ class _GivenUpKeys:
 
 
 def _filter_queue_rows(batch: pa.RecordBatch, queue: Queue, start_offset: int, until_ms: int | None) -> pa.RecordBatch:
-    """Return the rows of a batch that are messages of one queue at or after an offset, stored by `until_ms`."""
+    """Return the messages of one queue in a batch, from an offset on, that were stored by `until_ms`."""
     kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
     kept = (
         kept

@@ -86,7 +86,7 @@ def lag_history(
     subscription_overrides: Mapping[GroupTopic, SubscriptionFilter] | None = None,
     topics: Collection[str] = (),
 ) -> LagHistory | None:
-    """Return the lag of groups in time windows up to `until`; None if there are no snapshots.
+    """Return the lag of groups by time window up to `until`; None if there are no snapshots.
 
     Args:
         until: End of the history.
@@ -126,7 +126,7 @@ def lag_history(
 
 
 def _find_windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime) -> TimeWindows | None:
-    """Return windows over the last day, or over a longer time if snapshots are few."""
+    """Return time windows over the last day, or over a longer time if there are few snapshots."""
     counts = ", ".join(
         f"count(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN 1 END) AS count_{number}, "
         f"min(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN as_of END) AS first_{number}"
@@ -177,7 +177,7 @@ class _StoreHistory:
         known_windows: Sequence[_Window],
         overrides: Mapping[GroupTopic, SubscriptionFilter],
     ) -> None:
-        """Set the subscriptions of the groups at the time of each window.
+        """Read the subscriptions of the groups at the time of each window.
 
         Args:
             subscriptions_table: The table `subscriptions`; None if there is none.
@@ -272,7 +272,7 @@ class _StoreHistory:
         groups: Collection[str],
         topics: Collection[str],
     ) -> dict[str, dict[str, list[bool]]]:
-        """Return, by topic and group, whether the group consumes the topic in each window.
+        """Return, by topic and group, a flag for each window: whether the group consumes the topic in it.
 
         Args:
             offsets: From `_group_offsets_by_window`.
@@ -340,7 +340,7 @@ class _StoreHistory:
     def _group_offsets_by_window(
         self, windows: TimeWindows, groups: Collection[str], topics: Collection[str]
     ) -> dict[tuple[str, Queue], list[int | None]]:
-        """Return the offset at the end of each window by group and queue; None if there is none."""
+        """Return each group's offset in each queue at the end of each window; None where it has none."""
         names = sorted(group + suffix for group in groups for suffix in ("", BROADCAST_SUFFIX))
         chosen = f' AND "group" IN ({", ".join(map(text_literal, names))})'
         if topics:
@@ -369,7 +369,7 @@ class _StoreHistory:
     def _queue_ends_by_window(
         self, known_windows: Sequence[_Window], topics: Collection[str], restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, list[tuple[int, int]]]:
-        """Return each queue's first offset and end offset at the time of each window that has figures."""
+        """Return each queue's first and end offset at the time of each window whose lag is known."""
         if not known_windows or not topics:
             return {}
         times = " ".join(
@@ -418,7 +418,7 @@ def _combine_with_or(first_flags: Sequence[bool] | None, second_flags: Sequence[
 
 
 def _window_number_sql(windows: TimeWindows) -> str:
-    """Return SQL for the number of the window that contains `as_of`; negative before the first window."""
+    """Return SQL for the number of the window in which a snapshot was taken; negative before the first window."""
     micros = windows.length // datetime.timedelta(microseconds=1)
     start = timestamp_literal(windows.start)
     return (

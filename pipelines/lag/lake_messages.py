@@ -185,7 +185,7 @@ class LakeMessages:
     def _queue_spans(
         self, times: Times, topics: Collection[str], start_offsets: Mapping[Queue, int]
     ) -> dict[Queue, QueueSpan]:
-        """Return the first and end offsets of queues.
+        """Return the first and end offset of each queue of the given topics.
 
         Args:
             topics: Whose queues.
@@ -299,7 +299,7 @@ class LakeMessages:
     def _spans_from_all_messages(
         self, times: Times, where: Sequence[str], queues: Collection[Queue] | None = None
     ) -> dict[Queue, QueueSpan]:
-        """Return the first and end offset of queues, from all their messages that meet SQL conditions.
+        """Return the first and end offset of each given queue, by reading all of its messages.
 
         Args:
             where: The conditions.
@@ -407,7 +407,7 @@ def _other_queues_condition(queue_ids: Sequence[int]) -> str:
 
 
 def _start_offset_conditions(start_offsets: Mapping[Queue, int]) -> Iterator[str]:
-    """Yield SQL conditions that together select the messages of each queue from its start offset on.
+    """Yield SQL conditions that together select each queue's messages from its start offset on.
 
     They may select a few other messages.
 

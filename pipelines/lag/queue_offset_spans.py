@@ -42,7 +42,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """First and end offset of a queue.
+    """First offset that the broker still has in a queue, and the queue's end offset.
 
     Attributes:
         first: Offset of the first message that the broker still has, or `end` if it has none; None if not known.
@@ -173,7 +173,7 @@ class SpanFinder:
 
     @property
     def restart_offsets(self) -> Mapping[Queue, int]:
-        """Queues whose topic was created again, each with the physical offset of its first record since."""
+        """Physical offset of the first record of each queue whose topic was created again."""
         if self._floors is None:
             self._floors = find_topic_restarts(self._runs, self._is_gone)
         return self._floors

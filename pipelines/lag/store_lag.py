@@ -200,7 +200,7 @@ def lag_of_groups(
 
 
 def _limit_to_archived_topics(selection: Selection, progress: StoreProgress) -> Selection | None:
-    """Return a selection without the topics of a store that are not archived; None if none is left."""
+    """Return a selection with only those topics of a store that are archived; None if none is left."""
     if progress.pulled_topics is None:
         return selection
     topics = [topic for topic in progress.pulled_topics if is_selected_topic(selection, topic)]
@@ -223,7 +223,7 @@ def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[Lag]) -> Iterator[Lo
 
 
 def read_other_queue_ends(lake: Lake, lag_answer: LagAnswer) -> dict[Queue, QueueSpan]:
-    """Return the end offsets of queues whose topics have no row in a lag answer, at the times of the answer.
+    """Return the end offsets of queues whose topics have no row of lag, at the times at which lag was measured.
 
     Args:
         lag_answer: The lag of this lake.
@@ -250,7 +250,7 @@ def _partly_archived_note(broker: str, topics: Sequence[str]) -> str:
 def _broadcasting_groups(
     broker: str, subscriptions: Subscriptions, moment: Moment, selection: Selection
 ) -> Iterator[Broadcasting]:
-    """Yield each broadcasting group whose offsets the broker does not have."""
+    """Yield each group that broadcasts a topic, so that the broker does not have its offsets."""
     known = {GroupTopic(strip_broadcast_suffix(position.group), position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
         is_wanted = is_selected_owner(selection, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))

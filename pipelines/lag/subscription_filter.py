@@ -46,7 +46,7 @@ class SubscriptionFilter:
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The wanted tags; None for all, and for SQL92."""
+        """Tags that the group wants; None for all tags, and for an SQL92 filter."""
         tags = parse_tag_expression(self.expression) if self.expression_type == TAG_EXPRESSION else None
         return None if tags is None else frozenset(tags)
 

@@ -79,7 +79,7 @@ class Subscriptions:
         return Subscriptions({**self.found, **stated}, self.asked_at)
 
     def at_later_time(self, later_time: datetime.datetime) -> Subscriptions:
-        """Return a copy for a later time, at which clients that were last seen more than `MAX_AGE` before are unknown.
+        """Return a copy for a later time, without clients last seen more than `MAX_AGE` before it.
 
         A filter that was seen long before is still used, with a note.
         """
@@ -108,7 +108,7 @@ def _filter_age_note(subscription: SubscribedAt, time: datetime.datetime) -> str
 
 
 def subscriptions_at(table: DeltaTable, broker: str, as_of: datetime.datetime | None) -> Subscriptions:
-    """Return the subscriptions of a store's groups at a time, or the newest ones.
+    """Return what the groups of a store subscribed to at a time, or most recently.
 
     The newest may be of a later time than the newest row of `consumer_offsets`: a snapshot that finds all offsets
     unchanged adds no such row.
@@ -266,13 +266,13 @@ class _SubscriptionHistory:
         return max(self._taken[self._sources[group_topic]], default=None)
 
     def consumed_and_broadcast_topics(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
-        """Return the (group, topic) pairs that are consumed, and those that are broadcast, by the rows added so far."""
+        """Return the (group, topic) pairs that are consumed, and those that are broadcast, as of the last row."""
         broadcast = frozenset(key for key, row in self._newest.items() if row["message_model"] == BROADCASTING)
         consumed = frozenset(key for key, row in self._newest.items() if row["members"] and key not in broadcast)
         return consumed, broadcast
 
     def current_subscriptions(self) -> dict[GroupTopic, SubscribedAt]:
-        """Return the subscriptions after the rows added so far."""
+        """Return the subscriptions as of the last added row."""
         return {
             key: replace(
                 _make_subscription(

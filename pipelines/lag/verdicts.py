@@ -46,7 +46,7 @@ class LagVerdict(StrEnum):
 
     @property
     def severity_rank(self) -> int:
-        """Rank of the verdict; a larger number is worse."""
+        """Position of the verdict in the order of severity; a larger number is worse."""
         return _GRAVITIES[self]
 
 
@@ -99,7 +99,7 @@ class Movement(NamedTuple):
 
     @property
     def is_rewound(self) -> bool:
-        """True if the offset was set back."""
+        """True if the group's offset was set back."""
         if not self.moves:
             return self.compared is not None and self.offset < self.compared
         places = [*([] if self.compared is None else [self.compared]), *self.moves, self.offset]
@@ -136,7 +136,7 @@ class LagJudgement(NamedTuple):
     produce_tps: float | None = None
 
     def drain_seconds(self, messages: int) -> float | None:
-        """Return the seconds that the group needs to catch up at its present rate; None if it will not catch up."""
+        """Return in how many seconds the group catches up at its present rate; None if it will not."""
         if not messages:
             return 0.0
         if self.consume_tps is None or self.produce_tps is None or self.consume_tps <= self.produce_tps:

@@ -147,7 +147,7 @@ def _commit_files(
     files: Sequence[DataFile],
     removed_files: Sequence[tuple[str, int]] = (),
 ) -> MinutesProgress:
-    """Commit files and progress, and return the progress after the commit.
+    """Commit data files together with the progress, and return the progress as committed.
 
     Raises:
         ConcurrentRunError: if another run was first; nothing was committed.
@@ -203,7 +203,7 @@ def _remove_outdated_rows(
 
 
 def _files_with_rows(lake: Lake, first_minutes: Mapping[str, int]) -> Iterator[tuple[str, int, pa.Table]]:
-    """Yield the data files that have rows of given stores from given minutes on.
+    """Yield the data files that have rows of a store from its given minute on.
 
     Args:
         lake: the lake.

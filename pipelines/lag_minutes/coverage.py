@@ -15,7 +15,7 @@ from commitlake.pipelines.maintenance.expiry import read_expiries
 
 
 class CoveredMinutes(NamedTuple):
-    """Minutes of a store, as numbers of minutes since 1970.
+    """Minutes of a store for which `lag_minutes` has the lag, as numbers of minutes since 1970.
 
     Attributes:
         first: the first of them; rows of earlier minutes may have expired.
@@ -26,12 +26,12 @@ class CoveredMinutes(NamedTuple):
     last: int
 
     def contains_minute(self, minute: int) -> bool:
-        """Return whether the covered minutes include the given minute."""
+        """Return whether `lag_minutes` has the lag at the given minute."""
         return self.first <= minute <= self.last
 
 
 def find_covered_minutes(lake: PinnedLake, brokers: Sequence[str]) -> dict[str, CoveredMinutes]:
-    """Return the minutes of each store that are computed, and need not be computed again; none without the table.
+    """Return, by store, the minutes for which `lag_minutes` has the final lag; empty without the table.
 
     Args:
         lake: the lake; it has `consumer_offsets`.

@@ -69,7 +69,7 @@ class MinuteRange(NamedTuple):
 
 
 def split_by_hour(broker: str, first_minute: int, last_minute: int) -> Iterator[MinuteRange]:
-    """Divide a range of minutes at whole hours.
+    """Divide a store's range of minutes at whole hours.
 
     >>> [(part.first, part.last) for part in split_by_hour("broker-a", 58, 121)]
     [(58, 59), (60, 119), (120, 121)]
@@ -82,12 +82,12 @@ def split_by_hour(broker: str, first_minute: int, last_minute: int) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class MinutesTask:
-    """Computes minutes and writes their rows to a data file; can be pickled."""
+    """Task that computes the lag at some minutes, and writes the rows to a data file; picklable."""
 
     lake: Lake
 
     def write_minutes_file(self, minutes: MinuteRange) -> DataFile | None:
-        """Write the rows of minutes to a data file and return it, uncommitted. If there are no rows, return None."""
+        """Compute the lag at some minutes, and write it to an uncommitted data file; None if there are no rows."""
         rows = pa.Table.from_pylist(list(compute_minute_rows(self.lake.pin_versions(), minutes)), SCHEMA)
         if not rows.num_rows:
             return None

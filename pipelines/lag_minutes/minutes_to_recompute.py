@@ -67,7 +67,7 @@ class _Marks:
         return self._minute_of_snapshot(0)
 
     def last_archived_minute(self, archive_progress: StoreProgress) -> int | None:
-        """Return the last minute whose messages are archived, as far as that is known; None if there is none."""
+        """Return the last minute up to which the store's messages are archived; None if none is known to be."""
         known = np.flatnonzero(self._log_ends <= archive_progress.end)  # also those whose end is not known
         if not len(known):
             return None
@@ -79,7 +79,7 @@ class _Marks:
         return int(self._times[snapshot_number - 1]) // MINUTE_US + 1 if snapshot_number else self.first_minute
 
     def first_affected_minute(self, snapshot_time: datetime.datetime) -> int:
-        """Return the first minute whose figures change if a snapshot of a given time is added."""
+        """Return the first minute whose lag changes if a snapshot of a given time is added."""
         number = int(np.searchsorted(self._times, epoch_us(snapshot_time)))
         return self.minute_after_previous(number) if number else first_minute_at(snapshot_time)
 
@@ -134,7 +134,7 @@ def newest_versions(lake: PinnedLake) -> dict[str, int]:
 def find_minutes_to_compute(
     lake: PinnedLake, progress: MinutesProgress, archive_progress: Mapping[str, StoreProgress]
 ) -> dict[str, MinutesToCompute]:
-    """Return the minutes to compute, by broker; none for stores without a snapshot whose messages are archived.
+    """Return, by store, the minutes to compute; stores without a snapshot up to which messages are archived have none.
 
     Args:
         lake: the lake; it has `consumer_offsets`.
@@ -216,7 +216,7 @@ def _add_new_rows(lake: PinnedLake, table: str, file: AddedFile, new_rows: _NewR
 def _add_earliest_times(
     rows: pa.Table, keys: Sequence[str], time_column: str, earliest_times: dict[Any, datetime.datetime]
 ) -> None:
-    """Update `earliest_times` with the earliest time of each key in `rows`. A key of several columns is a tuple."""
+    """Update `earliest_times` by the earliest time of each key in `rows`, where a key of several columns is a tuple."""
     for row in rows.group_by(list(keys)).aggregate([(time_column, "min")]).to_pylist():
         key = row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
         earliest_times[key] = min(row[f"{time_column}_min"], earliest_times.get(key, row[f"{time_column}_min"]))

@@ -78,7 +78,7 @@ class MinutesProgress:
 
 
 def read_progress(table: DeltaTable | None, brokers: list[str]) -> MinutesProgress:
-    """Read the progress of the table.
+    """Read how far `lag_minutes` is computed, from the `txn` actions of its Delta log.
 
     Args:
         table: `lag_minutes`; None if it does not exist yet.

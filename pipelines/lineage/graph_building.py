@@ -62,7 +62,7 @@ def consumption_id(edge: Row) -> str:
 
 
 def build_graph(gathered: GatheredRows, now: datetime.datetime | None) -> Graph:
-    """Build the graph of a message history from the gathered rows.
+    """Build the graph of a message history from rows of `messages` and `edges`.
 
     Args:
         gathered: The gathered rows.
@@ -174,7 +174,7 @@ def _find_step_at_edge_end(graph: Graph, edge_row: Row, edge_end: str, now: date
 
 
 def _add_missing_step(graph: Graph, edge_row: Row, edge_end: str, now: datetime.datetime | None) -> Step:
-    """Return the step for the end of an edge that is not in the lake; add the step to the graph if it is new."""
+    """Return the step for a record that an edge names but the lake lacks, after adding it to the graph if it is new."""
     told = (
         edge_row if edge_row["absent_end"] == edge_end else {**edge_row, "absent_reason": GONE, "due_timestamp": None}
     )

@@ -31,7 +31,7 @@ _MAX_VALUES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class NewestOffset:
-    """A group's newest offset in a queue.
+    """A group's newest offset in a queue, and since when it has not changed.
 
     Attributes:
         offset: The next message that it consumes.
@@ -136,7 +136,7 @@ def _rows_with_passed_times(rows: Collection[Row]) -> dict[Place, Row]:
 
 
 def _first_passed_times(table: DeltaTable, rows: Mapping[Place, Row]) -> dict[Place, dict[str, datetime.datetime]]:
-    """Return, by record and group, the time of the first snapshot in which the group's offset is after the record."""
+    """Return, by record and group, the time of the first snapshot with the group's offset after the record."""
     passed: dict[Place, dict[str, datetime.datetime]] = {}
     listed = list(rows.items())
     for start in range(0, len(listed), _MAX_VALUES):

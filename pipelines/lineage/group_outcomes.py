@@ -84,7 +84,7 @@ class Outcomes:
         self._by_group: dict[Place, dict[str | None, list[tuple[int, Row]]]] = {}
 
     def all_outcomes(self) -> list[Result]:
-        """Return the outcomes of all messages, in the order in which the messages were stored."""
+        """Return the outcomes of all messages, such as consumed or waiting, in the order in which they were stored."""
         found: list[Result] = []
         told: set[Place] = set()
         for place, row in sorted(self._records.items(), key=lambda item: _time_sort_key(item[1])):
@@ -146,7 +146,7 @@ class Outcomes:
         return _Chain(first_place, group, records, consumptions)
 
     def _edges_from_record(self, place: Place, group: str) -> Iterator[Row]:
-        """Yield, in order, the edges that start at a record and belong to the given group or to no group."""
+        """Yield, in order, the edges that start at a record, except those of other groups."""
         if place not in self._by_group:  # once for all groups: traces may name very many
             found: dict[str | None, list[tuple[int, Row]]] = {}
             for number, edge in enumerate(self._from.get(place, NONE)):
@@ -176,7 +176,7 @@ class Outcomes:
         return self._outcome_by_offset(last, chain)
 
     def _retry_store_edge(self, chain: _Chain) -> Row | None:
-        """Return the edge to the message's entry in the broker's retry store."""
+        """Return the edge from a message to its entry in the broker's retry store; None if there is none."""
         edges = self._edges_from_record(chain.head, chain.group)
         return next((edge for edge in edges if is_in_retry_store(edge) and edge["absent_end"] == "to"), None)
 

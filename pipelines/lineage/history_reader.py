@@ -116,7 +116,7 @@ def _read_prefetched_stories(
 def _make_stories(
     tables: LineageTables, gathered: Sequence[tuple[Question, GatheredRows]], context: _StoryContext
 ) -> Iterator[tuple[Story, Sequence[Row]]]:
-    """Yield the stories of gathered rows, for which the offsets of groups are read together."""
+    """Yield message histories from the rows read for many keys, after reading the group offsets for all of them."""
     offsets = read_offsets(tables.lake, [_consumable_records(found) for _, found in gathered])
     for (question, found), own_offsets in zip(gathered, offsets, strict=True):
         yield _make_story(tables, question, found, own_offsets, context)
@@ -147,7 +147,7 @@ class _StoryContext:
         return self._lost[same]
 
     def expiry_cautions(self, question: Question) -> list[str]:
-        """Return the result of the function `expiry_cautions`, which is read only once for many keys."""
+        """Return a sentence if records may have been dropped by retention, read only once for many keys."""
         same = _without_key(question)
         if same not in self._expiry:
             self._expiry[same] = expiry_cautions(self._lake, question)
@@ -198,7 +198,7 @@ def _read_lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
 
 
 def _late_edges_caution(tables: LineageTables, newest_run: tuple[int, ArchiveCommit] | None) -> list[str]:
-    """Return a list with a warning if `edges` does not include the newest archive run, otherwise an empty list."""
+    """Return a warning, in a list, if `edges` does not include the newest archive run; otherwise an empty list."""
     if tables.edges is None or newest_run is None:
         return []
     followed = tables.edges.transaction_version(APPLICATION_ID)

@@ -93,7 +93,7 @@ class Question:
 
 
 class StepKind(StrEnum):
-    """Kind of a step: the kind of its record, as in `messages.kind`, or `consumption`, or `missing`."""
+    """Kind of a step: that of its record, as in `messages.kind`, or `consumption`, or `missing`."""
 
     NORMAL = "normal"
     DELAY = "delay"
@@ -111,7 +111,7 @@ class StepKind(StrEnum):
 
 
 class OutcomeState(StrEnum):
-    """State of a message, or of a message in one group."""
+    """State of a message, in one group or as a whole, such as consumed, waiting or dead."""
 
     CONSUMED = "consumed"
     """The group consumed it: a trace, or a consume record, says so."""
@@ -233,7 +233,7 @@ class Consumption:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A record at an end of an edge that the lake does not have, with the reason.
+    """A record that an edge refers to and the lake does not have, with the reason.
 
     Attributes:
         reason: Reason, as in the table `edges`.
@@ -296,7 +296,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """State of a message in one group, or in all groups.
+    """State of a message, in one group or as a whole, with the evidence for it.
 
     Attributes:
         step: Id of its step: the newest one of the message.
@@ -317,7 +317,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of a message history that is shown as a tree: a step, its depth, and the edge that led to it.
+    """A line of a message history shown as a tree: a step, its depth, and the edge that led to it.
 
     Attributes:
         depth: 0 for a step without a predecessor.
@@ -364,7 +364,7 @@ class Story:
 
     @property
     def records(self) -> list[Record]:
-        """Records in time order."""
+        """Records of the message history in time order."""
         return [step.record for step in self.steps if step.record is not None]
 
     def step(self, step_id: str) -> Step:
@@ -379,7 +379,7 @@ class Story:
         raise KeyError(step_id)
 
     def iterate_branches(self, max_depth: int | None = None) -> Iterator[Branch]:
-        """Yield the steps as a tree in time order, each before the steps that it led to.
+        """Yield the steps as lines of a tree in time order, each before the steps that it led to.
 
         A step with several incoming edges is shown below the first of them, and as `again` below the others. If edges
         form a cycle, the tree starts with its earliest step.

@@ -78,7 +78,7 @@ class PrefetchedTables(LineageTables):
         self._places = self._scan_places(keys) if indexed is None else indexed
 
     def prefetch_in_parts(self) -> Iterator[Sequence[str]]:
-        """Yield the keys in parts, in order. The rows of a part are in memory until the next part is asked for.
+        """Yield the keys in parts, with each part's rows in memory until the next part is asked for.
 
         A key without others in its part has no rows in memory: its story reads them, as that of a single key.
         """

@@ -150,7 +150,7 @@ def _unread_end_places(gathered: GatheredRows) -> dict[Place, datetime.datetime 
 
 
 def place_of_edge_end(edge_row: Row, edge_end: str) -> Place | None:
-    """Return the location of the record at the given end of an edge; None if it is not known."""
+    """Return the broker and physical offset of the record at one end of an edge; None if not known."""
     broker, offset = edge_row[f"{edge_end}_broker"], edge_row[f"{edge_end}_physical_offset"]
     return None if broker is None or offset is None else (broker, offset)
 

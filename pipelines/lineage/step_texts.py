@@ -88,7 +88,7 @@ def record_title(row: Row, incoming: Sequence[Row]) -> str:
 
 
 def is_erased(row: Row) -> bool:
-    """Return whether an erasure has emptied a row: it has the marker property, but no keys."""
+    """Return whether a row was erased: it has the property that marks erased rows, but no keys."""
     return MARKER in row["properties"] and row["unique_key"] is None and not row["keys"]
 
 
@@ -224,7 +224,7 @@ def _retried_text(edge: Row) -> str:
 
 
 def _is_pop_retry(edge: Row) -> bool:
-    """Return whether an edge leads to a retry for a POP consumer, by the name of the retry topic.
+    """Return whether an edge leads to a retry for a POP consumer, which the name of its retry topic shows.
 
     The broker makes such a retry if it gets no acknowledgement. It does not know whether the consumer failed.
     """
@@ -286,7 +286,7 @@ def missing_record_title(edge: Row, edge_end: str) -> str:
 
 
 def missing_record_text(edge: Row, edge_end: str, now: datetime.datetime | None) -> str:
-    """Return a sentence on why the record at an end of an edge is not in the lake."""
+    """Return a sentence on why the lake lacks the record at an end of an edge."""
     if edge_end == "to" and is_in_retry_store(edge):
         return retry_entry_text(edge, now)
     return _not_yet_existing_text(edge, edge_end, now) or _absence_reason_text(
@@ -295,7 +295,7 @@ def missing_record_text(edge: Row, edge_end: str, now: datetime.datetime | None)
 
 
 def _not_yet_existing_text(edge: Row, edge_end: str, now: datetime.datetime | None) -> str | None:
-    """Return a sentence on a record that does not exist yet, such as a delayed delivery; None for other reasons."""
+    """Return a sentence on a record that is still to come, such as a delayed delivery; None for other reasons."""
     kind, reason, due = edge["kind"], edge["absent_reason"], edge["due_timestamp"]
     if edge_end == "to" and reason == AbsentReason.NOT_YET:
         if kind in (EdgeKind.DELAYED, EdgeKind.TIMER):

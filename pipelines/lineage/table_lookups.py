@@ -159,7 +159,7 @@ class LineageTables:
     def read_rows_with_property(
         self, name: str, values: Collection[str], start: datetime.datetime, end: datetime.datetime, limit: int
     ) -> list[Row]:
-        """Return the first rows in a time range with one of the given values of a property, at most limit + 1 rows."""
+        """Return the first rows in a time range whose property has one of the values, at most `limit` + 1 rows."""
         texts = ", ".join(text_literal(value) for value in sorted(values))
         where = [
             f"properties[{text_literal(name)}] IN ({texts})",

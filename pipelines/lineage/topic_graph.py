@@ -155,7 +155,7 @@ def build_topic_graph(
 def complete_time_range(
     lake: Lake, start: datetime.datetime | None, end: datetime.datetime | None
 ) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return the requested time range; a missing start or end is chosen so that it covers the last day with messages.
+    """Return the requested time range, in which a missing start or end is set to cover the last day with messages.
 
     Args:
         start: Start of the range, if it is given.

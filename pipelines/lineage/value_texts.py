@@ -50,12 +50,12 @@ def approximate_duration_text(duration: datetime.timedelta) -> str:
 
 
 def clock_text(moment: datetime.datetime) -> str:
-    """Return the time of day, in the zone of the given time, to the millisecond."""
+    """Return the time of day to the millisecond, in the time zone of the given time."""
     return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
 def relative_time_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
-    """Return a time as text for people. The date is shown only if it differs from the date of `now`.
+    """Return a time as text for people, with the date only if it differs from the date of `now`.
 
     >>> now = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
     >>> [relative_time_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]

@@ -62,7 +62,7 @@ class Bin:
 
 
 def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
-    """Choose the data files to merge, and divide them into groups of which each becomes one file.
+    """Choose small data files, and group them so that each group can be merged into one file.
 
     After the merge, planning again gives no bins, or one with leftover files.
 
@@ -78,7 +78,7 @@ def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
 
 
 def _merge_group_key(file: TableFile) -> tuple[str, ...]:
-    """Return a key that is equal for files that may be merged: their partition or, without one, their month.
+    """Return a key that is equal for files that may be merged: their partition, or else their month.
 
     Files of different months stay apart, so that old rows can be dropped as whole files.
     """

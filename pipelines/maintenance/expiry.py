@@ -44,7 +44,7 @@ def find_expired_files(lake: Lake, table: str, first_kept_date: datetime.date) -
 
 
 def expire_files(lake: Lake, table: str, files: list[TableFile], first_kept_date: datetime.date) -> None:
-    """Remove files from a table in one commit. VACUUM deletes them later, when no reader needs them.
+    """Remove files from a table in one commit; VACUUM deletes them when no reader needs them any more.
 
     Args:
         table: name of the table.
@@ -60,7 +60,7 @@ def expire_files(lake: Lake, table: str, files: list[TableFile], first_kept_date
 
 
 def record_expiry(lake: Lake, table_or_bodies: str, first_kept_date: datetime.date) -> None:
-    """Record in `messages`, before older data is dropped, the first date for which a table or the bodies are kept.
+    """Record in `messages`, before old data is dropped, the first date that a table or the bodies keep.
 
     Args:
         lake: the lake, whose table `messages` holds the record.
@@ -93,7 +93,7 @@ def record_expiry(lake: Lake, table_or_bodies: str, first_kept_date: datetime.da
 
 
 def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
-    """Return the first kept date of each table, and of `bodies`. A name is absent if nothing of it has expired."""
+    """Return the first kept date of each table from which rows have expired, and of `bodies`."""
     return {
         name.removeprefix(_PROPERTY): datetime.date.fromisoformat(value)
         for name, value in messages.metadata().configuration.items()
@@ -104,7 +104,7 @@ def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
 def find_expired_packs(
     packs: Iterable[PackFile], first_kept_date: datetime.date, brokers: Collection[str]
 ) -> list[PackFile]:
-    """Return the packs older than a given date. A pack without a date in its name counts by its last change.
+    """Return the packs older than a date, taken from their name or else from their last change.
 
     Args:
         packs: all packs.
@@ -119,12 +119,12 @@ def find_expired_packs(
 
 
 def delete_packs(store: PackStore, packs: Iterable[PackFile]) -> None:
-    """Delete packs. A later request for one of their bodies reports that it has expired."""
+    """Delete packs, after which requests for their bodies report that they have expired."""
     store.delete([pack.name for pack in packs])
 
 
 def measure_files(files: Iterable[TableFile | PackFile]) -> Expired:
-    """Return the number, size and rows of the files."""
+    """Return the number, total size and rows of files."""
     count = size = rows = 0
     for thing in files:
         count, size = count + 1, size + thing.size

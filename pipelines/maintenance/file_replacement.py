@@ -42,7 +42,7 @@ _WAIT_SECONDS = 0.02
 
 
 class ConcurrentMaintenanceError(CommitLakeError):
-    """Another process has removed files of the table in the meantime, so nothing was committed."""
+    """Error because another process has removed the files in the meantime; nothing was committed."""
 
     exit_code = ExitCode.REFUSED
 

@@ -36,7 +36,7 @@ _VERSIONS_A_CHECKPOINT = 10
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Files that VACUUM may delete, because the newest version of the table does not refer to them."""
+    """Number and size of the files that VACUUM would delete."""
 
     count: int = 0
     bytes: int = 0
@@ -87,7 +87,7 @@ def _to_whole_hours(duration: datetime.timedelta) -> int:
 
 
 def write_checkpoint(lake: Lake, table: str) -> bool:
-    """Write a checkpoint if there are ten versions since the last one. Returns whether it did."""
+    """Write a checkpoint if there are ten versions since the last one, and return whether it did."""
     check_table_links(lake.uri(table))
     opened = lake.table(table)
     if opened.version() - _last_checkpoint_version(lake, table) < _VERSIONS_A_CHECKPOINT:

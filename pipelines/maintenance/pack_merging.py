@@ -133,7 +133,7 @@ def find_merge_candidates(packs: Collection[PackFile], progress: Mapping[str, St
 
 
 def _group_by_folder(packs: Collection[PackFile]) -> dict[str, list[PackFile]]:
-    """Group packs by folder, without packs that have no date: a merge would delay their expiry."""
+    """Group packs by folder; packs without a date are left out, as a merge would delay their expiry."""
     folders: dict[str, list[PackFile]] = defaultdict(list)
     for file in packs:
         if file.store_date is not None:
@@ -270,7 +270,7 @@ def find_orphan_packs(
     min_age: datetime.timedelta,
     age_range: datetime.timedelta = _LOOK_BACK,
 ) -> list[PackFile]:
-    """Return packs that no row of the newest version refers to.
+    """Return packs that no row of the newest version of `messages` refers to.
 
     Args:
         lake: the lake with the rows.
@@ -302,7 +302,7 @@ def _is_pack_referenced(store: PackStore, pack: PackFile, referenced_packs: Coll
 
 
 def is_pack_archived(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
-    """Return whether the range of the log that a pack holds is archived, so that no running archive is writing it."""
+    """Return whether the log range of a pack is archived, so that no running archive can still be writing it."""
     parsed = parse_pack_name(pack.name)
     store = progress.get(parsed.broker)
     return store is not None and parsed.end <= store.end

@@ -30,7 +30,7 @@ _UNPACKED = 4  # a row in memory takes several times its size in the file, with 
 
 
 class UnsortedFileError(CommitLakeError):
-    """A file whose rows are not in the order of the sort columns, because another program wrote it.
+    """Error because a file's rows are not in the order of the sort columns, as another program wrote it.
 
     Attributes:
         number: index of the file among those to be merged.
@@ -122,7 +122,7 @@ def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Seque
 
 
 def _merge_order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Array:
-    """Return, for each row of the merged result, the index of its file; equal rows are in the order of the files."""
+    """Return, for each row of the merged result, the index of the file that it comes from."""
     numbers = np.repeat(np.arange(len(sources), dtype=np.int32), [source.metadata.num_rows for source in sources])
     if not sort_columns:
         return numbers

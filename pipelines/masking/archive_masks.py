@@ -86,11 +86,11 @@ class ArchiveMasks:
 
     @property
     def changes_bodies(self) -> bool:
-        """True if there are any rules, since each rule can change messages in the body of an inner batch."""
+        """True if there are any rules, as each can apply to messages inside the body of an inner batch."""
         return bool(self.masks)
 
     def serialize_rules(self) -> str:
-        """Return the text that is stored in the lake: the masking rules, and an identifier of the hash key."""
+        """Return the masking rules and an id of their hash key as the text that archive commits record."""
         return json.dumps({"rules": [str(mask) for mask in self.masks], "key": _hash_key_id(self.key)}, sort_keys=True)
 
     def mask_rows(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
@@ -213,7 +213,7 @@ def _is_inner_batch(rows: pa.RecordBatch) -> Array:
 @lru_cache(maxsize=8)
 # Cached, because scrypt is slow on purpose and every commit needs the number.
 def _hash_key_id(key: bytes) -> str | None:
-    """Return text that identifies a hash key but does not reveal it; None if there is no key."""
+    """Return a text that identifies a hash key without revealing it; None if there is no key."""
     return hashlib.scrypt(key, salt=_SALT, n=1 << 14, r=8, p=1, dklen=16).hex() if key else None
 
 
@@ -319,7 +319,7 @@ def parse_lake_masks(stored_rules: str | None, environment: Mapping[str, str]) -
 
 
 def masks_change_bodies(stored_rules: str | None) -> bool:
-    """Return whether a lake's masking rules change bodies. The lake then lacks bodies that could not be masked.
+    """Return whether a lake's masking rules change bodies, so that bodies that cannot be masked are left out.
 
     >>> masks_change_bodies('{"rules": ["body.email=hash"], "key": 1}'), masks_change_bodies('{"rules": ["tags=null"]}')
     (True, False)
@@ -338,7 +338,7 @@ def _parse_rules(stored_rules: str | None) -> list[str]:
 
 
 def mask_texts(values: pa.Array, mask: Mask, key: bytes) -> pa.Array:
-    """Mask an array of strings or a dictionary array of them; each distinct text is hashed once."""
+    """Mask an array of strings, plain or as a dictionary; each distinct string is hashed once."""
     if pa.types.is_dictionary(values.type):
         masked = mask_texts(values.dictionary, mask, key).take(values.indices)
         return masked.dictionary_encode().cast(values.type)  # encoded again: two texts may have become one
@@ -366,7 +366,7 @@ def _shorten_texts(values: pa.Array, mask: Mask) -> pa.Array:
 
 
 def mask_lists(lists: pa.Array, mask: Mask, key: bytes) -> pa.Array:
-    """Mask the texts in an array of lists. Empty results are removed from their list; an empty list becomes null."""
+    """Mask the texts in an array of lists; empty results are removed, and a list that becomes empty is null."""
     lists = pa.concat_arrays([lists])
     offsets = lists.offsets.to_numpy().astype(np.int64)
     values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
@@ -414,7 +414,7 @@ def add_entries(maps: pa.MapArray, entry_name: str, entry_texts: pa.Array) -> pa
 
 
 def _map_entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array, Array]:
-    """Return the names and values of all entries of an array of maps, and the position at which each map starts."""
+    """Return the names and values of all entries of an array of maps, and where each map's entries start."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     return maps.keys.slice(first, count), maps.items.slice(first, count), offsets - first

@@ -95,7 +95,7 @@ class LaterCopies:
         return any(self.known.values())
 
     def iterate_detail_json(self, texts: CopyTexts, *, are_copies_kept: bool) -> Iterator[str]:
-        """Yield, for each id and key of an erasure, the JSON text for the column `detail` of its `later` row.
+        """Yield the JSON text with the hash of each id and key, by which later copies are recognised.
 
         Args:
             texts: texts of an erasure.
@@ -111,7 +111,7 @@ class LaterCopies:
             yield json.dumps(values, sort_keys=True)
 
     def find_copied_erasures(self, row_count: int, get_column: Callable[[str], pa.Array]) -> Array:
-        """Return, for each row, the number of the erasure whose erased message it copies; 0 if it is no copy.
+        """Return, for each row, the number of the erasure of the message that it copies; 0 if it is no copy.
 
         Args:
             row_count: number of rows.
@@ -192,7 +192,7 @@ def _read_copies(lake: Lake, table_id: str, version: int) -> LaterCopies:
 
 
 def ensure_hash_key(copies: LaterCopies) -> LaterCopies:
-    """Return `copies` with a new secret hash key if it has none; otherwise return it unchanged."""
+    """Return `copies` with a new secret hash key, or unchanged if it has one."""
     return (
         copies if copies.key else LaterCopies(secrets.token_bytes(_KEY_BYTES), copies.known, copies.buckets, copies.ids)
     )
@@ -220,7 +220,7 @@ def _decode_dictionary(column: pa.Array) -> pa.Array:
 
 
 def _original_message_ids(maps: pa.MapArray) -> tuple[pa.Array, Array]:
-    """Return the ids of original messages that properties name, and for each id the index of its row."""
+    """Return the ids of original messages in the properties of copies, and for each id the index of its row."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     is_origin = pc.is_in(_decode_dictionary(maps.keys.slice(first, count)), _ORIGINS)

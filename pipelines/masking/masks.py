@@ -49,7 +49,7 @@ class MaskError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The parts of a message that masks can change.
+    """The parts of a message that masking rules can change.
 
     Attributes:
         body: the body as its producer sent it.
@@ -81,7 +81,7 @@ class Mask:
     argument: str = ""
 
     def mask_value(self, value: str, key: bytes) -> str | None:
-        """Return the replacement of a value; None removes it."""
+        """Return the masked form of a value; None if the value is to be removed."""
         if self.rule == "hash":
             return hmac.digest(key, value.encode("utf-8", "surrogatepass"), "sha256").hex()
         if self.rule == "last":
@@ -130,7 +130,7 @@ def check_hash_key(masks: Sequence[Mask], key: bytes) -> None:
 
 
 def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
-    """Return a message with its fields masked.
+    """Return a message with the fields that the rules name masked.
 
     Args:
         message: the message, decompressed.
@@ -306,7 +306,7 @@ def _expect_character(text: str, position: int, character: str) -> int:
 
 
 def _compact_json(text: str) -> str:
-    """Return JSON without blanks, so that equal values have the same hash."""
+    """Return JSON without whitespace, so that equal values have the same hash."""
     value = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
     return "".join(_json_pieces(value))
 

@@ -34,7 +34,7 @@ _MESSAGES = arrow_schema(MESSAGES)
 
 @dataclass(frozen=True, slots=True)
 class KeysCheck:
-    """Result of comparing `message_keys` with the keys of `messages`.
+    """Result of comparing `message_keys` with the keys in `messages`.
 
     Attributes:
         expected: number of keys in `messages`.
@@ -67,7 +67,7 @@ class KeyFiles:
 
     @property
     def row_count(self) -> int:
-        """Number of rows of the files; a file without a recorded number counts as 0."""
+        """Number of rows of the files, where a file without a recorded number counts as 0."""
         return sum(file.rows or 0 for file in self.files)
 
     @property
@@ -76,7 +76,7 @@ class KeyFiles:
         return replace(self, files=())
 
     def read_keys(self, file: AddedFile) -> Iterator[pa.Table]:
-        """Yield the keys of a file as tables of `MESSAGE_KEYS`, each column in one chunk."""
+        """Yield the keys in a file as tables with the columns of `message_keys`."""
         for rows in self.table.read_file(file):
             if self.since is not None:
                 first = datetime.datetime(self.since.year, self.since.month, self.since.day, tzinfo=datetime.UTC)
@@ -107,7 +107,7 @@ def _find_key_files(
 
 
 def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = HERE) -> KeysCheck:
-    """Compare `message_keys` with `messages`.
+    """Compare `message_keys` with the keys in `messages`, by counts and sums of hashes.
 
     Args:
         since: messages stored before that date are left out; by default all are compared.
@@ -155,5 +155,5 @@ def _sum_key_hashes_of_files(keys: KeyFiles, part_count: int, files: Sequence[Ad
 
 
 def key_row_hashes(keys: pa.Table) -> Array:
-    """Return a hash of each row of a table with the columns `MESSAGE_KEYS`, each in one chunk."""
+    """Return a hash of each row of `message_keys`."""
     return column_hashes(keys, SCHEMA.names)

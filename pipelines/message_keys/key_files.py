@@ -128,7 +128,7 @@ class PreparedKeys:
 
 
 class KeyWriter:
-    """Writer for the keys of a task's messages; the names of its files begin with `name`.
+    """Collects the keys of a task's messages, and writes them to files whose names begin with `name`.
 
     Args:
         lake: where the tables are.
@@ -146,7 +146,7 @@ class KeyWriter:
         self._written: list[DataFile] = []
 
     def add_messages(self, messages: pa.Table) -> None:
-        """Add the rows of a data file of `messages`."""
+        """Collect the keys in rows of `messages`, and write collected keys to a file before they are too many."""
         rows = messages.select(COLUMNS)
         size = rows.nbytes
         if self._rows + rows.num_rows > MAX_ROWS or self._bytes + size > _MAX_BYTES:

@@ -104,14 +104,14 @@ def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], 
 
 
 class _KeyCriteria:
-    """Search criteria for `message_keys`: the wanted keys, their hashes and their kind."""
+    """Search criteria for rows of `message_keys`: the wanted keys, their hashes and their kind."""
 
     def __init__(self, keys: Sequence[str], kind: str) -> None:
         self._hashes = sorted({key_hash(key) for key in keys})
         self._keys, self._kinds = to_string_array(list(keys)), to_string_array([kind])
 
     def read_matching_places(self, folder: pafs.FileSystem, name: str) -> Iterator[pa.Table]:
-        """Read the message locations in a file whose keys match. Unlike the SQL engine, this checks page checksums.
+        """Read the message locations of the wanted keys from a file, with verification of page checksums.
 
         The hashes are a tenth of a row group's bytes, and few row groups have one that matches.
         """

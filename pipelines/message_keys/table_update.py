@@ -109,7 +109,7 @@ def catch_up_keys(
 def follow_keys(
     lake: Lake, runner: Runner = HERE, prepared_keys: PreparedKeys | None = None, lake_to_read: Lake | None = None
 ) -> KeysUpdate:
-    """Add to `message_keys` the keys of new messages. If the changes cannot be read any more, rebuild the table.
+    """Add to `message_keys` the keys of new messages, or rebuild it if the changes cannot be read any more.
 
     Args:
         runner: runs the tasks if there is much to do; otherwise this thread does it.
@@ -149,7 +149,7 @@ def follow_keys(
 
 
 def _has_all_keys(prepared_keys: PreparedKeys, new_files: NewFiles, erased: ErasedMessages) -> bool:
-    """Return whether the prepared files have the keys of exactly the new data files, with no erasure since."""
+    """Return whether the prepared files have the keys of exactly the new messages, and no erasure came in between."""
     # If another run has added files, too, the keys of these must be read, and then all new files are.
     is_whole = not new_files.from_scratch and {file.name for file in new_files.files} == prepared_keys.messages
     return is_whole and prepared_keys.erasure == erased.number

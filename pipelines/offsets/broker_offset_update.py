@@ -46,7 +46,7 @@ def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> lis
 
 
 def broker_resets_clients(admin: Admin, broker: str) -> bool:
-    """Return whether a broker is set to reset the offsets of connected clients itself."""
+    """Return whether a broker is configured to reset the offsets of connected clients by itself."""
     try:
         return admin.broker_config(broker).get(_SERVER_SIDE, "false") == "true"
     except RefusedError as error:
@@ -63,7 +63,7 @@ def set_offsets(
     is_online: bool = False,
     only_forward: bool = False,
 ) -> list[SetOffset]:
-    """Set offsets one by one; if one cannot be set, the others still are.
+    """Set offsets one by one, and continue if one of them cannot be set.
 
     Args:
         admin: Client that sets them.

@@ -36,7 +36,7 @@ class GroupOffset:
 
     @property
     def message_queue(self) -> MessageQueue:
-        """The queue as the client library identifies it: topic, broker and queue id."""
+        """The queue as RocketMQ clients name it: topic, broker and queue id."""
         return MessageQueue(self.queue.topic, self.queue.broker, self.queue.queue_id)
 
 

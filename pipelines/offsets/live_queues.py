@@ -105,7 +105,7 @@ class LiveQueues:
         )
 
     def _next_message_difference(self, queue: MessageQueue, live_queue: LiveQueue, resulting_lag: ResultingLag) -> str:
-        """Return a sentence if the next message at the broker differs from that of the source; else an empty string."""
+        """Return a sentence if the next message at the broker is not that in the lake or store; else ""."""
         offset, expected = resulting_lag.next_offset, resulting_lag.next_time
         if offset is None or expected is None or not live_queue.first <= offset < live_queue.end:
             return ""

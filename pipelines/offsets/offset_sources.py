@@ -68,7 +68,7 @@ class FirstMessage(NamedTuple):
 
 
 class LakeQueues:
-    """Reader of one store's queues and messages from the table `messages`.
+    """Reader of one store's queues and their messages, from the table `messages`.
 
     Args:
         table: The table.
@@ -81,7 +81,7 @@ class LakeQueues:
         self._messages = LakeMessages(table, broker, packs)
 
     def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
-        """Return the first and end offsets of the queues of topics.
+        """Return the first and end offset of each queue of the given topics.
 
         Args:
             topics: Their names.
@@ -92,7 +92,7 @@ class LakeQueues:
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
-        """Return the first message since a time for each queue that has one.
+        """Return, for each queue, the first message stored at or after a time; queues without one are left out.
 
         Args:
             topics: The topics of the queues.
@@ -135,10 +135,10 @@ class LakeQueues:
 
 
 class QueueSpans(Protocol):
-    """Interface that returns the offsets of one store's queues."""
+    """Interface to the first and end offsets of one store's queues."""
 
     def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
-        """Return the first and end offsets of the queues of topics."""
+        """Return the first and end offset of each queue of the given topics."""
 
 
 class QueueMessages(QueueSpans, Protocol):
@@ -147,7 +147,7 @@ class QueueMessages(QueueSpans, Protocol):
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
-        """Return the first message since a time for each queue that has one."""
+        """Return, for each queue, the first message stored at or after a time, where there is one."""
 
     def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the messages up to a time are available."""
@@ -248,13 +248,13 @@ class StoreQueues:
         self._store = store
 
     def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
-        """Return the first and end offsets of the queues of topics."""
+        """Return the first and end offset of each queue of the given topics."""
         return self._measure_queues(Times(until=until), topics, lambda: ())
 
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
-        """Return the first message since a time for each queue that has one.
+        """Return, for each queue, the first message stored at or after a time; queues without one are left out.
 
         Segments without such messages are not read. A store has no missing messages before the first one.
         """
@@ -290,7 +290,7 @@ class StoreQueues:
     def _measure_queues(
         self, times: Times, topics: Collection[str], make_counters: Callable[[], Sequence[Count]]
     ) -> dict[Queue, QueueSpan]:
-        """Measure queues by their ConsumeQueue entries, or by reading the log if an entry does not match it."""
+        """Find queues' first and end offsets by ConsumeQueue entries, or from the log if an entry does not match."""
         try:
             return StoreMessages(self._store).measure_queues(times, topics, make_counters())
         except IndexMismatchError:

@@ -23,7 +23,7 @@ from commitlake.schemas.times import from_ms
 def plan_past_offsets(
     sources: Sequence[OffsetSource], group: str, offsets: Iterable[GroupOffset], live_queues: LiveQueues | None
 ) -> list[PlannedOffset]:
-    """Return the offsets that a group had, limited to what the queues have now, with the resulting lag.
+    """Return the offsets that a group had, limited to the queues' present ranges, with the lag that would result.
 
     Args:
         sources: The stores.
@@ -41,7 +41,7 @@ def plan_offsets_since(
     since: datetime.datetime,
     live_queues: LiveQueues | None,
 ) -> list[PlannedOffset]:
-    """Return the offsets that a group needs to consume topics since a time.
+    """Return the offsets from which a group gets all messages since a time, with the lag that would result.
 
     Args:
         sources: The stores.
@@ -161,7 +161,7 @@ def find_offsets_since(
 
 
 def _offset_of_first_message(queue: Queue, first_message: FirstMessage, span: QueueSpan) -> GroupOffset:
-    """Return the offset of a queue's first message since a time; a range if messages just before it are missing."""
+    """Return the offset of a queue's first message since a time, or its bounds if earlier messages are missing."""
     low, notes = first_message.offset, []
     if first_message.before is None:
         low = 0 if span.floor is None else first_message.offset

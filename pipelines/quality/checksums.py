@@ -110,7 +110,7 @@ def _to_store_dates(times: pa.Array) -> Array:
 
 
 def _hash_lists(lists: pa.Array, elements: pa.Array) -> Array:
-    """Return one hash for each list, combined from its elements. `elements` has those of the whole unsliced array."""
+    """Return one hash for each list, combined from the hashes of its elements."""
     hashes = np.empty(len(lists), np.int64)
     if pa.types.is_dictionary(elements.type):
         texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()

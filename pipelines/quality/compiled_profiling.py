@@ -74,7 +74,7 @@ def _row_hash(physical_offset: Any, queue_offset: Any, size: Any, crc: Any, stor
 def find_part_starts(
     brokers: Ints, topics: Ints, queues: Longs, stores_us: Longs, nulls: Bytes, window_us: int, starts: Longs
 ) -> int:
-    """Find the rows at which the broker, topic, queue or time window changes, and return their number.
+    """Find the rows at which broker, topic, queue or time window changes, and return how many they are.
 
     Args:
         queues: queue ids; `NO_QUEUE` for null.
@@ -205,7 +205,7 @@ def profile_parts(
 
 @compiled
 def join_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
-    """Join consecutive or repeated runs of queue offsets within each group, and return the number that remains.
+    """Join runs of queue offsets that continue or repeat one another, within each group; return how many remain.
 
     Args:
         group_of_run: index of the group of each run; runs of a group are consecutive, in the order of their first
@@ -293,5 +293,5 @@ def continues_run(
 
 @inlined
 def window_start_us(store_us: Any, window_us: Any) -> Any:
-    """Return the start of a time's window, in microseconds."""
+    """Return the start of the time window that a time is in, in microseconds."""
     return store_us // window_us * window_us

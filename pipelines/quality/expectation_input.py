@@ -51,7 +51,7 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Data on an archive run that quality checks need besides the profile.
+    """Facts about an archive run, besides its message counts, that quality checks need.
 
     Attributes:
         brokers: facts by broker name, including brokers without messages.
@@ -142,7 +142,7 @@ def _has_consecutive_topics(profile: pa.Table) -> bool:
 
 
 def _topic_changes(profile: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return, for all rows but the last, whether the next row has another topic."""
+    """Return a mask of all rows but the last, True where the next row has another topic."""
     changes = np.zeros(profile.num_rows - 1, bool)
     for name in _TOPIC:
         codes = profile.column(name).combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy()

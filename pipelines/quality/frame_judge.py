@@ -114,7 +114,7 @@ def _to_json_scalar(value: Any) -> object:
 
 
 def _define_frame_batches() -> Any:
-    """Return great_expectations' definition of batches that are whole frames, in memory."""
+    """Return great_expectations' definition of batches that are whole data frames in memory."""
     gx = load_great_expectations()
     try:
         context = gx.get_context(mode="ephemeral")
@@ -128,7 +128,7 @@ def _define_frame_batches() -> Any:
 def _validate_frame(
     batches: Any, suite: Suite, frame: pd.DataFrame, key_columns: Sequence[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """Validate a frame, and return great_expectations' results by name of the expectation."""
+    """Validate a data frame by an expectation suite; return great_expectations' results by name."""
     gx = load_great_expectations()
     try:
         batch = batches.get_batch({"dataframe": frame})

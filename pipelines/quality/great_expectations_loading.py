@@ -35,14 +35,14 @@ _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 
 def start_loading_thread() -> threading.Thread:
-    """Start to load great_expectations in a thread; `load_great_expectations` waits for it and reports its errors."""
+    """Start to load great_expectations in a thread, so that a later call need not wait long for it."""
     thread = threading.Thread(target=load_ignoring_errors, name="load great_expectations")
     thread.start()
     return thread
 
 
 def load_ignoring_errors() -> None:
-    """Load great_expectations, ignoring errors; a later `load_great_expectations` reports them."""
+    """Load great_expectations ahead of time; errors are ignored here, and reported when it is needed."""
     with suppress(Exception):
         load_great_expectations()
 
@@ -101,7 +101,7 @@ def load_great_expectations() -> Any:
 
 @contextmanager
 def _set_main_file_temporarily() -> Iterator[None]:
-    """Set `__main__.__file__` for a while. Without it, pyspark.sql.connect takes `python -c` for doctests and exits."""
+    """Set `__main__.__file__` while pyspark is imported, as pyspark otherwise runs doctests under `python -c`."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):
         yield

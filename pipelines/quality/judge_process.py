@@ -32,7 +32,7 @@ class JudgeProcess:
             self._process.close()
 
     def start(self) -> SideProcess:
-        """Start the process, unless it is running, and return it."""
+        """Start the process if it is not running, and return it."""
         if self._process is None:
             self._process = SideProcess(_load_judge)
         return self._process

@@ -27,7 +27,7 @@ Counts = dict[datetime.datetime, int]
 
 @dataclass(frozen=True, slots=True)
 class ChartSpan:
-    """The time range of all charts."""
+    """Time range that all charts of a run's page show."""
 
     begin: datetime.datetime
     end: datetime.datetime
@@ -93,7 +93,7 @@ class PageFigures:
 
     @property
     def time_span(self) -> ChartSpan | None:
-        """Range from the start of the first window to the end of the last one; None if no message has a time."""
+        """Range from the first to the last time window with messages; None if no message has a time."""
         if self._windows is None or not self._windows.num_rows:
             return None
         times = pc.min_max(self._windows.column("window_start")).as_py()
@@ -103,7 +103,7 @@ class PageFigures:
 
     @property
     def counts_by_window(self) -> Counts:
-        """Number of messages by window; messages without a time are left out."""
+        """Number of messages by time window, without messages that have no time."""
         return _counts_by_window_start(self._windows)
 
     @property

@@ -98,7 +98,7 @@ def _epoch_seconds(times: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _gaps_between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]:
-    """Return, for each window, how many queue offsets are missing and how often the offsets step back.
+    """Return, for each time window, how many queue offsets are missing and how often the offsets step back.
 
     Offsets that are missing between two windows count for the later one. A window without known runs counts only by
     itself.
@@ -150,7 +150,7 @@ def sum_topics_by_broker(topics: pd.DataFrame) -> pd.DataFrame:
 
 
 def build_broker_frame(topics: pd.DataFrame, run_facts: RunFacts) -> pd.DataFrame:
-    """Return a row for each broker with its sums. Messages that the profile lacks are counted at the first broker.
+    """Return a row of sums for each broker; missing messages of the whole run count for the first broker.
 
     Args:
         topics: a row for each topic; or several concatenated tables of `sum_topics_by_broker`.

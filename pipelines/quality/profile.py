@@ -131,7 +131,7 @@ def _nullable_indices(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> pa.A
 
 
 class RowArrays:
-    """Columns of the rows of one task as arrays, ordered by broker.
+    """Columns of one task's rows of `messages` as arrays, ordered by broker.
 
     Args:
         table: columns of `messages`, as a task has them.
@@ -229,7 +229,7 @@ class RowArrays:
         return self._reorder_values(taken), self._reorder_values(batches)
 
     def rows_without_transaction_flags(self) -> Array:
-        """Return a mask, in the order of the log, of the rows whose format has no transaction bits in sysFlag."""
+        """Return a mask of the rows whose format has no transaction bits in sysFlag, in log order."""
         return self._reorder_values(self._mask_without_flags())
 
     def rows_with_property(self, property_names: Collection[str]) -> Array:
@@ -248,7 +248,7 @@ class RowArrays:
         return self._reorder_values(found)
 
     def _mask_without_flags(self) -> Array:
-        """Return a mask, in the order of the table, of the rows whose format has no transaction bits in sysFlag."""
+        """Return a mask of the rows whose format has no transaction bits in sysFlag, in the table's order."""
         codes, names = self._encode_column("format")
         lacking = {each.name for each in all_formats() if not each.brokers.has_transaction_flags}
         lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last one is for null
@@ -256,7 +256,7 @@ class RowArrays:
         return found
 
     def masks_by_count_column(self) -> dict[str, Array]:
-        """Return, by column of the profile, a mask of the rows to count; columns that count no row are left out."""
+        """Return, for each count in a profile, a mask of the rows that it counts; counts of no row are left out."""
         found: dict[str, Array | None] = {
             f"null_{name}": self._rows_with_null([name])
             for name in ("msg_id", "unique_key", "keys", "tags", "properties")
@@ -269,7 +269,7 @@ class RowArrays:
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def row_hashes_by_column(self) -> dict[str, Array]:
-        """Return, for each checksum column of the profile, the hashes of the rows that it sums."""
+        """Return, for each checksum in a profile, the hashes of rows that it sums."""
         return {
             checksum.name: self._reorder_values(column_hashes(self._table, checksum.columns))
             for checksum in COLUMN_CHECKSUMS
@@ -280,7 +280,7 @@ class RowArrays:
         return self._reorder_values(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
 
     def _rows_without_host(self) -> Array | None:
-        """Return a mask of the rows that lack a host; None if no row does. Erased rows may lack the producer's host."""
+        """Return a mask of rows that lack a host, unless only the producer's host of an erased row; None for none."""
         born, store, crc = (_is_null(self._single_chunk(name)) for name in ("born_host", "store_host", "body_crc"))
         lost = store | (born & ~crc)
         return self._reorder_values(lost) if lost.any() else None

@@ -120,7 +120,7 @@ def serialize_profile(profile: pa.Table) -> bytes:
 
 
 def parse_profile(data: bytes) -> pa.Table:
-    """Parse a profile from the bytes that `serialize_profile` returns.
+    """Parse a profile (message counts by time window) from bytes in a task's manifest.
 
     Raises:
         ProfileError: if the bytes are not a profile.
@@ -138,7 +138,7 @@ def parse_profile(data: bytes) -> pa.Table:
 
 
 def to_profiles(profile: pa.Table, run_id: str) -> pa.Table:
-    """Return a run's profile as rows of the table `profiles`.
+    """Convert a run's profile to rows of the table `profiles`.
 
     Args:
         run_id: id of the archive run.

@@ -92,7 +92,7 @@ class ProfileJudging:
             gc.collect()
 
     def make_report(self) -> QualityReport:
-        """Return the results of all parts. At least one part, which may be empty, must have been added."""
+        """Return the results of the expectations for all parts, of which there must be at least one."""
         if self._topics:
             self._judge_topics()
         self._judge_frame(Grain.BROKER, build_broker_frame(pd.concat(self._brokers, ignore_index=True), self._facts))
@@ -114,6 +114,6 @@ class ProfileJudging:
 
 
 def _suite_for_masked_messages(suite: Suite) -> Suite:
-    """Return a suite without the expectations that masked messages may not meet."""
+    """Return a suite without expectations that masking makes fail, such as those on body CRCs."""
     kept = tuple(expected for expected in suite.expectations if expected.name not in NOT_OF_MASKED)
     return replace(suite, expectations=kept)

@@ -84,7 +84,7 @@ def _reduce_groups(function: np.ufunc, values: Array, order: Array, group_starts
 
 
 def _join_runs(parts: WindowParts, group_of_part: Array, group_count: int) -> tuple[Array, Array]:
-    """Return each group's runs of queue offsets in log order, adjacent runs joined, and the number of runs by group."""
+    """Return each group's runs of consecutive queue offsets in log order, and the number of runs by group."""
     of_run = np.repeat(group_of_part, parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], of_run))
     runs, counts = np.ascontiguousarray(parts.runs[:, order]), np.zeros(group_count, np.int64)
@@ -93,7 +93,7 @@ def _join_runs(parts: WindowParts, group_of_part: Array, group_count: int) -> tu
 
 
 def _queue_offset_figures(runs: Array, run_counts: Array, queue_offsets: Array) -> dict[str, Array]:
-    """Return, for each group, how many queue offsets are unknown, repeated or missing, and how often they restart."""
+    """Return, for each group, the numbers of unknown, repeated and missing queue offsets, and of restarts."""
     lengths, missing, restarts, repeated = (np.zeros(len(run_counts), np.int64) for _ in range(4))
     compiled_profiling.sum_run_figures(run_counts, runs, lengths, missing, restarts)
     # If offsets never step back, none is repeated.

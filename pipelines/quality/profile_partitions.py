@@ -66,7 +66,7 @@ class PartitionIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartitionIndex:
-        """Parse an index from the bytes that `to_bytes` returns.
+        """Parse an index from a column of a task's manifest.
 
         Raises:
             ProfileError: if the length is wrong.
@@ -129,7 +129,7 @@ def partition_row_counts(profile: pa.Table) -> Array:
 
 
 def _topic_hashes(profile: pa.Table) -> Array:
-    """Return a hash of each row's broker and topic, which is the same in every process."""
+    """Return a hash of each row's broker and topic that is the same in every process."""
     (brokers, broker_names), (topics, topic_names) = (_string_codes(profile.column(name)) for name in _TOPIC)
     found, places = np.unique(brokers * len(topic_names) + topics, return_inverse=True)
     hashes = [
@@ -154,7 +154,7 @@ def _bytes_to_hash(name: str | None) -> bytes:
 
 
 def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
-    """Serialize a profile, and return the bytes and the index of partitions."""
+    """Serialize a profile partition by partition, and return the bytes and an index of the partitions."""
     partitions = _topic_hashes(profile) % PARTITIONS
     counts = np.bincount(partitions, minlength=PARTITIONS)
     ordered = profile.select(SCHEMA.names).take(pa.array(np.argsort(partitions, kind="stable"))).combine_chunks()

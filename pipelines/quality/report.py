@@ -32,7 +32,7 @@ _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of checking one expectation on all rows of its table.
+    """Result of checking one expectation on all rows of a table.
 
     Attributes:
         suite: name of the suite.
@@ -64,7 +64,7 @@ class Judgement:
 
     @property
     def max_examples(self) -> int:
-        """Maximum number of examples to report."""
+        """Largest number of failing rows to report as examples."""
         return MAX_DAMAGED_QUEUES if self.is_damage else MAX_EXAMPLES
 
 
@@ -151,7 +151,7 @@ def expectation_sentences(report: QualityReport) -> list[str]:
 
 
 def brokers_with_failures(report: QualityReport) -> list[str] | None:
-    """Return the brokers whose data stop the commit; None if the report does not name all of them."""
+    """Return the brokers whose data prevent the commit; None if the report cannot name all of them."""
     names: dict[str, None] = {}
     for found in report.critical_failures:
         if found.unexpected > len(found.examples):
@@ -164,7 +164,7 @@ def brokers_with_failures(report: QualityReport) -> list[str] | None:
 
 
 def _observed_text(judgement: Judgement) -> str:
-    """Describe how many messages or rows do not meet an expectation, and where the first ones are."""
+    """Return in words how many messages or rows do not meet an expectation, and where the first ones are."""
     rows = f"{judgement.unexpected:,} of {format_count(judgement.judged, _GRAINS.get(judgement.suite, 'row'))}"
     places = "; ".join(_profile_row_text(example) for example in judgement.examples[:_SHOWN])
     more = "; and more" if places and judgement.unexpected > _SHOWN else ""
@@ -176,7 +176,7 @@ def _observed_text(judgement: Judgement) -> str:
 
 
 def _profile_row_text(example: Mapping[str, object]) -> str:
-    """Describe a row of the profile, with control characters of names escaped."""
+    """Return in words which broker, topic, queue and time window a row is about, with control characters escaped."""
     parts = [f"{word} {example[name]!a}" for name, word in _PLACES.items() if example.get(name) is not None]
     if example.get("window_start") is not None:
         parts.append(f"from {example['window_start']} on")
@@ -185,7 +185,7 @@ def _profile_row_text(example: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """Summary of a run's quality: a sentence, its severity, and whether damage must be reported.
+    """Summary of a run's quality: a sentence, its severity, and whether messages were lost.
 
     Attributes:
         text: the verdict as a sentence.
@@ -244,7 +244,7 @@ def _damage_text(judgement: Judgement) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Losses of a run: damaged ranges, gaps, and messages that were left out.
+    """What a run has lost: damaged ranges, gaps, and messages that were left out.
 
     Attributes:
         quarantined: number of ranges and records in `quarantine`.
@@ -260,11 +260,11 @@ class Losses:
 
     @property
     def is_damage(self) -> bool:
-        """True if messages were lost that the user did not accept to lose."""
+        """True if messages were lost and the user did not accept that."""
         return bool((self.quarantined and not self.accepts_quarantined) or (self.gaps and not self.accepts_gaps))
 
     def verdict(self, report: QualityReport | None = None) -> RunVerdict:
-        """Return the verdict on the run.
+        """Return the run's verdict, from its losses and its unmet expectations.
 
         Args:
             report: results of the suites; None if they did not run.
@@ -293,7 +293,7 @@ class Losses:
 
 
 def to_quality_results(report: QualityReport, *, run_id: str, verdict: RunVerdict | None = None) -> pa.Table:
-    """Return a report as rows of `quality_results`.
+    """Convert a report to rows of `quality_results`.
 
     Args:
         report: results of the run.

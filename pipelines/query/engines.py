@@ -104,7 +104,7 @@ def query_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
 
 
 def run_select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
-    """Run SQL on one table, which the SQL calls by its name, and return the rows batch by batch.
+    """Run an SQL query on one table of the lake, which it calls by its name, and return the rows batch by batch.
 
     Raises:
         QueryError: if the engine cannot parse or answer it.
@@ -119,7 +119,7 @@ def run_select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.
 
 
 def query_hbase(query: TableQuery, address: str, table_name: str | None) -> Iterator[pa.RecordBatch]:
-    """Query HBase, and yield the resulting rows batch by batch."""
+    """Look up messages in HBase, and yield the resulting rows batch by batch."""
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.lookups import find_messages
     from commitlake.connectors.hbase.options import HBaseOptions

@@ -73,7 +73,7 @@ def update_checkpoint_entry_count(output_folder: Path, settings: Settings) -> No
 
 
 def _count_queue_entries(output_folder: Path, settings: Settings) -> int:
-    """Return the sum of the next queue offsets of all queues in a folder."""
+    """Return the number of entries of all queues in a folder, as the sum of their end offsets."""
     files, layout = open_store_files(str(output_folder)), settings.queue_layout
     return sum(
         QueueFiles(files, topic, queue_id, settings.queue_file_size, layout).find_written_end()
@@ -82,7 +82,7 @@ def _count_queue_entries(output_folder: Path, settings: Settings) -> int:
 
 
 def find_unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
-    """Return queues with an improbable id: at least 1,024, and at least 8 times their topic's number of queues.
+    """Return queues whose id is probably damaged: at least 1,024, and 8 times their topic's number of queues.
 
     Args:
         queues: all queues that have an entry.

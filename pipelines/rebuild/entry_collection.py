@@ -45,7 +45,7 @@ class CollectTask:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Summary of the part file that was written for one range of the log.
+    """Summary of the part file for one range of the log: numbers of records, keys and queue entries.
 
     Attributes:
         totals: totals of its range.
@@ -78,7 +78,7 @@ def collect_range(task: CollectTask) -> Collected:
 
 @dataclass
 class _QueueChunks:
-    """Entries of one queue in a range, in a list of chunks.
+    """Queue entries of one queue in a log range, collected chunk by chunk.
 
     Attributes:
         entries: uint8, the bytes of the entries.
@@ -92,7 +92,7 @@ class _QueueChunks:
 
 
 class _RangeCollector:
-    """Collector of a log range's queue entries and keys.
+    """Collects the queue entries and index keys of one log range for its part file.
 
     It writes keys chunk by chunk, and queue entries at the end.
     """
@@ -164,7 +164,7 @@ class _RangeCollector:
         return is_valid_folder_name(topic) and self._settings.queue_layout.has_queues(topic)
 
     def _add_keys(self, index_data: IndexData) -> Keys | None:
-        """Write the keys of a chunk's records, in the order in which brokers add them to the index."""
+        """Write the keys of a chunk's records to the part file, in the order in which brokers index them."""
         hashes, ends = index_data.key_hashes, index_data.key_ends
         if self._settings.index_tags:
             tags = index_data.tags_hash

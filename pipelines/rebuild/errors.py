@@ -16,7 +16,7 @@ class BusyStoreError(UsageError):
 
 
 class UnknownDelaysError(UsageError):
-    """Error because some delays of a broker are unknown, and its messageDelayLevel is not the default."""
+    """Error because a broker's delay levels are not the default, and some of them are unknown."""
 
 
 class DisagreementError(UsageError):

@@ -44,7 +44,7 @@ _LAST_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """Task to write one IndexFile.
+    """Task that writes one IndexFile.
 
     Attributes:
         number: number of the file, from 0.
@@ -150,7 +150,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
 
 
 def _initial_file_state(task: IndexTask) -> Array:
-    """Return the initial state of an IndexFile. Its header begins with the previous file's last offset and time."""
+    """Return the state of a new IndexFile, whose header begins with the previous file's last offset and time."""
     state = np.zeros(index_entries.STATE_SIZE, np.int64)
     state[index_entries.NUMBER] = 1
     for keys, first, _ in _read_keys(task, task.first - 1, task.first) if task.first else ():
@@ -186,7 +186,7 @@ def _write_at(descriptor: int, data: Array, position: int) -> None:
 
 
 def rename_built_files(built_indexes: Sequence[IndexBuilt], output_folder: Path) -> list[Path]:
-    """Rename files to their final names, in log order, and return their paths.
+    """Rename new IndexFiles to their final names, in log order, and return their paths.
 
     Args:
         built_indexes: all files, in log order.
@@ -205,7 +205,7 @@ def rename_built_files(built_indexes: Sequence[IndexBuilt], output_folder: Path)
 
 
 def index_file_name(begin_ms: int) -> str:
-    """Return a file's name, `yyyyMMddHHmmssSSS`, from the store time of its first entry."""
+    """Return an IndexFile's name, `yyyyMMddHHmmssSSS`, from the store time of its first entry."""
     time = _EPOCH + _WESTERNMOST + datetime.timedelta(milliseconds=min(max(_DAY_MS, begin_ms), _LAST_MS))
     return f"{time:%Y%m%d%H%M%S}{time.microsecond // 1000:03d}"
 

@@ -102,7 +102,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts of records and keys, and the positions of the last ones, for one or more ranges of the log.
+    """Counts of records and keys in one or more log ranges, and the positions of the last ones.
 
     Attributes:
         records: number of records.
@@ -151,7 +151,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class PartTable:
-    """Table of contents of a part file.
+    """Table of contents of a part file: the position of each queue's entries and of the keys.
 
     Attributes:
         totals: totals of its range.
@@ -167,7 +167,7 @@ class PartTable:
     evidence: dict[str, BatchEvidence] = field(default_factory=dict)
 
     def entry_counts_by_queue(self) -> dict[Queue, int]:
-        """Return the number of entries by queue."""
+        """Return the number of queue entries by queue."""
         return {queue: block.count for queue, block in self.queues.items()}
 
 
@@ -185,7 +185,7 @@ class PartWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file; an unfinished part is removed."""
+        """Close the part file, and remove it if it is not finished."""
         self._file.close()
         self._beside.unlink(missing_ok=True)
 
@@ -197,7 +197,7 @@ class PartWriter:
         return begin, len(block), _block_crc(block)
 
     def write_queue_entries(self, entries: Array, queue_offsets: Array, *, are_consecutive: bool) -> QueueBlock:
-        """Write the entries of one queue.
+        """Write the entries of one queue as a block of the part file.
 
         Args:
             entries: uint8, the bytes of the entries as they are written to queue files.
@@ -209,7 +209,7 @@ class PartWriter:
         return QueueBlock(position, size, len(queue_offsets), int(queue_offsets[0]) if are_consecutive else -1, crc)
 
     def write_record_keys(self, keys: Keys) -> KeyBlock:
-        """Write the keys of records."""
+        """Write the keys of records as a block of the part file."""
         position, size, crc = self._write_block([keys.offsets, keys.times, keys.ends, keys.hashes])
         return KeyBlock(position, size, len(keys.offsets), len(keys.hashes), crc)
 

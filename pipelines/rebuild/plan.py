@@ -51,12 +51,12 @@ class RebuildPlan:
 
     @property
     def work_folder(self) -> Path:
-        """The folder of unfinished files."""
+        """Folder of the files that are not finished yet."""
         return self.out / WORK
 
     @property
     def parts_folder(self) -> Path:
-        """The folder of part files."""
+        """Folder of the part files."""
         return self.work_folder / "parts"
 
     def log_splits(self, store: Store) -> list[Split]:
@@ -69,7 +69,7 @@ class RebuildPlan:
             return [split for splits in divided for split in splits]
 
     def to_document(self) -> dict[str, Any]:
-        """Return the plan as JSON document, in which a format is named by its folder."""
+        """Return the plan as a JSON object, in which a format is named by its folder."""
         settings = json.loads(json.dumps({**asdict(self.settings), "format": self.settings.format.folder}))
         settings["layout"] = settings.pop("format")
         return {

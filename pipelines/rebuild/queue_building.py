@@ -58,17 +58,17 @@ class QueueFolder:
         self.files = 0
 
     def write(self, position: int, data: memoryview) -> None:
-        """Write bytes of the queue, which may span several files."""
+        """Write bytes at a byte position of the queue, which may be in several files."""
         for start, at, size in self._split_by_file(position, len(data)):
             self._write_to_file(start, at, data[:size])
             data = data[size:]
 
     def read(self, position: int, size: int) -> bytes:
-        """Read bytes of the queue that were written before."""
+        """Read bytes at a byte position of the queue that were written before."""
         return b"".join(self._read_from_file(*piece) for piece in self._split_by_file(position, size))
 
     def _split_by_file(self, position: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Divide a byte range at file borders.
+        """Divide a byte range of the queue at the borders of its files.
 
         Yield for each piece its file's start, its position there, and its size.
         """
@@ -100,7 +100,7 @@ class QueueFolder:
             os.close(descriptor)
 
     def finish(self) -> None:
-        """Sync files and folder to disk."""
+        """Sync the queue's files and folder to disk."""
         for path in self.path.iterdir():
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:

@@ -82,7 +82,7 @@ class Rebuilt:
 
     @property
     def has_nondefault_delays(self) -> bool:
-        """True if the delays are not RocketMQ's defaults."""
+        """True if the broker's delay levels are not RocketMQ's defaults."""
         delays = self.settings.delay_levels_ms
         return bool(delays) and delays != DEFAULT_DELAY_LEVELS_MS
 
@@ -97,7 +97,7 @@ def rebuild_store(
     partition_bytes: int = PARTITION_BYTES,
     owns_lock: bool = False,
 ) -> Rebuilt:
-    """Rebuild the indexes of a store.
+    """Rebuild the queues, IndexFiles, checkpoint and topics.json of a store from its log.
 
     Args:
         store: from `find_stores`.
@@ -166,7 +166,7 @@ def _run_first_pass(
 def _find_batch_topics(
     root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
 ) -> set[str]:
-    """Return the topics that need BatchConsumeQueues, according to their records or to an interrupted run's parts.
+    """Return the topics that need BatchConsumeQueues, by their records or by the parts of an interrupted run.
 
     The latter are from an earlier run, which was interrupted while it read the log for the second time.
     """

@@ -109,7 +109,7 @@ class Settings:
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect of the CommitLog."""
+        """Dialect of the CommitLog: RocketMQ's or BoltMQ's."""
         return next(dialect for dialect in DIALECTS if dialect.name == self.dialect_name)
 
     @property
@@ -130,7 +130,7 @@ class Settings:
 
     @property
     def index_geometry(self) -> Geometry:
-        """The positions of slots and entries in an IndexFile."""
+        """Positions of slots and entries in an IndexFile."""
         return Geometry(self.index_slots, self.index_entries)
 
 
@@ -142,7 +142,7 @@ def find_settings(
     segments: Sequence[Segment] = (),
     files: StoreFiles | None = None,
 ) -> Settings:
-    """Find the settings of the broker that wrote a store.
+    """Find the settings of the broker that wrote a store, from the user's options and the store's files.
 
     Args:
         root: The store's folder, or that of its small files, from `open_small_files_folder`.
@@ -223,7 +223,7 @@ def _find_index_settings(
 
 
 def _queue_file_size(files: StoreFiles, requested_size: int | None, layout: QueueLayout) -> int:
-    """Return the size of queue files: the user's, otherwise the store's."""
+    """Return the size of queue files: that which the user gave, or else that of the store's files."""
     size = queue_file_size(files, list_queues(files, layout), layout) if requested_size is None else requested_size
     if size <= 0 or size % layout.entry_size:
         raise UsageError(f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}")
@@ -263,7 +263,7 @@ def _hashes_by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[
 
 
 def _read_newest_entries(files: StoreFiles, path: str, geometry: Geometry) -> list[IndexFileEntry]:
-    """Return the newest entries of an IndexFile in file order; an empty list if the file cannot be read."""
+    """Return the newest entries of an IndexFile in file order; none if the file cannot be read."""
     try:
         with closing(files.open(path)) as file:
             count = min(parse_header(read_range(file, 0, HEADER.size).tobytes()).index_count, geometry.entries)

@@ -95,7 +95,7 @@ class Replacement:
         self.out = root / FOLDER
 
     def check_replaceable(self) -> None:
-        """Check that no file to be replaced is a link, and that the work folder belongs to this user.
+        """Raise an error if a file to be replaced is a link, or another user owns the work folder.
 
         Raises:
             UnsafeFileError: naming the file or folder.
@@ -145,7 +145,7 @@ class Replacement:
         return document if isinstance(document, dict) else {}
 
     def copy_queues_without_records(self, settings: Settings) -> int:
-        """Copy the store's queues that have no record in the log to the new files, and return their number.
+        """Copy the store's queues without a record in the log to the new files, and return their number.
 
         Raises:
             UnsafeFileError: for a link among the queues' folders and files.
@@ -173,7 +173,7 @@ class Replacement:
         topics: Sequence[str] | None = None,
         delay_levels_ms: tuple[int, ...] | None = None,
     ) -> None:
-        """Verify the new files against the whole log.
+        """Verify the rebuilt files against the whole log.
 
         Args:
             shifted_queues: queues that lack messages, so that later entries are at smaller queue offsets than their
@@ -287,14 +287,14 @@ class Replacement:
         return next(name for name in _numbered_suffixes(suffix) if not any(self._root.glob(f"*.old-{name}")))
 
     def _backup_path(self, path: Path, suffix: str) -> Path:
-        """Return the path to which an old file is renamed, with a number if that path exists already."""
+        """Return the path to which an old file is renamed, with a number if that path is taken."""
         places = (
             self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered_suffixes(suffix)
         )
         return next(place for place in places if not os.path.lexists(place))
 
     def _new_paths(self) -> list[Path]:
-        """Return the relative paths to replace: whole folders if everything was rebuilt, otherwise topic folders."""
+        """Return the relative paths to replace: whole folders if all was rebuilt, otherwise folders of topics."""
         if os.path.lexists(self.out / CHECKPOINT):
             return [Path(name) for name in self._format.folders.rebuilt if os.path.lexists(self.out / name)]
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
@@ -307,7 +307,7 @@ def _numbered_suffixes(suffix: str) -> Iterator[str]:
 def _check_findings(
     findings: Findings, allowed_codes: frozenset[str], shifted_queues: frozenset[str], topics: frozenset[str] | None
 ) -> None:
-    """Raise an error if verification found an unexpected problem with the new files."""
+    """Raise an error if the verification of rebuilt files found a problem that is not allowed."""
     for code in sorted(findings.codes - allowed_codes):
         if CLASSES[code].severity is Severity.INFO:
             continue

@@ -30,17 +30,17 @@ class Extents:
 
     @property
     def total_bytes(self) -> int:
-        """Total length of the ranges."""
+        """Total length of the ranges in bytes."""
         return int((self.ends - self.starts).sum())
 
     @property
     def end(self) -> int:
-        """End of the last range."""
+        """Physical offset after the last range."""
         return int(self.ends[-1])
 
     @classmethod
     def from_ranges(cls, starts: Array, ends: Array, rows: int | None = None) -> Extents:
-        """Build extents from ranges in any order; ranges that touch are joined. By default each range is a record."""
+        """Build extents from ranges in any order, of which those that touch are joined."""
         rows = len(starts) if rows is None else rows
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], np.maximum.accumulate(ends[order])

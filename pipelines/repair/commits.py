@@ -63,7 +63,7 @@ class LostRuns:
 
 
 def read_lost_runs(lake: Lake) -> list[LostRuns]:
-    """Return the runs that repairs have removed, as far back as the log goes."""
+    """Return the archive runs that repairs found to be lost, as far back as the Delta log goes."""
     found = []
     for entry in read_messages_history(lake):
         note = _repair_note_of_entry(entry)
@@ -190,7 +190,7 @@ def make_repair_note(lost_rows: int) -> dict[str, str]:
 
 
 def count_lost_rows(lake: Lake, table: str) -> int:
-    """Return the number of rows that repairs have removed from a table, as far back as its log goes.
+    """Return the number of a table's rows that repairs recorded as lost, as far back as its Delta log goes.
 
     Raises:
         NoTableError: if the lake does not have the table.

@@ -67,7 +67,7 @@ class TableContents:
 
     @property
     def has_difference(self) -> bool:
-        """True if the rows are not those that CommitLake has written, or if the record of their checksum is missing."""
+        """True if the rows are not those that CommitLake wrote, or if the checksum of these is not recorded."""
         return self.is_unsealed or self.expected not in (None, self.found)
 
     def difference_sentences(self, max_named: int) -> list[str]:
@@ -132,7 +132,7 @@ def seal_table_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, run
 
 
 def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
-    """Undo the changes that other programs made to a table, if the files from before still exist.
+    """Undo the changes that other programs made to a table, if the earlier files still exist.
 
     Returns:
         True if the table has the rows again that this project has written.
@@ -178,7 +178,7 @@ def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
 
 
 def _changed_paths(log: LogFolder, version: int) -> tuple[set[str], set[str]]:
-    """Return the paths of the files that a commit added, and of those that it removed."""
+    """Return the paths of the files that a commit of a table added, and of those that it removed."""
     paths: tuple[set[str], set[str]] = (set(), set())
     for line in log.read(entry_name(version)).splitlines():
         action = parse_json(line)
@@ -189,7 +189,7 @@ def _changed_paths(log: LogFolder, version: int) -> tuple[set[str], set[str]]:
 
 
 def _find_removed_file(folder: pafs.FileSystem, path: str) -> TableFile | None:
-    """Return a data file that was removed from a table, if it is still in the folder; else None."""
+    """Return a data file that was removed from a table, if it is still in the table's folder; else None."""
     try:
         with folder.open_input_file(unquote(path)) as source:
             metadata = pq.read_metadata(source)
@@ -229,7 +229,7 @@ class _TableState:
     has_seal: bool
 
     def compare_contents(self, file_sums: Sequence[_FileSums | None]) -> TableContents:
-        """Compare the checksums of the table's files with the expected one; None stands for a file that was deleted."""
+        """Compare the checksums of the table's files with the expected sum, where None is a deleted file."""
         read = [(file, one) for file, one in zip(self.files, file_sums, strict=True) if one is not None]
         found = wrap_int64(sum(one.found for _, one in read))
         rows = sum(one.rows for _, one in read)
@@ -250,7 +250,7 @@ class _TableState:
         return replace(made, wrong=wrong, foreign=foreign)
 
     def _commits_by_writer(self, *, is_by_commitlake: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield version and `commitInfo` of CommitLake's commits, or of other programs' commits after its first one."""
+        """Yield version and `commitInfo` of CommitLake's commits, or of commits of other programs made after them."""
         are_marked = False
         for version in sorted(self.listing.entries):
             try:

@@ -93,7 +93,7 @@ class LogRepair:
 
     @property
     def versions(self) -> list[int]:
-        """Versions whose entries are replaced, the newest first."""
+        """Versions of the table whose log entries are replaced, newest first."""
         found = set(self.undone)
         if self.first is not None:
             found |= {self.first} if self.only_first else set(range(self.first, self.last + 1))
@@ -200,7 +200,7 @@ class AsideFolder:
 
 
 def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
-    """Plan the repair of a table's log; None if it is intact or does not exist."""
+    """Plan the repair of a table's Delta log; None if the log is intact or does not exist."""
     uri = lake.uri(table)
     try:
         folder = lake.open_log(table)
@@ -249,7 +249,7 @@ def repair_log(
     kept_files: Collection[str] = (),
     write_added_files: Callable[[], Sequence[DataFile]] = tuple,
 ) -> None:
-    """Restore a log to its last intact version.
+    """Restore a table's Delta log to its last intact version.
 
     Args:
         repair: from `plan_log_repair`; its `is_lost` must be False.
@@ -331,7 +331,7 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
 
 
 def read_lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[bytes]:
-    """Yield those log entries of lost versions that still exist, except entries larger than CommitLake writes."""
+    """Yield the log entries of lost versions that still exist, unless larger than CommitLake writes."""
     entries = folder.list_entry_files().entries
     for version in versions:
         file = entries.get(version)
@@ -356,14 +356,14 @@ def _log_entry_time(folder: LogFolder, version: int) -> int:
 
 
 def create_empty_table(folder: Path, table: str) -> DeltaTable:
-    """Create an empty table of the lake in a folder."""
+    """Create one of the lake's tables, without rows, in a folder."""
     declared = LAKE_TABLES[table]
     schema = Schema.from_json(declared.columns.to_json())
     return DeltaTable.create(str(folder), schema, partition_by=list(declared.partitions))
 
 
 def make_first_log_entry(table: str, damaged_entry: bytes = b"") -> bytes:
-    """Return the first entry (version 0) of a table's Delta log.
+    """Return a new first entry (version 0) for a table's Delta log, with the table's old id if it is known.
 
     Args:
         table: name of the table.

@@ -90,7 +90,7 @@ class FileAdoption:
 
     @property
     def row_count(self) -> int:
-        """Number of rows of all files."""
+        """Number of rows in all adopted files."""
         return sum(file.rows for file in self.files)
 
     def summary_sentences(self) -> Iterator[str]:
@@ -225,7 +225,7 @@ def _finished_runs(lake: Lake) -> dict[str, int] | None:
 
 
 def _find_data_files(lake: Lake) -> Iterator[tuple[str, pafs.FileInfo]]:
-    """Yield all data files in the table's folder, sorted by name."""
+    """Yield all data files in the folder of `messages`, sorted by name."""
     try:
         folder = lake.open_log("messages")
     except TableNotFoundError:  # no such folder
@@ -290,7 +290,7 @@ def _newest_readable_commit(lake: Lake) -> ArchiveCommit | None:
 
 
 def _make_log_entries(files: Sequence[AdoptedFile], commit: ArchiveCommit) -> dict[int, bytes]:
-    """Return the entries of the table's new log, by version."""
+    """Return the entries of the rebuilt Delta log of `messages`, by version."""
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.size, {STORE_DATE.name: file.store_date}, file.modified_ms, True, file.statistics)
         for file in files

@@ -58,7 +58,7 @@ def replace_rows(
     added_rows: pa.Table | None = None,
     transactions: Sequence[Transaction] = (),
 ) -> int:
-    """Delete rows of a table without partitions, and add others, in one commit. Returns the number of deleted rows."""
+    """Delete rows of an unpartitioned table and add others, in one commit; return the number of deleted rows."""
     table = lake.find(name)
     if table is None:
         return 0
@@ -110,5 +110,5 @@ def add_missing_table_files(lake: Lake, parser_version: str) -> dict[str, int]:
 
 
 def files_named_by_commits(commits: Collection[ArchiveCommit], table: str) -> set[str]:
-    """Return the paths of the files that commits name for a table."""
+    """Return the paths of a table's data files that commits of `messages` name."""
     return {file.path for commit in commits for file in commit.files.get(table, ())}

@@ -179,7 +179,7 @@ def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Seque
 
 
 def _first_broker_and_time(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
-    """Return the broker and the first time of a data file of snapshots, from its statistics; None for unknown."""
+    """Return the broker and the first time in a damaged data file, from its statistics; None where unknown."""
     least, greatest = damage.bounds
     broker = least.get("broker")
     # Statistics of a long text may be cut.
@@ -269,7 +269,7 @@ def _distinct_rows(rows: pa.Table, key_columns: tuple[str, ...], table: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class RestoredErasures:
-    """Restored rows of `erasures`, and the number of the newest erasure.
+    """Restored rows of the table `erasures`, and the number of the newest erasure.
 
     Attributes:
         rows: rows of `erasures`.
@@ -283,7 +283,7 @@ class RestoredErasures:
 
 
 def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
-    """Restore rows of `erasures` that the table has lost, from the rows of `messages` that are marked as erased.
+    """Restore rows that the table `erasures` has lost, from the rows of `messages` that are marked as erased.
 
     Args:
         rows: the rows that `erasures` still has.
@@ -338,7 +338,7 @@ def _read_marked_rows(lake: Lake) -> pa.Table:
 
 
 def _read_all_batches(lake: Lake) -> Iterator[pa.Table]:
-    """Read all data files in the folder of `messages`, also those of older versions; skip damaged ones."""
+    """Read all readable data files in the folder of `messages`, including those of older versions."""
     try:
         files = lake.open_folder("messages")
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True, recursive=True))
@@ -380,7 +380,7 @@ def _unrecorded_rows(marked_rows: pa.Table, recorded_rows: pa.Table) -> pa.Table
 def _make_missing_begun_rows(
     rows: pa.Table, numbers_by_erasure_id: Mapping[str, int], writer: ErasureWriter
 ) -> pa.Table:
-    """Return a row with the event `begun` for each erasure that lacks one, with the earliest time of its other rows."""
+    """Return a restored row with the event `begun` for each erasure that lacks it, at its earliest known time."""
     has_row = {row["erasure_id"] for row in _rows_of_event(rows, ErasureEvent.BEGUN).select(["erasure_id"]).to_pylist()}
     times = rows.select(["erasure_id"]).append_column("at", rows.column("at").cast(pa.int64()))
     earliest = {
@@ -418,7 +418,7 @@ def _restore_message_rows(
     newest_number: int,
     writer: ErasureWriter,
 ) -> tuple[pa.Table, int]:
-    """Return rows with the event `message` for erased messages, and the number of messages without an unerased row."""
+    """Return restored rows of `erasures` for messages, and how many have no data left from before the erasure."""
     if not erased_rows.num_rows:
         return to_erasures_schema(ERASURES_SCHEMA.empty_table()), 0
     ids = erased_rows.column("erasure_id").to_pylist()
@@ -442,7 +442,7 @@ def _restore_message_rows(
 
 
 def _find_unerased_rows(lake: Lake, erased_messages: ErasedMessages, erased_rows: pa.Table) -> tuple[pa.Table, Array]:
-    """Find unerased rows of erased messages.
+    """Find, in older data files of `messages`, the rows of erased messages from before their erasure.
 
     Returns:
         The unerased rows; and for each message, the index of its row in `erased_rows` followed by the unerased rows.

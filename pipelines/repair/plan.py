@@ -83,7 +83,7 @@ TABLES = tuple(LAKE_TABLES)
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """Damages of a lake, and how to repair them.
+    """Damage found in a lake, and how to repair it.
 
     Attributes:
         logs: repairs of logs, by table.
@@ -153,7 +153,7 @@ class RepairPlan:
             yield f"  {_file_repair_text(table, self.stores)}"
 
     def _row_difference_lines(self) -> Iterator[str]:
-        """Yield lines on tables whose files are intact, but whose rows are not those that they should have."""
+        """Yield lines on tables with intact files but other rows than CommitLake has written."""
         if self.unfinished:
             yield "messages: an earlier repair was interrupted; it is completed"
         if self.ahead:
@@ -232,7 +232,7 @@ def plan_repair(
     stores: RefillStores | None = None,
     runner: Runner = HERE,
 ) -> RepairPlan:
-    """Find the damages of a lake and plan their repair.
+    """Find the damage in a lake, and plan its repair.
 
     Args:
         is_deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
@@ -320,7 +320,7 @@ def check_has_no_links(lake: Lake) -> None:
 
 
 def find_table_damages(lake: Lake, table: str, runner: Runner, *, is_deep: bool) -> list[DataDamage]:
-    """Return the damaged data files of a table, in the order of their paths."""
+    """Return the damaged data files of a table, sorted by path."""
     found = find_damaged_files(lake, table, is_deep=is_deep, runner=runner)
     return sorted(found, key=lambda damage: damage.file.path)
 
@@ -333,7 +333,7 @@ def _newest_lost_run(lake: Lake) -> int:
 
 
 def _count_missing_runs(lake: Lake, damaged_tables: Collection[str]) -> dict[str, int]:
-    """Count, for each table derived from `messages`, the finished archive runs whose rows the table lacks."""
+    """Count, for each derived table, the finished archive runs whose rows it lacks."""
     commits = commits_after(lake, 0)
     found = {
         table: len(runs)
@@ -385,7 +385,7 @@ def reason_not_updatable(lake: Lake, reached_version: int) -> str:
 
 
 def reason_to_recount_minutes(lake: Lake) -> str:
-    """Return a sentence if `topic_minutes` counts a different number of messages than `messages` has; else "".
+    """Return a sentence if `topic_minutes` counts more or fewer messages than `messages` has; else "".
 
     Expired messages, and those that a repair has recorded as lost, are in `topic_minutes` only. Then nothing is
     compared.
@@ -407,7 +407,7 @@ def reason_to_recount_minutes(lake: Lake) -> str:
 
 
 def must_recount_minutes(lake: Lake, damaged_tables: Collection[str]) -> bool:
-    """Return whether `topic_minutes` must be counted again from `messages`.
+    """Return whether `topic_minutes` must be counted again, as it is damaged or may count messages that are lost.
 
     It must if it was damaged, or if a backfill may have counted messages that `messages` has lost: rows of a backfill
     do not name an archive run. It must not if `messages` has dropped old rows, which `topic_minutes` still counts.

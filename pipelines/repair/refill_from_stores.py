@@ -74,7 +74,7 @@ class LogRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SuspectRange:
-    """Range of the logs in which messages were, or may have been, lost.
+    """Range of the logs in which messages may have been lost.
 
     Attributes:
         name: the lost file, or another cause.
@@ -96,7 +96,7 @@ class SuspectRange:
 
     @classmethod
     def of_file(cls, damage: DataDamage) -> SuspectRange:
-        """Return the log range of the messages in a damaged data file of `messages`."""
+        """Return the log range whose messages were in a damaged data file of `messages`."""
         least, greatest = damage.bounds
         return cls(
             f"messages/{unquote(damage.file.path)}",
@@ -112,11 +112,11 @@ class SuspectRange:
         return (self.first_broker or broker) <= broker <= (self.last_broker or broker)
 
     def overlaps_range(self, start: int, end: int) -> bool:
-        """Return whether a lost record may be in a range of a log."""
+        """Return whether a lost record may be in the given range of a log."""
         return start <= self.end and self.start < end
 
     def has_lost_messages(self, broker: str, counted_messages: int | None, present_messages: int) -> bool:
-        """Return whether any messages of the given broker are lost.
+        """Return whether messages of a broker are lost, given how many were counted and how many are left.
 
         Args:
             counted_messages: number of its archived messages; None if unknown.
@@ -271,7 +271,7 @@ class Archived(NamedTuple):
 
 
 def read_archived_counts(lake: Lake) -> dict[str, Archived]:
-    """Return, by broker, the number of archived messages and the first physical offset; empty if not known."""
+    """Return, by broker, the number of archived messages and the first physical offset; empty if unknown."""
     if "messages" in read_expiries(lake.table("messages")):
         return {}
     sql = (
@@ -333,7 +333,7 @@ def _reread_holes(
 
 
 def _record_later_copies(lake: Lake, manifest: Sequence[ManifestRow], erased_messages: ErasedMessages) -> None:
-    """Add to `erasures` the copies of erased messages that were found, and erased, when the log was read again."""
+    """Add to `erasures` the copies of erased messages that were found when the log was read again."""
     for row in manifest:
         if row.path and row.table == "erasures":
             with lake.open_folder("erasures").open_input_file(row.path) as source:
@@ -343,7 +343,7 @@ def _record_later_copies(lake: Lake, manifest: Sequence[ManifestRow], erased_mes
 
 
 def _unreadable_ranges(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]:
-    """Return the ranges of logs that cannot be read now, but could be read when they were archived."""
+    """Return the log ranges that could be read when they were archived, but not now."""
     found, known = set(), set()
     for table in ("quarantine", "gaps"):
         for row in manifest:
@@ -362,7 +362,7 @@ def _to_log_ranges(rows: pa.Table) -> set[LogRange]:
 
 
 def _delete_unneeded_files(lake: Lake, manifest: Sequence[ManifestRow], kept_files: Sequence[DataFile]) -> None:
-    """Delete files that the tasks wrote but that are not needed, because only new files of `messages` are kept."""
+    """Delete the files that the tasks wrote for other tables than `messages`, or that are not in `kept_files`."""
     paths = {file.path for file in kept_files}
     for row in manifest:
         if row.path and not (row.table == "messages" and row.path in paths):
@@ -400,14 +400,14 @@ def _gap_rows(
 
 
 class RefilledFiles(NamedTuple):
-    """Data files that repairs have added to `messages`, and the version of the last commit that added some."""
+    """Data files that repairs have added to `messages`, and the version of the last such commit."""
 
     version: int
     paths: tuple[str, ...]
 
 
 def find_files_refilled_since(lake: Lake, version: int) -> RefilledFiles:
-    """Return the data files of messages that repairs have read again after a version of `messages`.
+    """Return the data files that repairs have added to `messages` after a version.
 
     Args:
         version: the version; -1 for all, as far as the log goes back.

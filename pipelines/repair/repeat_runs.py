@@ -87,7 +87,7 @@ def count_missing_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
 
 
 def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
-    """Record in each table how many rows are lost for good after a repair, so that audits do not report them again.
+    """Record in each table how many rows are lost for good, so that audits do not report them again.
 
     Returns:
         The number of rows that were not recorded yet, for tables that lack some.
@@ -107,7 +107,7 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
 def repeat_archive_runs(
     lake: Lake, lost_rows_by_table: Mapping[str, int | None], stores: RefillStores
 ) -> Iterator[str]:
-    """Restore the rows that tables have lost, by repeating archive runs on the stores.
+    """Restore the rows that tables have lost, by archiving the same log ranges again from the stores.
 
     Args:
         lake: the lake; `messages` is intact.
@@ -146,7 +146,7 @@ def repeat_archive_runs(
 
 
 def _read_erasures_in_profiles(lake: Lake) -> ErasedMessages:
-    """Return the places of erased messages that `profiles` counts in their erased form."""
+    """Return the log positions of messages that `profiles` counts as erased."""
     table = open_erasures(lake)
     if table is None:
         return NOTHING_ERASED
@@ -171,12 +171,12 @@ def _restore_rows(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_
 
 
 def _count_written_rows(commit: ArchiveCommit, table: str) -> int:
-    """Return the number of rows that a run has written to a table."""
+    """Return the number of rows that a run wrote to a table, according to its commit."""
     return sum(file.rows for file in commit.files.get(table, ()))
 
 
 def _runs_with_lost_rows_in_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
-    """Return the runs in the log of `messages` of which any of the given tables lacks rows, oldest first."""
+    """Return the runs in the Delta log of `messages` whose rows any of the given tables lacks, oldest first."""
     there = {table: _rows_by_run(lake, table) for table in tables}
     found = []
     for commit in commits_after(lake, 0) if tables else ():
@@ -189,7 +189,7 @@ def _runs_with_lost_rows_in_log(lake: Lake, tables: Collection[str]) -> list[_La
 
 
 def _runs_with_lost_rows(lake: Lake, lost_rows_by_table: Mapping[str, int | None]) -> Iterator[_LackingRun]:
-    """Yield the runs of which any of the given tables lacks rows, oldest first."""
+    """Yield the runs whose rows any of the given tables lacks, oldest first."""
     found = [run for run in _runs_with_lost_rows_in_log(lake, lost_rows_by_table) if run.commit.ranges]
     known: Counter[str] = Counter()
     for run in found:

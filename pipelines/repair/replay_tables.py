@@ -69,7 +69,7 @@ def repair_replay_tables(
     log_repairs: Mapping[str, LogRepair],
     get_damaged_files: Callable[[str], Sequence[DataDamage]],
 ) -> Iterator[str]:
-    """Repair the tables of replays.
+    """Repair the tables of replays, and yield sentences on what is lost.
 
     Args:
         log_repairs: repairs of logs, by table.
@@ -146,14 +146,14 @@ def _mark_unended_replays(lake: Lake, damaged_table: str) -> None:
 
 
 def _write_rows_lost_events(lake: Lake, table: DeltaTable) -> list[DataFile]:
-    """Write `rows_lost` events for replays that have not ended to a new data file of `replays`, without a commit."""
+    """Write an event `rows_lost` for each unfinished replay to an uncommitted data file of `replays`."""
     rows = _rows_lost_events(lake, table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
     return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
 def _rows_lost_events(lake: Lake, table: DeltaTable, damaged_table: str) -> pa.Table:
-    """Return a `rows_lost` event, as a row of `replays`, for each replay that has not ended."""
+    """Return, as rows of `replays`, an event `rows_lost` for each unfinished replay."""
     known: set[str] = set()
     ended: set[str] = set()
     for rows in _readable_rows(lake, EVENTS, table, ["replay_id", "event"]):
@@ -171,7 +171,7 @@ def _rows_lost_events(lake: Lake, table: DeltaTable, damaged_table: str) -> pa.T
 
 
 def _lost_plans_sentence(lake: Lake) -> Iterator[str]:
-    """Yield a sentence on replays that have sent messages, but whose plan is lost; nothing if there are none."""
+    """Yield a sentence on replays that have sent messages but whose plan is lost, if there are any."""
     table = lake.find("replays")
     plans = () if table is None else _readable_rows(lake, EVENTS, table, ["replay_id", "plan"])
     planned = {row["replay_id"] for rows in plans for row in rows.to_pylist() if row["plan"]}

@@ -94,7 +94,7 @@ from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
 
 
 def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
-    """Repair a lake as planned.
+    """Carry out the planned repair of a lake.
 
     Args:
         plan: from `plan_repair`.
@@ -163,7 +163,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
 
 
 def _repair_log_of_messages(aside_folder: AsideFolder, plan: RepairPlan) -> None:
-    """Repair the log of `messages`, and record the archive's progress after that."""
+    """Repair the Delta log of `messages`, and record how far each store is archived after that."""
     lake = aside_folder.lake
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
@@ -276,7 +276,7 @@ def _count_rows(lake: Lake, name: str) -> int:
 def _repair_or_start_empty(
     aside_folder: AsideFolder, table: str, plan: RepairPlan, runner: Runner, loss_text: str
 ) -> Iterator[str]:
-    """Repair a table's log, or start an empty table if that is not enough.
+    """Repair a table's Delta log; start an empty table if that is impossible or data files are damaged.
 
     Args:
         table: name of the table.
@@ -299,7 +299,7 @@ def _repair_or_start_empty(
 
 
 def _find_damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
-    """Return a table's damaged data files. If its log was repaired, the files are checked again."""
+    """Return a table's damaged data files, which are searched again if its log was repaired."""
     if table not in plan.logs:
         return plan.files.get(table, ())
     return find_table_damages(lake, table, runner, is_deep=True)

@@ -57,7 +57,7 @@ _PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_
 
 
 class Counts(NamedTuple):
-    """Numbers of messages of a replay that were sent, and that could not be sent."""
+    """Numbers of a replay's messages that were sent, and that could not be sent."""
 
     sent: int
     failed: int
@@ -178,7 +178,7 @@ def _now() -> datetime.datetime:
 
 
 def _event_time(lake: Lake, replay_id: str) -> datetime.datetime:
-    """Return the time of a new event: now, but later than the replay's events so far, as clocks of hosts differ."""
+    """Return the time for a new event of a replay, later than all of its events so far even if clocks differ."""
     now = _now()
     try:
         table = lake.table("replays")
@@ -286,7 +286,7 @@ def _parse_state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
 
 
 def _last_number(rows: list[dict[str, Any]], column_name: str) -> float | None:
-    """Return the last number in a column; None if it has only nulls, as in rows of earlier versions."""
+    """Return the last number in a column of rows; None if all are null, as in rows of earlier versions."""
     found = [row[column_name] for row in rows if row.get(column_name) is not None]
     return found[-1] if found else None
 
@@ -533,7 +533,7 @@ class Ledger:
         return schema.empty_table() if rows is None else rows.cast(schema)
 
     def end_offsets(self) -> Mapping[MessageQueue, int]:
-        """Return, for each target queue, the offset after the last message that is recorded as stored there."""
+        """Return, for each target queue, the offset after the last message recorded as stored in it."""
         columns = "target_topic, target_broker, target_queue_id, max(target_offset) + 1 AS place"
         rows = self._query_rows(columns, "target_offset IS NOT NULL", "GROUP BY 1, 2, 3")
         if rows is None:

@@ -127,7 +127,7 @@ def mask_and_encode(rows: pa.Table, changes: MessageChanges) -> tuple[pa.Table, 
 
 
 def _reason_not_sendable(message: Message) -> str | None:
-    """Return why a message cannot be sent exactly as it is, such as a blank in a key; None if it can."""
+    """Return why a message cannot be sent exactly as it is, such as a space in a key; None if it can."""
     if not message.body:
         return "the body is empty"
     if any(" " in key or not key for key in message.keys):

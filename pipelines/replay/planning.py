@@ -156,7 +156,7 @@ def _join_into_parts(sized_ranges: Iterable[_Stretch]) -> Iterator[tuple[LogRang
 def needed_target_topics(
     queue_counts: Sequence[QueueCount], target_topic: str | None, original_topics: Iterable[str]
 ) -> list[str]:
-    """Return the names of the topics that the target must have, sorted.
+    """Return the sorted names of the topics that the target must have.
 
     Args:
         queue_counts: from `count_messages_by_queue`.
@@ -234,7 +234,7 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
 
 
 def _check_has_brokers(client: TargetClient) -> None:
-    """Raise an error if the target's name server knows no broker, and so no topic."""
+    """Raise an error if the target's name server knows no broker."""
     with suppress(RefusedError):
         if not client.admin.clusters().broker_addr_table:
             raise ReplayError(
@@ -283,7 +283,7 @@ def target_queue_indexes(queue_counts: Sequence[QueueCount], target: Target) -> 
 
 
 def new_replay_id(now: datetime.datetime) -> str:
-    """Return a unique name for a replay, which begins with its time."""
+    """Return a unique id for a replay, which begins with the given time."""
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -297,7 +297,7 @@ def make_plan(
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     command: str = "",
 ) -> ReplayPlan:
-    """Return the plan of a new replay.
+    """Return the plan of a new replay from the chosen messages, the target and the limits.
 
     Args:
         queue_counts: from `count_messages_by_queue`.

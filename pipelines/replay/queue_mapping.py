@@ -109,7 +109,7 @@ def _queues_of_same_number(rows: pa.Table, queue_indexes: Mapping[MessageQueue, 
 
 
 def _order_hashes(rows: pa.Table, mapping: QueueMapping) -> Array:
-    """Return the hash that chooses each message's queue; messages that must stay in order have equal hashes."""
+    """Return the hash by which each message's queue is chosen, equal for messages that must stay in order."""
     if mapping is QueueMapping.SHARDING_KEY:
         entries = rows.column("properties").combine_chunks()
         key = pc.map_lookup(entries, pa.scalar(SHARDING_KEY, entries.type.key_type), "last").cast(pa.string())

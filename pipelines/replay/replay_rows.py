@@ -241,7 +241,7 @@ class OldCopies:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the rows to be dropped, bytes; estimated where a data file also has other rows."""
+        """Size in bytes of the rows to be dropped, estimated for data files that also have other rows."""
         return sum(file.size * rows // max(1, file.rows or rows) for file, rows in self.files)
 
 
@@ -365,7 +365,7 @@ def _count_rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
 
 
 def _drop_rows_of(replay_ids: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Return rows without those of the given replays."""
+    """Yield rows without those of the given replays."""
     names = pa.array(sorted(replay_ids), pa.string())
     for batch in batches:
         kept = batch.filter(pc.invert(pc.is_in(batch.column("replay_id").cast(pa.string()), value_set=names)))

@@ -17,7 +17,7 @@ from commitlake.schemas.tables.spark_schemas import spark_schema
 
 
 def transformed_rows(spark: SparkSession, lake: Lake, replay_id: str, transform: Transform) -> Iterator[pa.RecordBatch]:
-    """Apply a user's function to all messages of a replay in `replay_rows`, and return the resulting rows.
+    """Apply a user's function to all messages of a replay in `replay_rows`, and return its rows.
 
     Raises:
         ReplayError: if it fails, or does not return messages.

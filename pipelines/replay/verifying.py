@@ -335,7 +335,7 @@ def _not_in_lake_difference(row: Mapping[str, object]) -> Difference:
 
 
 def _lacks_properties(batch: pa.RecordBatch, rows: pa.Table, replay_id: str) -> Array:
-    """Return, for each row, whether the message in the target lacks a property that was sent."""
+    """Return a mask of the messages in the target that lack a property that was sent."""
     # With row numbers, entries of all rows can be compared at once.
     lengths, names, values = split_properties(batch.column("properties"))
     there = _prefix_row_numbers(np.repeat(np.arange(len(lengths)), lengths), _property_entries(names, values))

@@ -21,7 +21,7 @@ def to_milliseconds(column: pa.Array) -> Array:
 
 
 def to_bytes_and_offsets(column: pa.Array) -> tuple[Array, Array]:
-    """Return the bytes of a column of strings, and their n + 1 offsets."""
+    """Return the concatenated bytes of a column of strings, and their n + 1 offsets."""
     strings = column.cast(pa.large_binary())
     _, offsets, data = strings.buffers()
     starts = np.zeros(1, np.int64) if offsets is None else np.frombuffer(offsets, np.int64)
@@ -29,7 +29,7 @@ def to_bytes_and_offsets(column: pa.Array) -> tuple[Array, Array]:
 
 
 def encode_strings(column: pa.Array) -> tuple[Array, list[str | None]]:
-    """Encode a column of strings: return a code for each row, and the list of strings that the codes index."""
+    """Return an integer code for each row of a column of strings, and the list of strings by code."""
     encoded = column.cast(pa.large_string()).dictionary_encode()
     values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
     return np.array(encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False), np.int64), values

@@ -50,7 +50,7 @@ _NO_BODY = (
 def copy_bodies(
     bodies: BodySource, records: Records, packs: Sequence[str], segment_bytes: Array, base_offset: int
 ) -> dict[int, str]:
-    """Copy the bodies of records into a segment and check their CRC.
+    """Copy the bodies of records from packs into a segment, and check their CRC.
 
     Args:
         bodies: where they are.
@@ -119,7 +119,7 @@ def _copy_bodies_of_pack_or_skip(
 def _copy_bodies_singly(
     store: PackStore, records: Records, rows: Array, pack: str, segment_bytes: Array, base_offset: int
 ) -> dict[int, str]:  # fmt: skip
-    """Copy bodies one by one, and return those that cannot be read, each with the reason."""
+    """Copy bodies one by one; return the records whose body cannot be read, each with the reason."""
     lost: dict[int, str] = {}
     cache = FrameCache(1)
     for at in range(len(rows)):

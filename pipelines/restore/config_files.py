@@ -88,7 +88,7 @@ class KnownConfig:
         )
 
     def serialize_topics_file(self, timestamp: int) -> bytes:
-        """Return the content of topics.json.
+        """Return the content of topics.json, with the topics that the lake has recorded.
 
         Args:
             timestamp: Store time of the newest record, ms; it becomes the version of the file.
@@ -104,7 +104,7 @@ class KnownConfig:
 
 
 def read_known_config(lake: Lake, broker: str, as_of: datetime.datetime | None) -> KnownConfig:
-    """Read the configuration of a store from the lake.
+    """Read from the lake what it has recorded of a store's configuration, as of a time.
 
     Args:
         broker: Name of the store.
@@ -139,7 +139,7 @@ class GroupOffsets:
 
     @property
     def groups(self) -> set[str]:
-        """All groups with an offset."""
+        """All groups that have an offset."""
         return {split_offset_key(key)[1] for key in self.table}
 
 
@@ -171,12 +171,12 @@ def parse_offsets(data: bytes, file_name: str) -> Table:
 
 
 def _parse_queue_id(key: object) -> int:
-    """Return a queue number, which may be a number or a text in JSON."""
+    """Parse a queue id, which JSON may have as a number or as a text."""
     return require_int(str(key), "queue", INT32_MIN, INT32_MAX)
 
 
 def limit_to_queue_ranges(offsets_table: Table, queue_ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
-    """Limit the offsets of consumer groups to the range of the restored queues.
+    """Limit the offsets of consumer groups to the ranges that the restored queues have.
 
     Args:
         offsets_table: from `parse_offsets`.

@@ -60,7 +60,7 @@ class RestoreSelection:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Range of physical offsets of the part of a log to restore, with the number and size of its records.
+    """Physical offsets of the part of a log to restore, with the number and size of its records.
 
     Attributes:
         start: physical offset of the first record.
@@ -78,7 +78,7 @@ class LogRange:
 
 
 def find_log_range(table: DeltaTable, selection: RestoreSelection) -> LogRange:
-    """Find the chosen part of the log by its first and last record.
+    """Find the physical offsets of the part of a log to restore, and the number and size of its records.
 
     The clock of a broker may be set back or forward. The range therefore includes every record between the first and
     the last one of the given time.
@@ -142,14 +142,14 @@ def read_brokers(table: DeltaTable) -> list[str]:
 
 
 def rows_of_segment(table: DeltaTable, broker: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Return the rows of the records that begin in a range, in no particular order, with `record_arrays.COLUMNS`."""
+    """Return the rows of `messages` whose records begin in a range of the log, in no particular order."""
     columns = ", ".join(COLUMNS)
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     yield from run_sql(table, _NAME, f"SELECT {columns} FROM {_NAME} WHERE {wanted}")
 
 
 def read_record_extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array, Array]:
-    """Return the physical offsets and sizes of the records that begin in a range, in no particular order."""
+    """Return physical offsets and sizes of the records that begin in a range of the log, in no particular order."""
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     answer = run_sql(table, _NAME, f"SELECT physical_offset, size FROM {_NAME} WHERE {wanted}").read_all()
     offsets, sizes = (to_int64_array(column.combine_chunks()) for column in answer.columns)
@@ -157,7 +157,7 @@ def read_record_extents(table: DeltaTable, broker: str, start: int, end: int) ->
 
 
 def read_queue_ends(table: DeltaTable, broker: str, log_range: LogRange) -> dict[tuple[str, int], int]:
-    """Return the end offset of each queue with a record in the range."""
+    """Return the end offset of each queue that has a record in the log range."""
     columns = "topic, queue_id, max(queue_offset) + 1"
     return {
         (topic, queue): end
@@ -263,13 +263,13 @@ def derive_segment_size(starts: Array, ends: Array) -> int:
 
 
 def _segment_borders(starts: Array, size: int) -> Array:
-    """Return the segment borders (multiples of `size`) between the first and the last record."""
+    """Return the offsets of the segment borders (multiples of `size`) between the first and the last record."""
     if not size:
         return np.zeros(0, np.int64)
     return np.arange(starts[0] - starts[0] % size + size, starts[-1] + 1, size)
 
 
 def _have_room_for_blank(starts: Array, ends: Array, borders: Array) -> bool:
-    """Return whether a BLANK fits between each border of a segment and the record before it."""
+    """Return whether each segment border has room for a BLANK between it and the record before it."""
     before = np.searchsorted(starts, borders) - 1
     return bool((ends[before] + END_RESERVE <= borders).all())

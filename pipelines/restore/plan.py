@@ -48,12 +48,12 @@ class RestorePlan:
 
     @property
     def work_folder(self) -> Path:
-        """The folder for the unfinished log and for notes on its segments."""
+        """Folder for the unfinished log and for notes on its segments."""
         return self.out / WORK
 
     @property
     def commitlog_folder(self) -> Path:
-        """The folder of the segments until all are written."""
+        """Folder that holds the segments until all of them are written."""
         return self.work_folder / self.format.folder
 
     @property
@@ -63,7 +63,7 @@ class RestorePlan:
         return range(first, self.log.end, self.segment_size)
 
     def make_segment_task(self, base_offset: int, filler_time: int = 0) -> SegmentTask:
-        """Return the task for one segment.
+        """Return the task that restores one segment.
 
         Args:
             base_offset: physical offset of the start of the segment.
@@ -93,7 +93,7 @@ class RestorePlan:
         return self.work_folder / _DONE / f"{segment_name(base_offset)}.json"
 
     def resume_options(self) -> dict[str, Any]:
-        """The options that must be the same when an interrupted run is resumed, as a JSON object."""
+        """Options, as a JSON object, that a run must share with the interrupted run that it resumes."""
         wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
         return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
 
@@ -105,7 +105,7 @@ class RestorePlan:
 
 
 def has_run_to_resume(output_folder: Path, log_format: Format) -> bool:
-    """Return whether the folder contains an interrupted run to resume.
+    """Return whether a folder contains an interrupted run that can be resumed.
 
     Args:
         log_format: format of the log that is created.
@@ -132,7 +132,7 @@ def has_run_to_resume(output_folder: Path, log_format: Format) -> bool:
 
 
 def read_resumed_plan(plan: RestorePlan) -> RestorePlan:
-    """Read the plan of the interrupted run in a folder, and check that this run has the same options.
+    """Return the plan of the interrupted run in a folder; raise an error if this run has other options.
 
     Raises:
         UsageError: if the options differ.

@@ -31,7 +31,7 @@ class Refusal(IntEnum):
 
     @property
     def text(self) -> str:
-        """The reason in words."""
+        """The reason as text for users."""
         return _REFUSAL_TEXTS[self]
 
 

@@ -71,7 +71,7 @@ _CRC_OF_RECORD = "__CRC32#"
 
 @compiled
 def copy_spans(source: Array, starts: Array, lengths: Array, segment_bytes: Array, target_positions: Array) -> None:
-    """Copy one value per row from a buffer to positions in a segment.
+    """Copy one value for each record from a buffer to its position in a segment.
 
     Args:
         source: uint8, read-only, the values.
@@ -193,7 +193,7 @@ def _serialize_host_text(text: str | None) -> bytes:
 
 
 class RecordColumns:
-    """Columns of a batch of `messages` as arrays, from which `RecordWriter` serializes records."""
+    """Columns of a batch of `messages` as arrays, from which records are serialized."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -370,7 +370,7 @@ def _select_hosts(hosts: Hosts, codes: Array, size: int) -> Array:
 
 
 class RecordWriter:
-    """Writer of the records of one segment.
+    """Writes the records of one segment from rows of `messages`, without bodies.
 
     Args:
         out: uint8, the segment.
@@ -404,7 +404,7 @@ class RecordWriter:
         return int(found.sizes.sum())
 
     def finish(self) -> Records:
-        """Return all records, ordered by physical offset.
+        """Return all written records, ordered by physical offset.
 
         Raises:
             UsageError: if records overlap.

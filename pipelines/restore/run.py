@@ -77,7 +77,7 @@ Begin = Callable[[int], Callable[[int], None]]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Result of restoring a store.
+    """Result of restoring a store: what was written, and what was lost.
 
     Attributes:
         out: the folder of the store.
@@ -131,7 +131,7 @@ def restore_store(
     begin_progress: Begin | None = None,
     runner: Runner | None = None,
 ) -> Restored:
-    """Restore a store from the messages of a broker in a lake.
+    """Restore a broker's store from its messages in a lake.
 
     Args:
         output_folder: the folder for the store: new, or with an interrupted run with the same options.
@@ -205,7 +205,7 @@ def restore_store(
 
 
 def _find_segment_size(table: DeltaTable, broker: str) -> int:
-    """Return the segment size, from the whole log of the broker: a short range may contain no end of a segment."""
+    """Return the size of the broker's segments, from its whole log, as a short range may not show it."""
     return find_segment_size(table, broker, find_log_range(table, RestoreSelection(broker)))
 
 
@@ -306,7 +306,7 @@ def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, kno
 
 
 def _write_difference_notes(plan: RestorePlan, results: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
-    """Write a file with a line for each difference from the original log, and return the ranges without a record."""
+    """Write a line on each difference from the original log to a file; return the ranges without a record."""
     lacking = [
         (max(start, plan.log.start), end) for each in results for start, end in each.filled if end > plan.log.start
     ]  # fmt: skip

@@ -58,7 +58,7 @@ class SegmentTask:
 
     @property
     def is_newest(self) -> bool:
-        """True if the restored range ends in this segment."""
+        """True if the restored log ends in this segment."""
         return self.end <= self.base + self.size
 
     @property
@@ -86,7 +86,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRestored:
-    """Result of restoring a segment.
+    """Result of restoring a segment: its records, its fillers and its losses.
 
     Attributes:
         records: number of records.
@@ -204,7 +204,7 @@ def _add_bodies_and_fillers(
 def _erase_lost_record(
     segment_bytes: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body_lost: bool
 ) -> Lost:
-    """Overwrite a record in a segment with zeros, and return a description of the loss."""
+    """Overwrite a record in a segment with zeros, and return what was lost."""
     start, size = int(records.starts[row]), int(records.sizes[row])
     # Otherwise a broker would take the rest of the record for one.
     segment_bytes[start - task.base : start - task.base + size] = 0
@@ -212,7 +212,7 @@ def _erase_lost_record(
 
 
 class Gap(NamedTuple):
-    """A range without a record, between two records or before the first.
+    """A range of the log without a record, between two records or before the first.
 
     Attributes:
         start: physical offset.
@@ -252,7 +252,7 @@ def select_fitting_records(starts: Array, ends: Array, base_offset: int, end: in
 
 
 def find_gaps(starts: Array, ends: Array, times: Array, base_offset: int) -> list[Gap]:
-    """Return the ranges between records, and the one before the first record."""
+    """Return the ranges between records and before the first one, which fillers must cover."""
     if not len(starts):
         return []
     reached = np.concatenate([[base_offset], ends[:-1]])
@@ -272,20 +272,20 @@ def write_fillers(segment_bytes: Array, base_offset: int, gap: Gap) -> None:
 
 
 def write_blank(segment_bytes: Array, position: int) -> None:
-    """Write a BLANK from a position to the end of the segment, where the file has zeros."""
+    """Write a BLANK (the record that closes a segment) from a position to the end of the segment."""
     blank = serialize_blank(len(segment_bytes) - position)
     segment_bytes[position : position + len(blank)] = np.frombuffer(blank, np.uint8)
 
 
 def empty_segment_bytes(base_offset: int, size: int, filler_time: int) -> bytes:
-    """Return the first bytes of a segment without records: one filler, as brokers expect a record, and a BLANK."""
+    """Return the first bytes of a segment without messages: one filler record, which brokers need, and a BLANK."""
     first = next(make_fillers(base_offset, MIN_FILLER_BYTES, filler_time))
     return first + serialize_blank(size - len(first))
 
 
 @dataclass(frozen=True, slots=True)
 class LakeVersion:
-    """Version of a lake from which segments are restored, and options for reading bodies.
+    """Version of a lake from which segments are restored, with options for reading bodies.
 
     Attributes:
         lake: where the tables are.
@@ -310,5 +310,5 @@ def run_segment_task(lake_version: LakeVersion, task: SegmentTask) -> SegmentRes
 
 @lru_cache(1)
 def _open_lake_version(lake_version: LakeVersion) -> DeltaTable:
-    """Open `messages` once per process for all segments of a run, without checking its log again."""
+    """Open `messages` once per process for all segments of a run, without verifying its Delta log again."""
     return lake_version.lake.table_at("messages", lake_version.version)

@@ -52,7 +52,7 @@ def forecast_deletions(
     now: datetime.datetime,
     log_growth: float = 0.0,
 ) -> list[Forecast]:
-    """Forecast when each segment is deleted, if the log continues to grow at the same rate.
+    """Forecast when the broker deletes each segment, if the log continues to grow at the same rate.
 
     Args:
         segments: segments of one store, in the order of their offsets.
@@ -97,7 +97,7 @@ def forecast_deletions(
 def _time_when_segment_is_full(
     segment: StoredSegment, now: datetime.datetime, log_growth: float
 ) -> datetime.datetime | None:
-    """Return the time at which the newest segment will be full, or None if it is not known."""
+    """Return when the newest segment will be full; None if that is not known."""
     if log_growth <= 0:
         return None
     return now + datetime.timedelta(seconds=max(1.0, segment.unwritten_bytes / log_growth))
@@ -129,7 +129,7 @@ class WatchedSegment:
 
 @dataclass(frozen=True, slots=True)
 class WatchedStore:
-    """A store with its segments and disks.
+    """A store with its segments, and the disks that they are on.
 
     Attributes:
         broker: name of the store.

@@ -58,7 +58,7 @@ class Disk:
 
     @property
     def used_percent(self) -> float:
-        """Usage in percent.
+        """Used share of the file system in percent.
 
         It is not rounded up as by the broker, which gives the same results for whole-percent limits.
         """
@@ -83,7 +83,7 @@ class Disk:
 
 
 def read_disk_usage(folder: Path) -> Disk:
-    """Read the usage of a folder's file system, as java.io.File's getTotalSpace and similar methods do.
+    """Read the usage of a folder's file system, computed as brokers do in Java.
 
     Raises:
         OSError: if the folder does not exist.
@@ -130,7 +130,7 @@ class Rules:
     source_note: str = ""
 
     def expires_at(self, last_write_time: datetime.datetime) -> datetime.datetime:
-        """Return the time at which a segment expires, from the time of its last write."""
+        """Return when a segment expires, given the time of its last write."""
         if self.known_since is not None and last_write_time <= self.known_since:
             return last_write_time
         return last_write_time + self.conf.file_reserved_hours * _HOUR
@@ -196,5 +196,5 @@ class Rules:
 
 
 def _to_percent(ratio: float | None, default: int) -> int:
-    """Return a limit in whole percent, by default `default`; brokers compare it with disk usage in whole percent."""
+    """Return a ratio as whole percent, as brokers compare it with disk usage; `default` if it is not set."""
     return default if ratio is None else int(ratio * 100 + 1e-9)

@@ -59,7 +59,7 @@ class StoredSegment:
 
     @property
     def name(self) -> str:
-        """Name of the file."""
+        """File name of the segment."""
         return segment_name(self.base_offset)
 
     @property
@@ -69,7 +69,7 @@ class StoredSegment:
 
 
 def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
-    """Read the present state of a store's segments; those deleted since they were listed are left out.
+    """Return the segments of a store as they are now, without those deleted since they were listed.
 
     Args:
         store: from `find_stores`.
@@ -131,7 +131,7 @@ def _read_segment_head(log_format: Format, segment: Segment, position: int) -> b
 
 
 def _find_written_size(segment: Segment) -> int:
-    """Estimate how much of a segment is written, by bisection for the zeros after the newest record.
+    """Estimate how much of a segment is written, by bisection for the zeros after its newest record.
 
     A body of zeros may make the result too small. Only the estimated time at which the file is full depends on it.
     """

@@ -100,7 +100,7 @@ _WORK, _SUMMARY = ".salvage", "salvage.json"
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """Result of a salvage.
+    """Result of a salvage: what was kept, and what was damaged.
 
     Attributes:
         out: the output folder.
@@ -134,7 +134,7 @@ def salvage_store(
     runner: Runner = HERE,
     advance: Callable[[int], None] | None = None,
 ) -> Salvaged:
-    """Write a clean log and a copy of the store's `config`. The log is renamed to its final name when it is complete.
+    """Write a clean copy of a store's log, without damage, and a copy of its `config`.
 
     If an earlier run has salvaged the same store, nothing is done, so that later steps can be repeated.
 
@@ -211,13 +211,13 @@ def salvage_store(
 
 
 def _read_manifest(store: Store) -> Manifest | None:
-    """Return the manifest of a copy's log; None if the store is not a copy."""
+    """Return the log's manifest of a shipped copy; None if the store is no such copy."""
     filesystem, root = resolve_filesystem(store_folder_of_log(store.root))
     return read_shipped_manifest(filesystem, root, LOG_MANIFEST)
 
 
 def _log_fingerprint(store: Store, manifest: Manifest | None) -> dict[str, Any]:
-    """Return data that identify a log's content: its path, and offset, size and modification time of its segments.
+    """Return data that identify a log's content: its path, and its segments' offsets, sizes and modification times.
 
     For a copy in an object store or HDFS, it has the number and the CRC-32 of each segment's shipped bytes instead of a
     time, because the newest segment has its full size from the beginning.
@@ -246,7 +246,7 @@ def _to_count_columns(salvaged: Salvaged) -> dict[str, int]:
 
 
 def _read_earlier_result(store: Store, output_folder: Path) -> Salvaged:
-    """Return the result of an earlier run over the same log."""
+    """Return the result of an earlier salvage of the same log into a folder; raise an error if it holds another one."""
     try:
         check_folder(output_folder / store.format.folder)
         document = read_json(output_folder / _SUMMARY)
@@ -263,7 +263,7 @@ def _read_earlier_result(store: Store, output_folder: Path) -> Salvaged:
 
 
 def _make_segment_tasks(store: Store, store_range: StoreRange, folder: Path) -> list[SegmentTask]:
-    """Return a task for every segment from the oldest to the newest, including missing ones."""
+    """Return a task for every segment from the oldest to the newest, including missing segments."""
     size = segment_size(store)
     ranges = segment_ranges(store, store_range)
     missing = sum(-(-split.size // size) for split in ranges if split.missing)
@@ -287,7 +287,7 @@ def _make_segment_tasks(store: Store, store_range: StoreRange, folder: Path) -> 
 
 
 def _divide_by_segment(split: Split, size: int) -> Iterator[Split]:
-    """Divide a range of missing segments into segments."""
+    """Divide a range of missing segments into one range for each segment."""
     if not split.missing:
         yield split
         return
@@ -308,7 +308,7 @@ def _rewrite_empty_segments(tasks: list[SegmentTask], results: dict[int, Segment
 
 
 def _read_config(root: Path) -> dict[str, bytes]:
-    """Read the JSON files in the store's folder `config`, so that read errors occur before anything is written."""
+    """Read the JSON files in a store's folder `config`, before anything is written."""
     folder = root / CONFIG
     names = files_in(folder, lambda name: name.endswith(".json"), trusted_root=root)
     files: dict[str, bytes] = {}
@@ -326,7 +326,7 @@ def _write_json_lines(path: Path, rows: Iterable[object]) -> None:
 
 
 def count_records_after_log_end(files: StoreFiles, log_end: int) -> int:
-    """Return the number of records after the log's end to which queue entries point, at most `MAX_COUNTED`.
+    """Return how many records after the log's end queue entries point to, at most `MAX_COUNTED`.
 
     Each queue is read from its newest file back to its first entry before the end.
 
@@ -347,7 +347,7 @@ def count_records_after_log_end(files: StoreFiles, log_end: int) -> int:
 
 
 def _add_offsets_after_log_end(files: StoreFiles, path: str, log_end: int, offsets: set[int]) -> bool:
-    """Add to `offsets` the entries' physical offsets after the log's end. Return whether an entry is before the end.
+    """Add to `offsets` the physical offsets of entries after the log's end; return whether any is before it.
 
     Entries are at the beginning of a file. Where they end is searched for, because a file may be large and empty.
     """

@@ -140,7 +140,7 @@ class SegmentSalvaged:
 
 
 def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
-    """Write one segment under another name, sync it, and rename it."""
+    """Write one segment of the clean log to a temporary file, sync it, and rename it."""
     base = task.split.base_offset
     path = Path(task.out) / segment_name(base)
     # Under its final name only when whole, so that a killed task leaves no half segment in its place.
@@ -171,7 +171,7 @@ class _Stretch:
     last_time: int = 0
 
     def join_with_next(self, next_range: _Stretch) -> _Stretch:
-        """Return this range joined with the next one, which is of the same kind (records or no records)."""
+        """Return this range joined with the one after it, which is of the same kind."""
         records = self.records + next_range.records
         return replace(self, end=next_range.end, records=records, last_time=next_range.last_time)
 
@@ -221,7 +221,7 @@ class _Writer:
         return SegmentSalvaged(records, tuple(self._damages), tuple(self._moved), self._first_time, self._time)
 
     def _find_valid_and_bad_ranges(self, file: SegmentFile) -> Iterator[_Stretch]:
-        """Yield valid and damaged ranges alternately, up to the end of the segment or of the log."""
+        """Yield the valid and the damaged ranges of the segment in turn, up to its end or the log's."""
         split = self._task.split
         end, kept, bad = WalkEnd(), None, None
         for step in walk_records(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, end):
@@ -266,7 +266,7 @@ class _Writer:
         self._time = valid_range.last_time
 
     def _rewrite_offsets(self, file: SegmentFile, valid_range: _Stretch) -> None:
-        """Write the new physical offsets into records that were moved."""
+        """Write new physical offsets into records that were moved to another position."""
         split = Split(
             self._task.split.broker, self._task.split.path, self._base, valid_range.start, valid_range.end,
             self._task.split.segment_end, self._task.split.file_end, self._task.split.format,

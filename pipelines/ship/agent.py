@@ -128,11 +128,11 @@ class ShipAgent:
 
     @property
     def log_manifest(self) -> Manifest:
-        """Manifest of the log."""
+        """Manifest of the log: the shipped parts of each segment."""
         return self._log
 
     def count_unshipped_bytes(self) -> int:
-        """Return the number of bytes of the log that are not shipped; an estimate for partly empty files."""
+        """Return how many bytes of the log are not shipped yet; an estimate for partly empty files."""
         shipped = self._log.files
         return sum(
             max(0, file.data_size - (shipped[file.name].shipped_bytes if file.name in shipped else 0))
@@ -245,7 +245,7 @@ class ShipAgent:
         return log_end
 
     def _keep_shipped_bytes(self, entry: ShippedFile, size: int, *, is_closed: bool) -> bool:
-        """Keep the shipped bytes of a segment whose file at the broker has become shorter than them."""
+        """Keep all shipped bytes of a segment although its file at the broker has become shorter."""
         _LOG.warning(
             "%s: found %d bytes, fewer than the %d that were shipped: these are kept",
             entry.name,
@@ -269,14 +269,14 @@ class ShipAgent:
         self._save_log_manifest()
 
     def _seal_segments_deleted_early(self, present_names: set[str]) -> None:
-        """Seal, at their shipped size, segments that the broker deleted before they were completely shipped."""
+        """Complete, at the size shipped so far, segments that the broker deleted before all was shipped."""
         for entry in list(self._log.files.values()):
             if not entry.is_sealed and entry.name not in present_names:
                 self._warn_of_shorter_segment(entry)
                 self._seal_segment(replace(entry, size=entry.shipped_bytes), None)
 
     def _record_lost_range(self, file: LogFile) -> None:
-        """Record a range before a new segment that the broker deleted before the agent could ship it."""
+        """Record as lost the range before a new segment, if the broker deleted it before it was shipped."""
         if file.name in self._log.files or not self._log.files:
             return
         end = self._shipped_log_end()
@@ -298,7 +298,7 @@ class ShipAgent:
     # Other files
 
     def _find_data_ends(self) -> Iterator[QueueEnd]:
-        """Yield the files of queues, indexes and consume logs with the end of their data, in order.
+        """Yield the files of queues, indexes and consume logs, each with the end of its data.
 
         The broker may fill a file and begin the next one meanwhile. The newest file is read first, so if it has data,
         the files before it are read to their ends.
@@ -336,7 +336,7 @@ class ShipAgent:
         self._save_files_manifest()
 
     def _find_data_end(self, growing_file: GrowingFile, *, is_created_again: bool) -> QueueEnd | None:
-        """Return the end of a file's data; None if it is complete in the target, or cannot be read."""
+        """Return the position up to which to ship a file; None if it is complete in the target, or cannot be read."""
         entry = None if is_created_again else self._other.files.get(growing_file.name)
         if entry is not None and entry.is_sealed:
             return None
@@ -424,7 +424,7 @@ class ShipAgent:
         return parse_manifest(data, f"{self._target.text}/{name}")
 
     def _check_target_is_of_store(self) -> None:
-        """Check that the target has a copy of this store, or no copy."""
+        """Raise an error if the target has a copy of another store."""
         folder = self._source.format.folder
         if not self._log.generation and not self._other.generation:
             foreign = self._target.list_names(folder, 1)
@@ -453,7 +453,7 @@ class ShipAgent:
                     )
 
     def _compare_target_with_manifests(self) -> None:
-        """Compare the target with the manifests; parts that are missing are shipped again."""
+        """Compare the files in the target with the manifests, so that missing parts are shipped again."""
         for entry in [each for each in self._log.files.values() if not each.is_sealed]:
             kept = self._files.drop_missing_parts(entry)
             if kept is not entry:

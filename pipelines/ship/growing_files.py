@@ -50,7 +50,7 @@ class ShippedCounts:
 
 @dataclass(slots=True)
 class GrowingFiles:
-    """Updater of growing files in the target; each method changes one file and returns its new manifest entry.
+    """Updates files in the target that grow in the store; each method returns a file's new manifest entry.
 
     Attributes:
         target: the target.
@@ -66,7 +66,7 @@ class GrowingFiles:
     _tails: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def ship_part(self, entry: ShippedFile, source: SourceFile, end: int, *, is_live: bool) -> ShippedFile:
-        """Ship the bytes up to a position, as one part.
+        """Ship a file's bytes from what was shipped before up to a position, as one part.
 
         Args:
             source: the open file of the store.
@@ -98,7 +98,7 @@ class GrowingFiles:
         return set_head_checksum(replace(entry, parts=(*kept, part)), data)
 
     def seal_file(self, entry: ShippedFile, source: SourceFile | None) -> ShippedFile:
-        """Mark a completely shipped file in the target as complete, after merging its small parts.
+        """Mark a file in the target as complete, after merging its small parts.
 
         Raises:
             ChangedFileError: if bytes that are shipped have changed.
@@ -115,7 +115,7 @@ class GrowingFiles:
         return replace(entry, parts=(), is_sealed=True, crc=crc_of_parts(entry.parts))
 
     def is_changed(self, entry: ShippedFile, source: SourceFile, *, checks_every_part: bool = False) -> bool:
-        """Return whether shipped bytes have changed in the store; the first call for a file compares more of them.
+        """Return whether the store has changed bytes that were shipped before.
 
         Args:
             source: the open file of the store.
@@ -169,7 +169,7 @@ class GrowingFiles:
         return entry if len(kept) == len(entry.parts) else self._drop_parts(entry, kept)
 
     def delete_dropped_parts(self, *manifests: Manifest) -> None:
-        """Delete dropped parts from the target, except those that a given manifest still names."""
+        """Delete from the target the dropped parts that none of the given manifests names."""
         kept = []
         for entry, part in self.dropped:
             named = (manifest.files[entry.name].parts for manifest in manifests if entry.name in manifest.files)

@@ -54,7 +54,7 @@ class _LastRecord:
 
 
 class LogEndSearch:
-    """Search for the end of the complete records in the newest segment; repeated searches use the last result.
+    """Search for the end of the complete records in the newest segment, which uses the result of the search before.
 
     Args:
         log_format: format of the log.
@@ -129,7 +129,7 @@ class LogEndSearch:
 
 
 class _Windows:
-    """Reader of a segment by physical offsets, with a window of bytes in memory."""
+    """Reader of a segment by physical offset, which keeps a window of bytes in memory."""
 
     def __init__(
         self, examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding], file: SourceFile, base: int, size: int

@@ -39,7 +39,7 @@ class ShippedSource(Protocol):
     text: str
 
     def read_manifest(self, name: str) -> bytes | None:
-        """Return a manifest, or None if there is none."""
+        """Return the content of a manifest; None if there is none."""
         ...
 
     def read_range(self, name: str, offset: int, size: int) -> bytes | None:
@@ -131,7 +131,7 @@ class Fetcher:
         return mine
 
     def _fetch_missing_bytes(self, local_file: ShippedFile | None, source_file: ShippedFile) -> Iterator[ShippedFile]:
-        """Fetch the missing bytes of a file to the folder, and repeatedly yield its updated manifest entry."""
+        """Fetch a file's missing bytes to the folder, and yield its updated manifest entry now and then."""
         if local_file is not None and local_file.is_sealed:
             if source_file.is_sealed and (local_file.size, local_file.crc) != (source_file.size, source_file.crc):
                 raise ShipError(
@@ -171,7 +171,7 @@ class Fetcher:
         yield source_file if source_file.is_sealed else entry
 
     def _is_prefix_of_source_file(self, local_file: ShippedFile, source_file: ShippedFile) -> bool:
-        """Return whether the folder's bytes of a file are the first bytes of the copy's file, as far as CRCs show."""
+        """Return whether the folder's bytes of a file, by their CRCs, are the first bytes of the shipped copy."""
         if source_file.is_sealed or not local_file.parts:
             return True
         ends = {part.end: number for number, part in enumerate(local_file.parts, 1)}

@@ -35,7 +35,7 @@ _SMALL_FILE_READS = 4
 
 
 class SourceFile:
-    """An open file of the store. It can be read to its end even if the broker deletes it."""
+    """An open file of the store, which can be read to its end even if the broker deletes it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -83,7 +83,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A segment of the log.
+    """A segment of the log: its file name, offset and size.
 
     Attributes:
         name: path in the store.
@@ -208,7 +208,7 @@ class SourceStore:
             return source is not None and any(source.read_range(0, _FIRST_BYTES))
 
     def small_files(self) -> Iterator[SmallFile]:
-        """Yield the small files with their content."""
+        """Yield the store's small files, such as those of its configuration, with their content."""
         names = [name for name in _SMALL_FILES if os.path.lexists(self.root / name)]
         for folder in _SMALL_FOLDERS:
             names += [
@@ -251,7 +251,7 @@ class SourceStore:
         return 0
 
     def _list_names(self, folder: str, list_names: Callable[..., list[str]]) -> list[str]:
-        """Return the names in a folder; if it has a link or a device, or may not be read, it is skipped and noted."""
+        """Return the names in a folder; none, with a note, for a folder with a link or device or without permission."""
         path, top = self.root / folder, self.root / folder.split("/", 1)[0]
         try:
             if not top.is_dir():

@@ -41,7 +41,7 @@ GROUPS_SECONDS = 600.0
 def fetch_store_snapshot(
     admin: Admin, broker_name: str, store_name: str | None = None, *, clock: Callable[[], float] = time.monotonic
 ) -> StoreSnapshot:
-    """Take a snapshot of a live broker.
+    """Take a snapshot of a live broker: the offsets and subscriptions of all its groups.
 
     Args:
         broker_name: name of the broker at the name servers.
@@ -125,7 +125,7 @@ def _impossible_answer_error(broker_name: str, value_name: str, expected: str, f
 
 
 def _fetch_runtime_info(admin: Admin, broker_name: str) -> Mapping[str, str]:
-    """Return the broker's runtime information; empty if a broker reports an error, as 4.9 does just after its start."""
+    """Return a broker's runtime information; empty if the broker reports an error, as just after its start."""
     try:
         return admin.runtime_info(broker_name)
     except RefusedError as error:
@@ -135,7 +135,7 @@ def _fetch_runtime_info(admin: Admin, broker_name: str) -> Mapping[str, str]:
 
 
 def _current_time() -> datetime.datetime:
-    """Return the time in whole ms, the resolution of the tables."""
+    """Return the time, rounded down to milliseconds as in the tables."""
     now = datetime.datetime.now(datetime.UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 

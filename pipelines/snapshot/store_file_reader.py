@@ -62,7 +62,7 @@ class _Unreadable:
         found: str,
         expected: str,
     ) -> None:
-        """Record problems of files with offsets and filters."""
+        """Record that a file could not be read, or was read from its backup."""
         if code == "offsets_unreadable":
             self.files[file] = f"expected {expected}, found {found}"
         elif code == "config_from_backup":
@@ -72,7 +72,7 @@ class _Unreadable:
 def read_store_snapshot(
     store: Store, now: datetime.datetime, wait: Callable[[float], object] = time.sleep
 ) -> StoreSnapshot | None:
-    """Read a snapshot of a store.
+    """Read the offsets and subscriptions of a store from its files.
 
     Args:
         store: the store; its files are read from its folder, or from the copy in an object store.
@@ -121,7 +121,7 @@ def _read_write_times(root: Path, now: datetime.datetime) -> dict[str, datetime.
 
 
 def _drop_mapped_file(write_times: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
-    """Return the write times without the memory-mapped file, which the broker changes every second."""
+    """Leave out the timer file, which the broker writes every second through a memory map."""
     return {name: time for name, time in write_times.items() if name != _TIMERS}
 
 

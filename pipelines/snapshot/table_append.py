@@ -130,7 +130,7 @@ def _append_rows(
     snapshots: Sequence[StoreSnapshot],
     make_rows: Callable[[StoreSnapshot, list[Row]], list[Row] | None],
 ) -> dict[str, int | None]:
-    """Append rows for what has changed since the last snapshot, and return their number by store."""
+    """Append rows for what snapshots have changed, and return the number of rows by store."""
     brokers = [progress.broker for progress in snapshots]
     # Read again at each attempt: which offsets have moved depends on the newest committed snapshot.
     for _ in range(_MAX_TRIES):
@@ -164,7 +164,7 @@ def _read_recorded_rows(table: DeltaTable | None, name: str, brokers: Sequence[s
 
 
 def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row] | None:
-    """Return rows for the offsets that a snapshot has changed; None if the table has this snapshot or a newer one."""
+    """Return rows for the offsets changed since the last snapshot; None if the table is up to date."""
     last = {row["kind"]: row for row in recorded_rows if row["topic"] is None}
     before = {
         OffsetOwner(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
@@ -217,7 +217,7 @@ def _time_to_record(
 
 
 def _has_log_changed(snapshot: StoreSnapshot, last_snapshot_row: Row) -> bool:
-    """Return whether the log has grown, or lost segments, since the last snapshot."""
+    """Return whether the log has grown or lost segments since the last snapshot."""
     ends = (snapshot.log_end, last_snapshot_row["log_end"]), (snapshot.log_start, last_snapshot_row["log_start"])
     return any(now is not None and (before is None or now > before) for now, before in ends)
 
@@ -236,7 +236,7 @@ def _offset_row(snapshot: StoreSnapshot, as_of: datetime.datetime, owner: Offset
 
 
 def _subscription_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row] | None:
-    """Return the rows to add for changed subscriptions; None if the table has the source's snapshot or a newer one."""
+    """Return rows for the subscriptions changed since the last snapshot; None if the table is up to date."""
     as_of = snapshot.subscribed_as_of
     if as_of is None:
         return []

@@ -80,7 +80,7 @@ class _Tasks:
 
 
 def _read_newest_erasure(lake: Lake) -> int:
-    """Return the number of the newest erasure that `topic_minutes` has; 0 without the table."""
+    """Return the number of the newest erasure that is applied to `topic_minutes`; 0 without the table."""
     return newest_erasure_number(lake.find("topic_minutes"))
 
 

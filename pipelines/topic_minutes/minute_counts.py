@@ -204,7 +204,7 @@ def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tu
 def _sum_groups(
     rows: RowArrays, groups: Array, group_count: int, store_times: Array, null_bits: Array
 ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
-    """Return the columns of counts and the columns of sketches, with one value for each group."""
+    """Return the columns of counts and of sketches, with one value for each group."""
     starts = np.zeros(group_count + 1, np.int64)
     np.cumsum(np.bincount(groups, minlength=group_count), out=starts[1:])
     order = np.empty(rows.count, np.int64)
@@ -233,7 +233,7 @@ def _sum_groups(
 
 
 class MinutesFiles:
-    """Counts messages by minute and writes the counts to files whose names begin with `name`.
+    """Counts messages by minute, and writes the counts to files whose names begin with `name`.
 
     Args:
         lake: where the tables are.
@@ -271,7 +271,7 @@ class MinutesFiles:
 
 
 def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
-    """Write rows of `topic_minutes`, sorted as `maintain` sorts them; the file is in no table until it is committed.
+    """Write rows of `topic_minutes` to a data file that is not committed yet.
 
     Args:
         rows: columns of `SCHEMA`.
@@ -295,7 +295,7 @@ def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
 
 
 def sketch_groups(values: Array, starts: Array) -> pa.Array:
-    """Create a serialized KLL sketch of the values of each group.
+    """Create a serialized KLL sketch of each group's values.
 
     Args:
         values: doubles of at least 0, group by group.
@@ -317,7 +317,7 @@ def sketch_groups(values: Array, starts: Array) -> pa.Array:
 
 
 def _insert_large_sketches(small_sketches: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
-    """Create the sketches of large groups, and insert them among the serialized sketches of small groups."""
+    """Create the sketches of groups with many values, and insert them among those of groups with few."""
     pieces, added = [], np.zeros(len(offsets), np.int64)
     done = 0
     for group in np.flatnonzero(np.diff(starts) > SKETCH_K).tolist():

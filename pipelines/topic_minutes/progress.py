@@ -40,7 +40,7 @@ def _newest_covered_sequence(topic_minutes: DeltaTable) -> int:
 
 
 def _ids_of_runs_with_rows(table: DeltaTable, name: str) -> set[str]:
-    """Return the runs with rows in a table; for most files the run is in the table's log."""
+    """Return the ids of the runs that have rows in a table, from its Delta log where possible."""
     told = one_value_per_file(read_file_actions(table), "run_id")
     if told is not None:
         return set(told.to_pylist())

@@ -64,7 +64,7 @@ class Coverage:
         return TimeSpan(min(span.start for span in spans), max(span.end for span in spans))
 
     def share_of_window(self, start: datetime.datetime, end: datetime.datetime) -> str:
-        """Return the share of a window that is archived: `all`, `part` or `none`."""
+        """Return how much of a time window is archived: `all`, `part` or `none`."""
         states = {self._share_of_broker(broker, start, end) for broker in self.spans}
         if states == {ALL}:
             return ALL
@@ -151,13 +151,13 @@ def read_damaged_time_ranges(lake: Lake, coverage: Coverage) -> Mapping[str, Seq
 
 
 def _time_ranges(lake: Lake, table: str, spans: Mapping[str, TimeSpan]) -> dict[str, Sequence[TimeSpan]]:
-    """Return, by broker, the time ranges of the log ranges that a table lists."""
+    """Return, by broker, the time ranges in which the log ranges listed in a table were stored."""
     stretches = _log_ranges(lake, table, spans)
     return {broker: _times_of_log_ranges(lake, broker, spans[broker], found) for broker, found in stretches.items()}
 
 
 def _log_ranges(lake: Lake, table_name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
-    """Return the ranges of the brokers' logs in a table; none if the lake has no such table."""
+    """Return the brokers' log ranges that a table lists; none if the lake lacks the table."""
     table = lake.find(table_name)
     if table is None:
         return {}
@@ -172,7 +172,7 @@ def _log_ranges(lake: Lake, table_name: str, brokers: Collection[str]) -> dict[s
 def _times_of_log_ranges(
     lake: Lake, broker: str, span: TimeSpan, log_ranges: Sequence[tuple[int, int]]
 ) -> list[TimeSpan]:
-    """Return the time span of each range of a log: from the last minute before the range to the first one after it."""
+    """Return, for each log range, the time from the last minute before it to the first minute after it."""
     answer = run_sql(
         lake.table("topic_minutes"),
         "topic_minutes",

@@ -62,7 +62,7 @@ def find_hot_keys(lake: Lake, question: RatesQuestion) -> HotKeys:
 
 
 def count_keys(keys: Iterable[pa.Array]) -> HotKeys:
-    """Count how often each key occurs, approximately, and return the most frequent ones.
+    """Count approximately how often each key occurs, and return the most frequent keys.
 
     Args:
         keys: arrays of strings; nulls are left out.

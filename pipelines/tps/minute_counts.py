@@ -40,7 +40,7 @@ class _Cells:
         self._check = check
 
     def group_indexes(self, keys: Sequence[Key]) -> Array:
-        """Return the index of each group in the array, and add groups that are new."""
+        """Return the index of each group in the array, after adding groups that are new."""
         found = np.array([self.places.setdefault(key, len(self.places)) for key in keys], np.int64)
         if len(self.places) > self.numbers.shape[1]:
             self._check(len(self.places) * self.windows)
@@ -60,7 +60,7 @@ class _Cells:
 def sum_windows(
     lake: Lake, question: RatesQuestion, step: datetime.timedelta, check_cell_count: CheckCells
 ) -> dict[Key, Array]:
-    """Return, for each group, an array with a row for each of `SUMS` and a column for each window of length `step`.
+    """Return, for each group, an array with a row for each of `SUMS` and a column for each time window.
 
     Args:
         question: a question whose start is a multiple of `step` since 1970, in whole minutes.

@@ -238,7 +238,7 @@ def _group_rows(columns: Sequence[_Column], row_count: int) -> tuple[list[Key], 
 
 
 def _compact_codes(codes: Array, code_count: int) -> tuple[Array, Array]:
-    """Renumber codes without gaps. Return the first row of each code that occurs, and the new code of each row."""
+    """Renumber codes without gaps; return the first row of each code in use, and each row's new code."""
     if code_count > _MAX_CODES:
         _, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
         return firsts, groups

@@ -36,7 +36,7 @@ _LEVELS_SHIFT, _LEVELS = np.uint64(16), np.uint64(0xFF)
 def merge_minute_sketches(
     lake: Lake, question: RatesQuestion, step: datetime.timedelta, columns: Sequence[str]
 ) -> Merged:
-    """Merge the sketches of all minutes of each group and window.
+    """Merge the sketches of all minutes in each group and time window.
 
     Args:
         step: length of a window; windows are numbered from the question's start.

@@ -148,7 +148,7 @@ class StoreLogs:
         runner: Runner = HERE,
         advance: Callable[[int], None] = lambda _: None,
     ) -> StoreTables:
-        """Read the logs, and write the table from which rates are computed.
+        """Read the logs, and write their messages, or counts of them, to the table from which rates are computed.
 
         Args:
             lake: location of the table, which must not exist.
@@ -187,7 +187,7 @@ def _run_task(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], C
 
 
 def _keep_intact_rows(batch: pa.RecordBatch, broker: str, damage_counts: Counter[str]) -> pa.RecordBatch:
-    """Return the intact messages of a batch, and count its damaged ranges, except missing segments, by broker."""
+    """Return a batch's intact messages, and count its damaged ranges, except missing segments, by broker."""
     sizes = batch.column("size")
     if sizes.null_count:
         reasons = pc.struct_field(batch.column(CORRUPT_RECORD).filter(pc.is_null(sizes)), "reason")
@@ -243,6 +243,6 @@ def _cover_spans(spans: Iterable[TimeSpan]) -> TimeSpan | None:
 
 
 def _read_spans(lake: Lake, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
-    """Yield the time range of the messages that were read from each store."""
+    """Yield each store with the time range of its messages in the table."""
     for row in rows_to_dicts(run_sql(lake.table(table.name), table.name, first_and_last_time_sql(table)).read_all()):
         yield row["broker"], TimeSpan(_minute_start(row["first"]), add_capped(_minute_start(row["last"]), MINUTE))

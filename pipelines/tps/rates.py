@@ -235,7 +235,7 @@ class Rates:
         return sums
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
-        """Add quantiles of merged sketches to rows."""
+        """Add to rows the quantiles of sizes and latencies, from merged sketches."""
         if self._is_counted_by_minute(question):
             merged = self._merge_sketches(question)
         else:
@@ -273,7 +273,7 @@ class Rates:
 
 
 def _add_sums(sums_by_group: dict[Key, Row], key: Key, row: Row) -> None:
-    """Add the sums of one part of the time range to the totals of its group."""
+    """Add the sums for one part of the time range to the totals of a group."""
     before = sums_by_group.get(key)
     if before is None:
         sums_by_group[key] = row
@@ -332,7 +332,7 @@ def _step_starts(question: RatesQuestion, step: datetime.timedelta) -> list[date
 
 
 def _rolling_sums(numbers: Array, window_size: int) -> Array:
-    """Return the sum of each `window_size` consecutive numbers."""
+    """Return the sum of every `window_size` consecutive numbers."""
     if window_size == 1:
         return numbers
     sums = np.cumsum(np.pad(numbers, ((0, 0), (1, 0))), axis=1)
@@ -341,7 +341,7 @@ def _rolling_sums(numbers: Array, window_size: int) -> Array:
 
 
 def check_row_count(count: int) -> None:
-    """Raise `LakeError` if an answer has more than `MAX_CELLS` rows."""
+    """Raise an error if a result has more than `MAX_CELLS` rows."""
     if count > MAX_CELLS:
         raise _too_many_rows_error(count, MAX_CELLS, "")
 

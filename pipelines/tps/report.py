@@ -152,7 +152,7 @@ def _report_windows(question: RatesQuestion) -> TimeWindows:
 def _read_report_windows(
     rates: Rates, question: RatesQuestion, windows: TimeWindows, *, has_percentiles: bool
 ) -> Sequence[Row]:
-    """Return one row for each window, including windows without messages."""
+    """Return one row for each time window, including windows without messages."""
     found = {row["window_start"]: row for row in rates.read_rates(question, has_quantiles=has_percentiles)}
     rows = []
     for start in windows.starts():

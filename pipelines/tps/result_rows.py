@@ -14,7 +14,7 @@ from commitlake.connectors import plain_arrays
 
 
 def to_utc_times(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
+    """Return the times of a column in UTC; None for null and for a time outside Python's calendar.
 
     Args:
         column: a column of timestamps in any unit.

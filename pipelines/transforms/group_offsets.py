@@ -132,7 +132,7 @@ def store_topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
 
 
 def drop_impossible_offsets(positions: DataFrame, topics: DataFrame, max_impossible: int) -> DataFrame:
-    """Remove offsets in queues that do not exist, where a store has more than `max_impossible` of them at a moment.
+    """Remove offsets in queues that do not exist, if a store has more than `max_impossible` of them at a moment.
 
     Args:
         positions: from `offsets_at`.

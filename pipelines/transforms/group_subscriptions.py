@@ -26,7 +26,7 @@ _BLANKS = r"^[\x00-\x20]+|[\x00-\x20]+$"
 
 
 class Subscriptions(NamedTuple):
-    """Subscriptions of consumer groups at each of several moments.
+    """What consumer groups subscribed to at each of several moments.
 
     Attributes:
         known: one row for each key and moment that has a subscription: `KEY`, `at`, `FILTER`, `clients` (their number
@@ -43,7 +43,7 @@ class Subscriptions(NamedTuple):
 def subscriptions_at(
     subscriptions: DataFrame, moments: Moments, *, max_age_us: int, sql92_expressions: Collection[str] = ()
 ) -> Subscriptions:
-    """Return the subscriptions of groups at each moment.
+    """Return what each group subscribed to at each moment.
 
     Args:
         subscriptions: rows of `subscriptions`.

@@ -153,7 +153,7 @@ def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
 
 
 def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
-    """Sum the lag of each group over its queues.
+    """Sum up the lag of each group over its queues.
 
         +-----+--------+------------+------------+        +-----+------+------------+------------+
         |group|queue_id|messages_min|messages_max|        |group|queues|messages_min|messages_max|
@@ -207,7 +207,7 @@ def _filter_by_last_moment(messages: DataFrame, moments: Moments, rules: LagRule
 
 
 def _find_consuming_groups(positions: DataFrame, subscriptions: Subscriptions | None) -> DataFrame:
-    """Return, for each topic and its retry topics, the groups that may consume it: those with an offset or clients.
+    """Return the groups that may consume each topic, and its retry topics: those with an offset or clients.
 
     Returns:
         One row for each `_GROUP`: `positions` (array of the queues with an offset: `queue_id`, `low` and `high`), the
@@ -252,7 +252,7 @@ def _find_consuming_groups(positions: DataFrame, subscriptions: Subscriptions | 
 
 
 def _join_group_queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
-    """Return the queues of each group: those with an offset and, if the group consumes all queues, also the others.
+    """Return the queues whose lag is measured for each group: those with an offset or, for a full consumer, all.
 
     Args:
         groups: from `_find_consuming_groups`, with the columns of `snapshots_at`.
@@ -297,7 +297,7 @@ def _join_group_queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def _with_waiting_message_counts(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFrame:
-    """Add the number, size and first time of the messages that wait, from each offset's lower and upper bound on.
+    """Add the number and size of the waiting messages, and the time of the first, for both bounds of the offset.
 
     Args:
         queues: from `_join_group_queues`.
@@ -385,7 +385,7 @@ def _lag_columns(counted_rows: DataFrame) -> DataFrame:
 
 
 def _waited_seconds(next_time: Column) -> Column:
-    """Return the seconds from a time to the row's moment, at millisecond precision; 0 if the time is null."""
+    """Return the seconds that a message has waited at the row's moment, in milliseconds precision; 0 for null."""
     at_ms = (F.col(AT) - F.pmod(F.col(AT), F.lit(1000))) / F.lit(1000)
     waited = (at_ms - F.unix_millis(next_time)) / F.lit(1000)
     return F.greatest(F.coalesce(waited, F.lit(0.0)), F.lit(0.0))

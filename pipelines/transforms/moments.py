@@ -18,7 +18,7 @@ _LONG_AGO_US = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Times for which a state is computed: at regular intervals, or one time for each broker.
+    """Times at which a state is computed: at regular intervals, or one time for each broker.
 
     Attributes:
         first_us: the first moment; by broker, where each has one moment of its own.
@@ -41,14 +41,14 @@ class Moments:
         return F.when(steps < F.lit(self.count * self.every_us), first + steps)
 
     def moments_between(self, start: Column, end: Column) -> Column:
-        """Return an array of the moments from a start to before an end; up to the last moment if the end is null."""
+        """Return an array of the moments from a start to before an end (null for no end)."""
         every = F.lit(self.every_us)
         last = self._first_moment_us + F.lit((self.count - 1) * self.every_us)
         return F.sequence(start, F.coalesce(end - every, last), every)
 
     @property
     def last_us(self) -> int | None:
-        """The last moment, of all brokers; None if there is none."""
+        """The last moment of any broker, microseconds since 1970; None if there is none."""
         firsts = self.first_us.values() if isinstance(self.first_us, Mapping) else [self.first_us]
         return max(firsts, default=0) + (self.count - 1) * self.every_us if firsts and self.count else None
 

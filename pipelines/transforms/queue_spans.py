@@ -128,7 +128,7 @@ def queue_spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) 
 
 
 def _reset_deleted_queues(spans: DataFrame) -> DataFrame:
-    """Set first and end offset to 0 for queues that have no message since their topic was created again."""
+    """Set first and end offset to 0 for queues without a message since their topic was deleted and created again."""
     topic = Window.partitionBy("broker", "topic", AT)
     is_again = F.col("before").isNotNull() & F.col("has_live")
     found = spans.withColumn("old_end", F.max(F.when(is_again, F.col("before"))).over(topic))

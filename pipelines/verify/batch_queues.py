@@ -32,7 +32,7 @@ class BatchChecker:
         self._findings = findings
 
     def check_entries(self, entries: QueueEntries) -> list[Run]:
-        """Compare a queue's records of a chunk with their entries.
+        """Compare a chunk's records of one queue with their entries in its BatchConsumeQueue.
 
         Returns:
             The runs of the records.
@@ -51,7 +51,7 @@ class BatchChecker:
         return runs
 
     def _match_entries_by_offset(self, files: QueueFiles, expected_entries: Array, runs: list[Run]) -> None:
-        """Compare records with the entries that have the same physical offset, and report records without an entry.
+        """Compare records with the queue entries that have their physical offset, and report records without one.
 
         All entries of the queue are read, because damaged ones may be anywhere.
         """

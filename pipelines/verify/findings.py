@@ -73,7 +73,7 @@ class Findings:
     kept: dict[str, list[Finding]] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
-        """Count a finding, and keep it if its class has room."""
+        """Count a finding, and keep it unless its class has the largest number of kept findings."""
         self.add_many(finding.code, 1, [finding])
 
     def note(
@@ -90,7 +90,7 @@ class Findings:
         self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
 
     def add_many(self, code: str, count: int, first_findings: Iterable[Finding]) -> None:
-        """Count several findings of one class, and keep the given examples until the limit is reached.
+        """Count several findings of one class, and keep the given examples up to the limit.
 
         Raises:
             KeyError: if there is no such class.
@@ -110,12 +110,12 @@ class Findings:
             self.add_many(code, count, other_findings.kept.get(code, ()))
 
     def with_broker(self, broker: str) -> Findings:
-        """Return a copy whose findings have the store's name."""
+        """Return a copy in which each finding names the given store."""
         kept = {code: [replace(each, broker=broker) for each in found] for code, found in self.kept.items()}
         return Findings(self.limit, Counter(self.counts), kept)
 
     def __iter__(self) -> Iterator[Finding]:
-        """Iterate over the kept findings, in the order of the classes."""
+        """Iterate over the kept findings, in a fixed order of classes."""
         for code in CLASSES:
             yield from self.kept.get(code, ())
 
@@ -136,7 +136,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class StoresVerdict:
-    """The verdict on all stores of a run.
+    """Verdict on all verified stores: a sentence and its severity.
 
     Attributes:
         text: one sentence.

@@ -53,7 +53,7 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
     problem_counts: Array,
     first_numbers: Array,
 ) -> None:
-    """Check that every slot and entry points to an older entry of its own chain, and that every entry is reachable.
+    """Check that each slot and entry points to an older entry of its hash chain, and that no entry is unreachable.
 
     Args:
         memory: the file's bytes.

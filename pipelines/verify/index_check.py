@@ -58,7 +58,7 @@ class IndexChecker:
         self.first_not_copied: int | None = None
 
     def close(self) -> None:
-        """Close the IndexFiles."""
+        """Close all open IndexFiles."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -86,7 +86,7 @@ class IndexChecker:
         self._compare_entries(index_data, rows, [each for each in stretches if len(each[2])])
 
     def _open_index_file(self, part: IndexPart) -> IndexedFile:
-        """Open an IndexFile, unless it is open already, and close those before it, which are no longer needed."""
+        """Open an IndexFile if it is not open, and close those before it, which are no longer needed."""
         if part.name not in self._open:
             before = [each.name for each in self._view.index if each.last_offset < part.first_offset]
             for name in self._open.keys() & set(before):
@@ -216,7 +216,7 @@ class IndexChecker:
 
 
 def check_index_chains(view: StoreView, part: IndexPart) -> Findings:
-    """Check every slot and entry of an IndexFile."""
+    """Check the hash slots and chains of an IndexFile."""
     file = view.files.open(part.name)
     try:
         # Chains lead to any place of the file, so it is mapped; parts of a remote one would be requested again and
@@ -231,7 +231,7 @@ def check_index_chains(view: StoreView, part: IndexPart) -> Findings:
 
 @contextmanager
 def _fetch_to_temporary_file(file: IndexedFile, part: IndexPart, place_text: str) -> Iterator[int]:
-    """Yield the descriptor of an unnamed temporary file with the content of an IndexFile of a copy."""
+    """Yield the descriptor of a temporary file with the content of an IndexFile in a shipped copy."""
     size = part.geometry.file_size
     window = np.empty(min(size, _PIECE_BYTES), np.uint8)
     try:
@@ -253,7 +253,7 @@ def _fetch_to_temporary_file(file: IndexedFile, part: IndexPart, place_text: str
 
 
 def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:
-    """Check an open IndexFile through a memory map; if the file is truncated meanwhile, report that as a finding."""
+    """Check an open IndexFile through a memory map, and report it as a finding if the file is truncated meanwhile."""
     size = part.geometry.file_size
     mapping = Mapping.map_file(descriptor, 0, size)
     if mapping is None:
@@ -274,7 +274,7 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
 
 
 def _shortened_file_findings(view: StoreView, part: IndexPart, size: int) -> Findings:
-    """Return the finding for an IndexFile that became shorter during its check; it replaces all others of the file."""
+    """Return the only finding for an IndexFile that became shorter while it was checked."""
     findings = Findings(view.limit)
     expected = f"{part.geometry.file_size} bytes, as when it was opened"
     findings.add(Finding("index_file_size", part.name, found=f"{size} bytes", expected=expected))

@@ -50,12 +50,12 @@ class IndexPart:
 
     @property
     def claimed_entries(self) -> int:
-        """The number of entries that the file's header states."""
+        """Number of entries that the file's header states."""
         return max(0, self.header.index_count - 1)
 
 
 def open_index_part(files: StoreFiles, name: str) -> IndexPart | None:
-    """Open an IndexFile and return its description, or None if it has no entry.
+    """Open an IndexFile and return its description; None if it has no entry.
 
     Args:
         name: path of the file.

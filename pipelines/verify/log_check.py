@@ -43,7 +43,7 @@ _MAX_SHOWN_CHARS = 100
 
 @dataclass
 class LogReport:
-    """Result of checking one range of the log: findings, and data on its records.
+    """Result of checking one range of the log: findings and counts, and the runs of queue offsets in it.
 
     Attributes:
         findings: the findings that this range alone shows.
@@ -139,7 +139,7 @@ def _check_store_times(index_data: IndexData, split: Split, report: LogReport, m
 
 
 def _is_valid_queue(view: StoreView, entries: QueueEntries) -> bool:
-    """Return whether a topic and queue id are valid for queue files; no checksum of a record covers them."""
+    """Return whether a topic and queue id, which no checksum covers, can be those of a queue."""
     return entries.queue_id >= 0 and is_valid_folder_name(entries.topic) and view.queue_layout.has_queues(entries.topic)
 
 

@@ -33,7 +33,7 @@ def observe_delays(
     files: StoreFiles, queues: Sequence[tuple[str, int]], schedule_topic: str, file_size: int, layout: QueueLayout,
     records: LogRecords,
 ) -> dict[int, int]:  # fmt: skip
-    """Return the delay of each level, measured at the newest entries of the schedule queues.
+    """Return the delay of each level, measured at the newest entries of the delay topic's queues.
 
     Args:
         queues: Topic and queue id of every queue that has a folder.
@@ -77,7 +77,7 @@ def _observed_delays(files: QueueFiles, records: LogRecords) -> list[int]:
 
 
 def is_plausible_delay(difference_ms: int) -> bool:
-    """Return whether a time between storing and delivery, in ms, can be a delay that a broker was configured with.
+    """Return whether a time between storing and delivery, in ms, can be a configured delay.
 
     A flipped bit changes a delivery time by a power of two, which is never a whole number of seconds.
     """
@@ -85,13 +85,13 @@ def is_plausible_delay(difference_ms: int) -> bool:
 
 
 def are_plausible_delays(differences_ms: Array) -> Array:
-    """Return a mask of the differences that can be configured delays, as `is_plausible_delay` for each element."""
+    """Return a mask of the times between storing and delivery, in ms, that can be configured delays."""
     can_be: Array = (differences_ms > 0) & (differences_ms <= MAX_DELAY_MS) & (differences_ms % DELAY_UNIT_MS == 0)
     return can_be
 
 
 def complete_delay_levels(observed: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the delays of all levels: those that were observed, and RocketMQ's defaults for the others.
+    """Return the delays of all levels: the observed ones, and RocketMQ's defaults for the others.
 
     A level above the defaults that was not observed gets the delay of the level below it.
     """
@@ -104,7 +104,7 @@ def complete_delay_levels(observed: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def read_archived_delays(settings: Mapping[str, object]) -> tuple[int, ...] | None:
-    """Return the delays of all levels from settings in the table `store_config`; None if it has no delays.
+    """Return the delays of all levels from rows of `store_config`; None if they contain none.
 
     Args:
         settings: A store's settings.
@@ -117,7 +117,7 @@ def read_archived_delays(settings: Mapping[str, object]) -> tuple[int, ...] | No
 
 
 def parse_archived_delays(settings: Mapping[str, object]) -> dict[int, int]:
-    """Return the delays by level in the table `store_config`; none if it has no readable ones.
+    """Parse the delay of each level in rows of `store_config`; empty if there are no valid ones.
 
     Args:
         settings: A store's settings.

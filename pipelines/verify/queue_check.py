@@ -33,7 +33,7 @@ _MAX_WRONG_RECORDS = 16
 
 
 class Run(NamedTuple):
-    """Records of one queue with consecutive queue offsets, in log order.
+    """Records of one queue that have consecutive queue offsets, in log order.
 
     Attributes:
         topic: the queue's topic.
@@ -53,7 +53,7 @@ class Run(NamedTuple):
 
 
 def find_runs(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Run, slice]]:
-    """Yield the runs of consecutive queue offsets in a chunk, each with the slice of its entries.
+    """Yield the runs of consecutive queue offsets in a chunk, each with a slice of the chunk's entries.
 
     Args:
         entries: expected entries of one queue.
@@ -85,7 +85,7 @@ class QueueChecker:
         self._begins: dict[str, int] = {}
 
     def check_entries(self, entries: QueueEntries) -> list[Run]:
-        """Compare a queue's records of a chunk with their entries.
+        """Compare a chunk's records of one queue with their entries in its ConsumeQueue.
 
         Returns:
             The runs of the records, wrong queue offsets corrected.
@@ -104,7 +104,7 @@ class QueueChecker:
         return [run for run, _ in found]
 
     def _first_entry_offset(self, files: QueueFiles) -> int:
-        """Return the physical offset in a queue's first entry if its record is there in the log; else 0.
+        """Return the physical offset in a queue's first entry if the log has that record there; else 0.
 
         Earlier records with the same or later queue offsets belong to a deleted topic of the same name. Their entries
         were deleted, and the entries under their numbers belong to other records, so they are not compared.
@@ -124,7 +124,7 @@ class QueueChecker:
     def _correct_queue_offsets(
         self, files: QueueFiles, runs_with_rows: list[tuple[Run, slice]]
     ) -> list[tuple[Run, slice]]:
-        """Return the runs of a queue; report wrong queue offsets of short runs, and correct them by their entries."""
+        """Return a queue's runs of offsets, after reporting wrong offsets and correcting them by the entries."""
         right: list[tuple[Run, slice]] = []
         for place, (run, rows) in enumerate(runs_with_rows):
             # For the first run, the number that would lead to the second one.
@@ -225,17 +225,17 @@ class BadRanges:
 
     @classmethod
     def from_bad_ranges(cls, bad_ranges: Iterable[BadRange]) -> BadRanges:
-        """Collect the bad ranges of all parts of the log."""
+        """Collect the bad ranges of all checked parts of the log."""
         ordered = sorted(bad_ranges, key=lambda each: each.start)
         return cls([each.start for each in ordered], [each.end for each in ordered])
 
     def contains_offset(self, offset: int) -> bool:
-        """Return whether an offset is in a bad range."""
+        """Return whether a physical offset is in a bad range."""
         place = bisect_right(self.starts, offset) - 1
         return place >= 0 and offset < self.ends[place]
 
     def has_range_between(self, first: int, last: int) -> bool:
-        """Return whether a bad range begins between two offsets."""
+        """Return whether a bad range begins between two physical offsets."""
         return bisect_left(self.starts, first) < bisect_left(self.starts, last)
 
 
@@ -245,7 +245,7 @@ and its first record after it."""
 
 
 def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
-    """Return where in the log topics were created again, as shown by queues whose offsets restart at 0.
+    """Return where in the log topics were created again, as queue offsets that restart at 0 show.
 
     A queue whose offsets begin at 0 again after a single record is no proof: the record may have been stored twice.
 
@@ -267,7 +267,7 @@ def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Rest
 def check_queue_order(
     runs: Sequence[Run], bad_ranges: BadRanges, findings: Findings, log: str, restarts: Sequence[tuple[int, int]] = ()
 ) -> Sequence[Run]:
-    """Check that the queue offsets of one queue increase along the log.
+    """Report queue offsets of one queue that do not increase along the log.
 
     Args:
         runs: the runs of one queue, in log order.

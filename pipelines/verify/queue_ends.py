@@ -25,7 +25,7 @@ _ENTRIES_AT_ONCE = 4096
 
 
 class QueueFolders:
-    """Checker of the names and sizes of queue files; it does not read their content."""
+    """Checks names and sizes of queue files without reading their content."""
 
     def __init__(self, view: StoreView, findings: Findings, restarts: Restarts) -> None:
         self._view = view
@@ -51,7 +51,7 @@ class QueueFolders:
         )  # fmt: skip
 
     def check_files(self, files: QueueFiles, first_number: int | None) -> None:
-        """Check names and sizes of a queue's files, and report missing files.
+        """Check names and sizes of one queue's files, and report missing files between them.
 
         Args:
             files: the files of a queue that has some.
@@ -108,7 +108,7 @@ def check_queue_kinds(
     *,
     are_batches: bool,
 ) -> None:
-    """Check that each topic's queue type in topics.json matches the folder that holds its queues.
+    """Check that each topic's queues are in the folder for the queue type that topics.json gives.
 
     Args:
         has_batches_by_topic: The topics in topics.json, each with whether it has batches.
@@ -184,7 +184,7 @@ class QueueEnds:
         return QueueBounds(ranges[0][0], max(end, written))
 
     def _check_entries_before_records(self, files: QueueFiles, end_number: int) -> None:
-        """Report entries before a queue's first record if they point to a position that the log still covers."""
+        """Report entries before a queue's first record that point to a position still in the log."""
         first = max(files.first_number, end_number - _ENTRIES_AT_ONCE)
         for number, entries in _read_blocks(files, first, end_number):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
@@ -192,7 +192,7 @@ class QueueEnds:
             self._report_dangling_entries(files, number, entries, loose)
 
     def _check_entries_between_records(self, files: QueueFiles, first_number: int, end_number: int) -> None:
-        """Check entries for queue offsets that no record has. Report lost messages, except where the log is damaged."""
+        """Check entries for queue offsets without a record, and report lost messages where the log is intact."""
         explained = 0
         for number, entries in _read_blocks(
             files, max(first_number, files.first_number), min(end_number, files.end_number)
@@ -212,7 +212,7 @@ class QueueEnds:
         )  # fmt: skip
 
     def _check_entries_after_records(self, files: QueueFiles, first_number: int) -> int:
-        """Check the entries after a queue's last record, and return the queue's end as a broker would compute it."""
+        """Check entries after a queue's last record, and return the end offset that a broker would compute."""
         end = first_number
         for number, entries in _read_blocks(files, max(first_number, files.first_number), files.end_number):
             valid = self._queues.is_written(entries)
@@ -226,7 +226,7 @@ class QueueEnds:
         return end
 
     def _report_dangling_entries(self, files: QueueFiles, first_number: int, entries: Array, is_dangling: Array) -> int:
-        """Report entries that point to no record.
+        """Report the queue entries that point to no record.
 
         Return the number of those that point to damage, which are not reported.
         """

@@ -18,7 +18,7 @@ _EXTENSIONS = "consumequeue_ext"
 
 
 class QueueFiles:
-    """The files of one queue.
+    """The ConsumeQueue files of one queue.
 
     Attributes:
         topic: the queue's topic.
@@ -33,7 +33,7 @@ class QueueFiles:
     """
 
     def __init__(self, files: StoreFiles, topic: str, queue_id: int, file_size: int, layout: QueueLayout) -> None:
-        """List the files. A queue without a folder has none.
+        """List the files of a queue; a queue without a folder has none.
 
         Args:
             topic: the queue's topic.
@@ -68,17 +68,17 @@ class QueueFiles:
 
     @property
     def name(self) -> str:
-        """The topic and queue id, such as `orders/3`."""
+        """Topic and queue id, such as `orders/3`."""
         return f"{self.topic}/{self.queue_id}"
 
     @property
     def first_number(self) -> int:
-        """The number of the first entry of the first file; 0 without a file."""
+        """Entry number (queue offset) at which the first file begins; 0 without a file."""
         return self.starts[0] // self.layout.entry_size if self.starts else 0
 
     @property
     def end_number(self) -> int:
-        """The number after the last entry that fits into the last file; 0 if there is no file."""
+        """Entry number after the last entry for which the last file has room; 0 without a file."""
         return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
     def entry_place(self, entry_number: int) -> tuple[str, int]:
@@ -93,7 +93,7 @@ class QueueFiles:
         return position - (position - self.origin) % self.file_size
 
     def split_by_file(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
-        """Divide a range of entry numbers by file; yield first and end of each part, and whether its file exists."""
+        """Divide a range of entry numbers at file borders; yield each part, and whether its file exists."""
         while first < end:
             start = self.file_start(first)
             stop = min(end, (start + self.file_size) // self.layout.entry_size)
@@ -101,7 +101,7 @@ class QueueFiles:
             first = stop
 
     def read_entries(self, first: int, end: int) -> Array:
-        """Return entries of one file; zeros if the file is missing or too short.
+        """Return a range of entries of one file; zeros if the file is missing or too short.
 
         Args:
             first: number of the first entry.
@@ -120,7 +120,7 @@ class QueueFiles:
         return data.view(self.layout.dtype)
 
     def find_written_end(self) -> int:
-        """Return the number after the last valid entry, found by bisection of the last file that has one."""
+        """Return the entry number after the last valid entry, found by bisection of the last file that has one."""
         for start in reversed(self.starts):
             first = start // self.layout.entry_size
             end = first + self.file_size // self.layout.entry_size
@@ -130,7 +130,7 @@ class QueueFiles:
         return self.first_number
 
     def read_entry_blocks(self) -> Iterator[tuple[int, Array]]:
-        """Yield all entries of the files in blocks: the number of the first entry, and the entries."""
+        """Yield all entries in blocks, each with the number of its first entry."""
         for start in self.starts:
             first = start // self.layout.entry_size
             end = first + self.file_size // self.layout.entry_size
@@ -141,7 +141,7 @@ class QueueFiles:
                 yield number, entries
 
     def entries_between(self, first_offset: int, last_offset: int, *, by_search: bool = True) -> tuple[Array, Array]:
-        """Return the written entries that point to a range of the log.
+        """Return the entries that point to a range of the log.
 
         Args:
             first_offset: physical offset of the first record.
@@ -166,13 +166,13 @@ class QueueFiles:
         return np.concatenate(numbers), np.concatenate(found)
 
     def first_number_at_or_after(self, offset: int) -> int:
-        """Return the number of the first entry that points to the given physical offset or a later one."""
+        """Return the number of the first entry that points to a physical offset or to a later one."""
         return self._first_number_failing(
             self.first_number, self.find_written_end(), lambda entries: entries["physical_offset"] < offset
         )
 
     def _first_number_failing(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
-        """Return by bisection the first entry number that does not meet a condition; `high` if all meet it."""
+        """Find by bisection the first entry number that does not meet a condition; `high` if all meet it."""
         first, block = low, None
         while low < high:
             if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):

@@ -62,13 +62,13 @@ class VerifyOptions:
     delay_levels_by_broker: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def delay_levels_of(self, broker: str) -> tuple[int, ...] | None:
-        """Return the messageDelayLevel given for a store, or None."""
+        """Return the messageDelayLevel that the user gave for a store; None if there is none."""
         return self.delay_levels_by_broker.get(broker, self.delay_levels_ms)
 
 
 @dataclass(frozen=True)
 class AdmittedStore:
-    """Store that has passed the first checks, so that its log can be read.
+    """Store whose first checks have allowed its log to be read.
 
     Attributes:
         store: the store.
@@ -86,7 +86,7 @@ class AdmittedStore:
 
 
 def check_is_readable(store: Store) -> None:
-    """Raise an error if a store cannot be verified, such as one in an object store that is no shipped copy.
+    """Raise an error if a store cannot be verified, such as an unshipped one in an object store.
 
     Raises:
         StoreError: if it is in an object store and no copy by `commitlake ship`, or its manifest is damaged.
@@ -95,7 +95,7 @@ def check_is_readable(store: Store) -> None:
 
 
 def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
-    """Run all checks of a store that need not read the log; small files are read first, since a broker changes them.
+    """Run the checks of a store that do not read its log; return what later checks need to know.
 
     Raises:
         StoreError: if it cannot be read, or is in an object store and no copy by `commitlake ship`.
@@ -150,7 +150,7 @@ def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
 
 
 def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
-    """Report other folders with segments of the same log, which are not read; return whether there are any."""
+    """Report other folders with segments of the store's log, which are not read; return whether there are any."""
     read = make_read_log(store)
     others = find_other_logs(read, None, log.end) if read is not None else []
     for other in others:
@@ -164,7 +164,7 @@ def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
 
 
 def _unreadable_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
-    """Return why a store's queues cannot be read, such as that they are in RocksDB; empty if they can be."""
+    """Return why a store's queues cannot be read, such as being in RocksDB; empty if they can be read."""
     if log_format.queues.are_in_rocksdb(folder):
         return "queues in RocksDB"
     folders = {name.partition("/")[0] for name in manifest.files} if manifest is not None else set()
@@ -174,7 +174,7 @@ def _unreadable_queues(log_format: Format, folder: Path, manifest: Manifest | No
 
 
 def _read_manifest(files: StoreFiles, root: str) -> Manifest | None:
-    """Return the manifest of a copy's queues and indexes; None if the store is not a copy."""
+    """Return the manifest of a shipped copy's queues and indexes; None if the store is no such copy."""
     if isinstance(files, ShippedStoreFiles):
         return files.manifest
     return read_shipped_manifest(pafs.LocalFileSystem(), root, FILES_MANIFEST)
@@ -214,7 +214,7 @@ def _add_queues_to_view(
 
 
 def _set_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
-    """Return the view with the delay levels that the schedule queues show; report those that are not the default."""
+    """Return the view with the delay levels that the delay queues show, after reporting those not the default."""
     records = LogRecords(view.segments, view.format)
     topic = view.dialect.schedule_topic
     observed = observe_delays(view.files, queues, topic, view.queue_file_size, view.queue_layout, records)
@@ -295,7 +295,7 @@ def _find_index_parts(
 
 
 def _report_missing_index_files(last_name: str, complete_names: Collection[str], findings: Findings) -> None:
-    """Report IndexFiles that the copy's manifest names but that are missing after the last existing one."""
+    """Report IndexFiles after the last existing one that a shipped copy's manifest names."""
     for name in sorted(complete_names):
         if name > last_name and name.startswith(f"{index_files.FOLDER}/"):
             found, expected = "no file", "one, as the copy's manifest names it"
@@ -353,7 +353,7 @@ def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findin
 
 
 def _is_begin_confirmed(store: Store, part: IndexPart, view: StoreView) -> bool:
-    """Return whether an IndexFile's begin time fits its entries; used if the log no longer has its first record.
+    """Return whether an IndexFile's begin time fits its entries, for use if the log lacks its first record.
 
     Otherwise each entry would be reported for a damaged header. A file without any record in the log is confirmed.
     """
@@ -388,6 +388,6 @@ def _compare_header_span(
 
 
 def _read_record_time(store: Store, offset: int) -> int | None:
-    """Return the store time of the valid record at an offset, or None."""
+    """Return the store time of the valid record at a physical offset; None if there is none."""
     message = LogRecords(store.segments, store.format).get_record(offset)
     return None if message is None else int(message.store_timestamp)

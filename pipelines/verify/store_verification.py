@@ -87,7 +87,7 @@ def join_findings(reports: Sequence[StoreReport]) -> Findings:
 
 @dataclass
 class _StoreInProgress:
-    """A store whose tasks are running, with its ranges of the log and the results of finished tasks."""
+    """A store that is being verified, with its log ranges and the results of finished tasks."""
 
     admitted: AdmittedStore
     splits: list[Split]
@@ -102,7 +102,7 @@ def verify_stores(
     runner: Runner = HERE,
     advance: Advance | None = None,
 ) -> list[StoreReport]:
-    """Verify stores.
+    """Verify the logs, queues, indexes and offsets of stores, and return a report on each.
 
     Args:
         stores: from `find_stores`.
@@ -124,7 +124,7 @@ def verify_stores(
 def _verify_concurrently(
     stores: Sequence[Store], options: VerifyOptions, runner: Runner, advance: Advance | None, threads: int
 ) -> list[StoreReport]:
-    """Verify a group of stores together. At most `threads` of them are prechecked at a time."""
+    """Verify a group of stores together, with at most `threads` of them in their first checks at a time."""
     all_admitted = map_concurrently(lambda store: admit_store(store, options), stores, threads)
     started = [_StoreInProgress(admitted, _plan_splits(admitted, options)) for admitted in all_admitted]
     tasks: list[Task] = []
@@ -226,7 +226,7 @@ def _make_store_report(store: _StoreInProgress) -> StoreReport:
 
 
 def _preload_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
-    """Read the ends of queues of a copy in parallel, so that later checks need not wait for the object store."""
+    """Read the ends of a shipped copy's queues in parallel, as later checks would wait for each of them."""
 
     def read(queue: tuple[str, int]) -> None:
         files = view.open_batch_queue_files(*queue) if queue[0] in batch_topics else view.open_queue_files(*queue)
@@ -237,7 +237,7 @@ def _preload_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batc
 
 
 def _report_keys_without_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
-    """Report records whose keys no IndexFile has: the store has none, or the copy lacks the newest one."""
+    """Report records whose keys are in no IndexFile, because there is none or a copy lacks the newest one."""
     count = sum(report.not_copied if view.index else report.with_keys for report in reports)
     if count and view.lacks_newest_index:
         offsets = (each.first_not_copied for each in reports if each.first_not_copied is not None)
@@ -269,7 +269,7 @@ def _join_runs(
 def check_checkpoint(
     view: StoreView, files: SmallFiles, newest_time: int, findings: Findings, *, awaits_record: bool
 ) -> None:
-    """Compare checkpoint and abort file with the log.
+    """Check the files `checkpoint` and `abort` against the log.
 
     Args:
         newest_time: the latest store time in the log, ms; 0 without a record.

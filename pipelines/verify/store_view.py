@@ -112,7 +112,7 @@ class StoreView:
 
     @property
     def log_folder_name(self) -> str:
-        """Name of the log's folder."""
+        """Name of the folder with the log."""
         return self.format.folder
 
     @property
@@ -127,16 +127,16 @@ class StoreView:
 
     @property
     def may_indexes_lag(self) -> bool:
-        """True if queues and indexes may end before the log, as after an unclean shutdown or while the broker runs."""
+        """True if queues and indexes may end before the log does, as after a crash or while the broker runs."""
         return self.is_live or self.was_aborted or self.is_behind
 
     @property
     def lacks_newest_index(self) -> bool:
-        """True if the store is a copy, and the broker's newest IndexFile is not in it."""
+        """True if the store is a shipped copy that lacks the broker's newest IndexFile."""
         return self.is_copy and not (self.index and self.index[-1].is_newest)
 
     def is_topic_deleted(self, topic: str) -> bool:
-        """Return whether a topic of the log was deleted: topics.json no longer has it."""
+        """Return whether a topic in the log was deleted, so that topics.json no longer has it."""
         return self.topics is not None and topic not in self.topics and needs_topic_config(topic)
 
     def code_after_log_end(self, code: str) -> str:
@@ -144,22 +144,22 @@ class StoreView:
         return "newer_elsewhere" if self.has_other_logs else code
 
     def is_awaited_log_end(self, offset: int) -> bool:
-        """Return whether an offset is the end of a copy's log, after which the broker may have one more record."""
+        """Return whether an offset is the end of a shipped copy's log, where its queues may have one record more."""
         return self.is_copy and offset == self.end
 
     def open_queue_files(self, topic: str, queue_id: int) -> QueueFiles:
-        """Return the files of a queue as they are now."""
+        """Return the present ConsumeQueue files of a queue."""
         return QueueFiles(self.files, topic, queue_id, self.queue_file_size, self.queue_layout)
 
     def open_batch_queue_files(self, topic: str, queue_id: int) -> QueueFiles:
-        """Return the files of a BatchConsumeQueue as they are now."""
+        """Return the present BatchConsumeQueue files of a queue."""
         layout = self.format.queues.batch_layout
         assert layout is not None  # no topic of the store has batches otherwise
         return QueueFiles(self.files, topic, queue_id, self.batch_file_size, layout)
 
 
 def is_locked(root: Path) -> bool:
-    """Return whether a process has the store open, which holds a lock on the file `lock`."""
+    """Return whether a process has the store open, and so holds a lock on its file `lock`."""
     path = root / LOCK
     try:
         inode = path.lstat().st_ino
@@ -192,7 +192,7 @@ def list_queues(files: StoreFiles, layout: QueueLayout) -> list[tuple[str, int]]
 
 
 def queue_file_size(files: StoreFiles, queues: list[tuple[str, int]], layout: QueueLayout) -> int:
-    """Return the most frequent size of queue files; a broker has one setting for all of them."""
+    """Return the most frequent size of queue files, since a broker uses one size for all."""
     sizes: Counter[int] = Counter()
     for topic, queue_id in queues[:1000]:
         folder = f"{layout.folder}/{topic}/{queue_id}"

@@ -47,7 +47,7 @@ class KnownOffsets(NamedTuple):
 
 
 def read_known_offsets(lake: Lake, brokers: Sequence[str]) -> KnownOffsets:
-    """Return the next offset of each group in each queue, from the newest snapshots.
+    """Return the next offset of each group in each queue, from the newest snapshots in the lake.
 
     Args:
         brokers: the stores.
@@ -83,7 +83,7 @@ def fetch_live_offsets(admin: Admin, group: str, brokers: Collection[str] | None
 
 
 class ConsumedCount(NamedTuple):
-    """Number of chosen messages that a consumer group has consumed.
+    """How many of the chosen messages a consumer group has consumed.
 
     Attributes:
         messages: messages before its offsets; retries and dead letters count if their first record is before them.
@@ -122,7 +122,7 @@ class ChosenMessages:
         return bool(self._failed)
 
     def count_consumed(self, group_offsets: Mapping[tuple[str, str, int], int]) -> ConsumedCount:
-        """Return how many of the chosen messages are before a group's offsets."""
+        """Return how many of the chosen messages a group has consumed, by its offsets."""
         messages = sum(self._count_consumed_in_queue(queue, group_offsets) for queue in self._others)
         unknown = self._deleted_topic_message_count
         if not self._failed:

@@ -109,7 +109,7 @@ class OffsetLogRange(NamedTuple):
 
 
 class _StoreOffsets(NamedTuple):
-    """Offsets and subscriptions of one store.
+    """One store's group offsets and subscriptions.
 
     Attributes:
         moment: offsets of its groups.
@@ -229,7 +229,7 @@ def find_not_consumed_live(
 
 
 class _LiveQueues:
-    """Queues of a live broker.
+    """First and end offsets of a live broker's queues.
 
     Args:
         admin: client that queries the broker.
@@ -292,7 +292,7 @@ def _join_results_of_stores(
 def _check_does_not_broadcast(
     group: str, subscriptions: Subscriptions, is_topic_selected: Callable[[str], bool]
 ) -> None:
-    """Raise an error if a group consumes a topic in broadcasting mode, because clients then keep the offsets."""
+    """Raise an error if a group consumes a topic in broadcasting mode, where only its clients have the offsets."""
     for key, one in sorted(subscriptions.found.items()):
         if key.group == group and one.message_model == BROADCASTING and is_topic_selected(key.topic):
             raise ReplayError(
@@ -314,7 +314,7 @@ def _consumes_topic(
 
 
 def _check_offsets_are_known(group: str, moment: Moment, is_topic_selected: Callable[[str], bool]) -> None:
-    """Raise an error if the snapshots before and after a time do not bound a group's offsets at that time."""
+    """Raise an error if snapshots do not tell a group's offsets at a time."""
     if moment.taken_next is None or moment.at == moment.taken:
         return
     unknown: dict[str, OffsetAt] = {

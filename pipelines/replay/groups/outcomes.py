@@ -95,7 +95,7 @@ class GroupOutcomes:
     cautions: Sequence[str]
 
     def count(self, state: State) -> int:
-        """Return the number of messages with a state."""
+        """Return the number of messages in the given state."""
         return int(np.count_nonzero(self.states == state))
 
     def describe_state(self, row_number: int) -> str:
@@ -108,7 +108,7 @@ class GroupOutcomes:
 
 
 def read_replay_rows(lake: Lake, replay_id: str) -> pa.Table:
-    """Return the rows of a replay in `replay_messages`, of sent messages and of those that could not be sent."""
+    """Return the rows of `replay_messages` for a replay: messages that were sent, and those that could not be."""
     schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS])
     try:
         table = lake.table("replay_messages")
@@ -177,7 +177,7 @@ class GroupFollower:
         self._places = _RowNumbers(self.rows)
 
     def read_outcomes(self) -> GroupOutcomes:
-        """Return the current states of the messages.
+        """Read the current states of the messages from the brokers.
 
         Raises:
             ReplayError: if a topic was deleted and created again.
@@ -196,7 +196,7 @@ class GroupFollower:
         return self._current_outcomes(committed)
 
     def _retry_topics(self) -> list[str]:
-        """Return the names of possible retry topics: the group's, and those of its POP consumers for each topic."""
+        """Return the names of topics with retries of the group: its own, and for POP one for each topic."""
         names = sorted({queue.topic for queue in self._queues})
         pop = [f"{RETRY_PREFIX}{self.group}{separator}{name}" for name in names for separator in POP_SEPARATORS]
         return [f"{RETRY_PREFIX}{self.group}", *pop]
@@ -237,7 +237,7 @@ class GroupFollower:
     def _read_new_messages(
         self, queue: MessageQueue, queue_bounds: TopicOffset, start: int
     ) -> Iterator[tuple[Origin, Message]]:
-        """Yield messages of the replay in a queue, from `start` on, and remember the queue's end for the next call."""
+        """Yield a queue's messages of the replay from `start` on, and keep the queue's end for the next call."""
         if queue_bounds.min_offset > start:
             self._cautions[
                 f"{queue.topic} on {queue.broker_name} now starts at {queue_bounds.min_offset}: messages from {start} "
@@ -352,7 +352,7 @@ def _target_queues(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
 def _state_of_copies(
     copies: _Copies, committed_offsets: Mapping[MessageQueue, int | None], group: str
 ) -> tuple[State, str]:
-    """Return the state of a message whose consumption failed, derived from its retries and dead letter."""
+    """Return the state of a message whose consumption failed, from its retries and dead letter."""
     if copies.dead_offset is not None:
         return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
     # The newest copy is still in the delay queue, so an older retry says nothing.

@@ -66,7 +66,7 @@ class GroupStep:
 def find_consumer_groups(
     client: OffsetClient, queues: Collection[MessageQueue], offset_sources: Sequence[OffsetSource]
 ) -> dict[str, set[str]]:
-    """Return the groups that consume the topic of each queue, from the brokers and the lake, without system groups.
+    """Return the groups that consume each queue's topic, from the brokers and the lake, without system groups.
 
     Raises:
         NoRouteError: A topic does not exist, or one of the queues' brokers no longer has it.
@@ -82,7 +82,7 @@ def find_consumer_groups(
 
 
 def _check_route_has_brokers(client: OffsetClient, topic: str, brokers: Collection[str]) -> None:
-    """Raise an error if a topic's route lacks a broker to which messages were sent, as its groups would be missed."""
+    """Raise an error if a broker to which messages were sent is not in the topic's route, so its groups are unknown."""
     routed = {broker.broker_name for broker in client.admin.route(topic).broker_datas}
     if missing := sorted(set(brokers) - routed):
         raise NoRouteError(
@@ -156,7 +156,7 @@ def _skipped_message_problem(
 def _subscription_filter(
     client: OffsetClient, group: str, queue: MessageQueue, offset_sources: Sequence[OffsetSource]
 ) -> SubscriptionFilter:
-    """Return a group's subscription to a topic from its clients, or else from the lake, or else to everything."""
+    """Return a group's subscription to a topic, from its clients or else the lake; if unknown, to all messages."""
     try:
         subscribed = client.admin.consumer_connections(group, queue.broker_name).subscription_table.get(queue.topic)
     except RefusedError as error:

@@ -144,7 +144,7 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
 def _rows_with_separators(
     rows: pa.Table, property_counts: Array, is_kept: Array, names: pa.Array, values: pa.Array
 ) -> Array:
-    """Return a mask of rows with a text that contains a separator character, which would start another property.
+    """Return a mask of rows with a separator character in a text, which would begin another property.
 
     In RocketMQ's own logs only damaged or forged records have such a text; in JMQ's any record may.
     """
@@ -180,7 +180,7 @@ def _sizes_to_starts(sizes: Array) -> Array:
 
 
 def split_properties(properties: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
-    """Return the number of properties of each message, and all names and all values as one array each."""
+    """Return the number of properties of each message, and arrays of all names and all values."""
     listed = properties.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
     flat = listed.flatten()
     return to_int64_array(pc.fill_null(pc.list_value_length(listed), 0)), flat.field("key"), flat.field("value")

@@ -76,7 +76,7 @@ class TargetClient:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Outcome of the messages of a batch.
+    """Outcome of sending a batch's messages.
 
     Attributes:
         rows: int64, row numbers in the part.
@@ -138,7 +138,7 @@ class QueueSender:
         self._retry_request(lambda: self._check_connections(self._connections.earlier_connection_count))
 
     def wait_for_late_messages(self, connection: TrackedConnection | None = None) -> None:
-        """Wait until connections of earlier senders to the broker are closed, so that no late message can arrive.
+        """Wait until earlier senders' connections to the broker are closed, so that no late message can arrive.
 
         Args:
             connection: Connection over which no more is to be sent.
@@ -185,7 +185,7 @@ class QueueSender:
         return {origin: message.queue_offset for origin, message in found}
 
     def _check_no_messages_deleted(self) -> None:
-        """Raise an error if the queue's oldest messages were deleted, which may include messages of the replay."""
+        """Raise an error if the queue's oldest messages were deleted, which may have been of this replay."""
         first = self._client.puller.min_offset(self.queue)
         if first > self._end:
             raise ReplayError(
@@ -280,7 +280,7 @@ class QueueSender:
             ) from None
 
     def _find_stored_of_batch(self, batch: Batch, get_origin: Callable[[int], Origin], attempts: int) -> SendResult:
-        """Return the messages of a batch that were stored although no answer confirmed it."""
+        """Return the messages of a batch that were stored although no answer confirmed that."""
         there = self.find_stored_messages()
         places = {row: there[origin] for row in batch.rows.tolist() if (origin := get_origin(row)) in there}
         rows, offsets = np.array(list(places), np.int64), np.array(list(places.values()), np.int64)
@@ -300,7 +300,7 @@ class QueueSender:
 
 
 class _RetryWaits:
-    """Growing waits between the attempts of a request, limited to a total time."""
+    """Waits between the attempts of a request, which grow longer and are limited in total."""
 
     def __init__(
         self,

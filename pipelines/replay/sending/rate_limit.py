@@ -56,7 +56,7 @@ class Pace:
 
     @property
     def speed(self) -> float:
-        """The speed relative to the store times of the messages (1 is the original pace); 0 for no such limit."""
+        """Speed relative to the messages' store times, where 1 is the original pace; 0 for no such limit."""
         return self._speed
 
     def set_rate(self, rate: float) -> None:
@@ -82,7 +82,7 @@ class Pace:
                 self._restart_clock()
 
     def restart_speed_clock(self) -> None:
-        """Measure the speed from the next message on, so that time in which nothing was sent is not made up for.
+        """Measure the speed from the next message on, so that idle time is not made up for.
 
         That time is not made up for. A rate does not make up for any time.
         """

@@ -53,7 +53,7 @@ class ReplayRun:
         self._counts = Counts(0, 0)
 
     def run(self, *, is_resumed: bool, has_lost_rows: bool = False) -> Counts:
-        """Send until all messages have an outcome, or until `pace` is stopped.
+        """Send until all messages have an outcome, or until sending is stopped.
 
         Args:
             is_resumed: True if a process has begun to send before.

@@ -136,7 +136,7 @@ class ShareSender:
         self._counting = threading.Lock()
 
     def send(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool = False) -> bool:
-        """Send until all messages of this share have an outcome, or until the pace is stopped.
+        """Send until all messages of this share have an outcome, or until sending is stopped.
 
         Args:
             connections: Connections over which the messages are sent.
@@ -384,7 +384,7 @@ class ShareSender:
             self._write_to_ledger()
 
     def _write_to_ledger(self) -> None:
-        """Write the outcomes that the ledger does not have yet, in one commit."""
+        """Write collected outcomes to the ledger in one commit."""
         if self._unwritten:
             rows = pa.concat_tables(self._unwritten)
             self._unwritten.clear()  # if this fails, another process has taken over, or the replay ends
@@ -398,7 +398,7 @@ def _origins_of(rows: pa.Table) -> Iterator[Origin]:
 
 
 def _repeat_values(values: Sequence[object], sizes: Sequence[int], data_type: pa.DataType) -> pa.Array:
-    """Return an array that repeats each value as often as `sizes` gives at the same index."""
+    """Return an array with each value repeated as often as `sizes` says."""
     return pa.array(values, data_type).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 

@@ -122,7 +122,7 @@ class TaskResult:
 
 
 def check_no_speculation(spark: SparkSession, prefix: str = "") -> None:
-    """Raise an error if the Spark session uses speculation, which starts second attempts of running tasks.
+    """Raise an error if Spark may start a second attempt of a running task (speculation), which would send twice.
 
     Args:
         spark: the session whose tasks are to send.
@@ -164,7 +164,7 @@ def divide_queues(messages: PlannedMessages, max_tasks: int) -> list[QueueShare]
 
 
 def _target_queue_sizes(messages: PlannedMessages) -> list[int]:
-    """Return the number of messages for each target queue; all 1 if keys or properties decide the queue."""
+    """Return the number of messages for each target queue; 1 for each if the queue depends on keys or properties."""
     plan = messages.plan
     unknown = [1] * len(plan.target.queues)
     if plan.target.mapping is not QueueMapping.SAME:
@@ -256,7 +256,7 @@ def _ignore_message(_: str) -> None:
 def follow_tasks(
     lake: Lake, replay_id: str, pace: Pace, ledger: Ledger, on_progress: Callable[[Counts], None]
 ) -> Iterator[None]:
-    """Report the progress of a replay's tasks while the block runs, and stop the tasks if `pace` is stopped.
+    """Context manager that reports the progress of a replay's tasks, and stops them if `pace` is stopped.
 
     Args:
         pace: A stop of this pace stops the tasks.
