@@ -401,7 +401,7 @@ class _LastRecords:
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
     def replace_records(self, window_offset: int, record_parts: Array) -> None:
-        """Replace the remembered records by those of a later group.
+        """Remember the given records in place of the present ones.
 
         Args:
             window_offset: physical offset of the step's window.

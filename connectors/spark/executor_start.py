@@ -100,7 +100,7 @@ def _move_to_cache(run_packages: Path, cached_packages: Path) -> None:
 
 
 def _is_complete(folder: Path) -> bool:
-    """Return whether a folder exists and has all its files, to their end."""
+    """Return whether a folder exists, and all files on its list are there with their full size."""
     with suppress(OSError, ValueError):
         sizes: dict[str, int] = json.loads((folder / FILES).read_bytes())
         return all((folder / name).stat().st_size >= size for name, size in sizes.items())

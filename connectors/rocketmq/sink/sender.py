@@ -74,7 +74,7 @@ MAX_REFUSALS = 3
 
 @dataclass(frozen=True, slots=True)
 class SendSettings:
-    """Settings for sending rows.
+    """Settings for sending rows, such as the producer group, size limits and retries.
 
     Attributes:
         group: the producer group.
