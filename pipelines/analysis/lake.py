@@ -282,7 +282,7 @@ class Lake(Generic[Frame]):
         group: Texts | None = None,
         topic: Texts | None = None,
     ) -> Frame:
-        """Return how far consumer groups are behind, in one row for each group and queue.
+        """Return how far consumer groups are behind: one row for each group and queue, in no particular order.
 
         The figures are those of `commitlake lag`. At a snapshot they are exact. Between two snapshots, and for groups
         whose filter is not known, they have a lower and an upper bound. Messages that a group's filter (tags or SQL92)

@@ -127,7 +127,7 @@ class BodyPacks:
         self._append_bodies(_day_numbers(batch.int64_values("store_timestamp")), window, positions, lengths)
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
-        """Add the bodies of rows that have them in a column.
+        """Add the bodies in the column `body` of rows.
 
         Args:
             rows: rows with `physical_offset`, `store_timestamp` and `body`; only the time may be null.

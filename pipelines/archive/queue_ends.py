@@ -98,7 +98,7 @@ class QueueEnds:
         self._new.append(_ends_in_profiles(profile.append_column(RUN_ID.name, pa.nulls(profile.num_rows, pa.string()))))
 
     def finish_commit(self, ranges: Mapping[str, CommittedRange], incomplete_brokers: Collection[str]) -> None:
-        """Replace the known ends by those of the new commit, after it has succeeded.
+        """Update the known ends of queues by those of the new commit, after it has succeeded.
 
         Args:
             ranges: ranges of the brokers' logs that it archived.

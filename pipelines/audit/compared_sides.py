@@ -306,7 +306,7 @@ def _read_all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 @contextmanager
 def open_sides(runner: Runner, lake: Lake, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
-    """Open the places that an audit compares, and delete its temporary files when the context ends.
+    """Open the tables, packs, stores and HBase that an audit compares, with a folder for temporary files.
 
     Args:
         runner: runs the tasks.

@@ -40,7 +40,7 @@ _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
 def link_records(members: pa.Table, entries: pa.Table, op_records: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for every pair of records that follow each other, such as a delayed message and its delivery.
+    """Return an edge for every pair of records that follow each other, such as a delayed message and its delivery.
 
     Args:
         spans: extent of the lake.
@@ -72,7 +72,7 @@ def _entries_of_action(entries: pa.Table, action: Action) -> pa.Table:
 
 
 def to_edges(steps: pa.Table) -> pa.Table:
-    """Convert steps between records to rows of the table `edges`, sorted by node hash.
+    """Convert each step (an edge with both of its ends) to its rows of the table `edges`, sorted by node hash.
 
     A step has one row for each distinct node at its ends.
     """
@@ -101,7 +101,7 @@ def _cast_if_needed(column: pa.Array | pa.ChunkedArray, data_type: pa.DataType) 
 
 
 def _node_ids(steps: pa.Table, end: str) -> pa.Array:
-    """Return the ids of the records at one end of steps, as the table `edges` names its nodes.
+    """Return the ids of the records at one end of edges, as the table `edges` names its nodes.
 
     A node id is the record's unique key, or its broker and offset if it has no key.
     """
@@ -111,12 +111,12 @@ def _node_ids(steps: pa.Table, end: str) -> pa.Array:
 
 
 def distinct_steps(rows: pa.Table) -> pa.Table:
-    """Return rows of `edges` without the second of the two rows that the table stores for an edge."""
+    """Return rows of the table `edges` without the second of the two rows that it has for an edge."""
     return rows.filter(to_boolean_array(pc.not_equal(rows.column("side"), "to").to_numpy()))
 
 
 def open_steps_of_rows(rows: pa.Table) -> pa.Table:
-    """Return those steps in rows of `edges` that still lack the record at one end.
+    """Return those edges in rows of `edges` that still lack the record at one end.
 
     Steps of a broker's own timers, which earlier versions wrote, are left out.
     """
@@ -140,7 +140,7 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
 
 
 def _may_get_another_end(rows: pa.Table) -> Column:
-    """Return a mask of the steps of client actions that may later be linked to another record."""
+    """Return a mask of the edges of client actions that may later be linked to another record."""
     kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
     one = pc.and_(pc.equal(kinds, str(EdgeKind.CONSUMED)), pc.or_(pc.is_null(rows.column("attempt")), no_end))
@@ -159,7 +159,7 @@ def _are_client_actions(kinds: Column) -> Column:
 
 
 def waiting_members(steps: pa.Table) -> pa.Table:
-    """Return the delayed, timer and half messages of steps that still lack their end, as a table of `MEMBERS`."""
+    """Return the delayed, timer and half messages of edges that still lack their end, as a table of `MEMBERS`."""
     kinds = steps.column("kind")
     waits = pc.is_in(kinds, pa.array([str(kind) for kind in WAITING]))
     chosen = steps.filter(
@@ -199,7 +199,7 @@ def zeros_column(count: int) -> pa.Array:
 
 
 def steps_to_entries(steps: pa.Table) -> pa.Table:
-    """Convert incomplete steps back to the entries of traces and consume logs from which they were made."""
+    """Convert incomplete edges back to the entries of traces and consume logs from which they were made."""
     tables = [ENTRIES.empty_table()]
     kinds = steps.column("kind")
     for kind, action in _ACTIONS.items():
@@ -253,7 +253,7 @@ def _action_steps_to_entries(
 
 
 def positions_to_read(steps: pa.Table) -> pa.Table:
-    """Return the log positions of the records that must be read to search again for the missing ends of steps."""
+    """Return the log positions of the records that must be read to search again for the missing ends of edges."""
     of_clients = _are_client_actions(steps.column("kind"))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
     found = [PLACES.empty_table()]
@@ -266,7 +266,7 @@ def positions_to_read(steps: pa.Table) -> pa.Table:
 def need_relinking(
     steps: pa.Table, keys: pa.Array, op_records: pa.Table, cancelled_keys: pa.Array, spans: Spans
 ) -> Array:
-    """Return a mask of the incomplete steps whose missing end must be searched for again, because of new rows.
+    """Return a mask of the incomplete edges whose missing end must be searched for again, because of new rows.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
     them. An action of a client is linked again when its broker's records until then are read, and a later attempt of

@@ -46,7 +46,7 @@ _FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
 
 @dataclass(frozen=True)
 class LinkedSteps:
-    """Steps between records that were found in one increment of new rows.
+    """Edges between records that were found in one increment of new rows.
 
     Attributes:
         closed: steps that no later run changes.
@@ -75,7 +75,7 @@ class Increments:
     def link_increment(
         self, new_rows: RowContents, open_steps: pa.Table, spans: Spans, *, has_linked_messages: bool
     ) -> LinkedSteps:
-        """Find the steps between new records, and complete earlier steps that lacked a record at one end.
+        """Find the edges between new records, and complete earlier edges that lacked a record at one end.
 
         Args:
             new_rows: contents of rows of `messages` that were not linked before.
@@ -124,7 +124,7 @@ class Increments:
         definer_positions: pa.Table,
         relinked_steps: pa.Table,
     ) -> pa.Table:
-        """Return the steps that new records define, and those that lacked an end before.
+        """Return the edges that new records define, and those that lacked an end before.
 
         All other steps are in `edges` already.
         """
@@ -135,7 +135,7 @@ class Increments:
         return steps.filter(to_boolean_array(is_new | _were_open(steps, relinked_steps)))
 
     def _plain_members_to_link(self, new_rows: RowContents, relinked_steps: pa.Table) -> pa.Table:
-        """Return the new rows of ordinary messages to which a step may lead, by unique key or log position."""
+        """Return the new rows of ordinary messages to which an edge may lead, by unique key or log position."""
         keys = pa.chunked_array([
             new_rows.members.column("unique_key").combine_chunks(),
             new_rows.entries.column("unique_key").combine_chunks(),
@@ -178,7 +178,7 @@ class Increments:
     def _read_earlier_members(
         self, steps: pa.Table, extra_keys: pa.ChunkedArray, since_us: int, known_positions: pa.Table
     ) -> pa.Table:
-        """Read earlier records from the lake that may be missing ends of steps, or have one of `extra_keys`.
+        """Read earlier records from the lake that may be missing ends of edges, or have one of `extra_keys`.
 
         Args:
             since_us: store time of the oldest records with `extra_keys` that are needed, microseconds since 1970.
@@ -240,7 +240,7 @@ def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
 
 
 def _were_open(steps: pa.Table, relinked_steps: pa.Table) -> Array:
-    """Return a mask of the steps that are among `relinked_steps`, compared by kind and defining record."""
+    """Return a mask of the edges that are among `relinked_steps`, compared by kind and defining record."""
     left, right = encode_key_columns(_step_key_columns(steps), _step_key_columns(relinked_steps))
     found: Array = (left >= 0) & np.isin(left, right)
     return found
@@ -252,7 +252,7 @@ def _step_key_columns(steps: pa.Table) -> list[Column]:
 
 
 def _keys_of_open_steps(new_rows: RowContents, open_steps: pa.Table) -> pa.Array:
-    """Return the unique keys that new rows have in common with steps that lack a record at one end."""
+    """Return the unique keys that new rows have in common with edges that lack a record at one end."""
     open_keys = pc.unique(pc.coalesce(open_steps.column("from_key"), open_steps.column("to_key")).drop_null())
     columns = [new_rows.members.column("unique_key"), new_rows.entries.column("unique_key")]
     if new_rows.plain is not None:

@@ -146,7 +146,7 @@ def _drop_other_keys_matches(left: Array, right: Array, order: Array, order_inde
 
 
 class LinkableRecords:
-    """Records between which steps are searched, each identified by its row number from 0 (member number).
+    """Records between which edges are searched, each identified by its row number from 0 (member number).
 
     Args:
         table: a table of `MEMBERS`.

@@ -51,7 +51,7 @@ class LakeSpan:
 
 @dataclass(frozen=True)
 class Spans:
-    """First and last row of each broker in the lake, and up to which time its rows were searched for steps; picklable.
+    """First and last row of each broker in the lake, and up to which time its rows were searched for edges; picklable.
 
     Attributes:
         brokers: extents by broker name.
@@ -120,12 +120,12 @@ class Spans:
         return pa.array(found, pa.string())
 
     def complete_until_us(self, broker: str) -> int:
-        """Return the store time up to which all rows of a broker have been searched for steps."""
+        """Return the store time up to which all rows of a broker have been searched for edges."""
         return self.complete_us.get(broker, self.brokers[broker].last_us)
 
     @property
     def all_complete_us(self) -> int:
-        """Store time up to which the rows of every broker have been searched for steps."""
+        """Store time up to which the rows of every broker have been searched for edges."""
         return min(map(self.complete_until_us, self.brokers), default=0)
 
     def are_complete(self, brokers: pa.Array, times: Array) -> Array:

@@ -54,7 +54,7 @@ def open_messages_table(lake: Lake) -> TableRows:
 
 @dataclass(frozen=True)
 class RowContents:
-    """Contents of rows of `messages` that are needed to find steps: records, trace entries and op records.
+    """Contents of rows of `messages` that are needed to find edges: records, trace entries and op records.
 
     Attributes:
         members: rows that have a role, as members.
@@ -185,7 +185,7 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
 
 
 def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Convert rows of `messages` with the columns `COLUMNS` to records between which steps are searched."""
+    """Convert rows of `messages` with the columns `COLUMNS` to records between which edges are searched."""
     rows = rows.combine_chunks()
     chosen = have_roles(rows)
     special = rows.filter(to_boolean_array(chosen)).combine_chunks()
@@ -194,7 +194,7 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def plain_members_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table:
-    """Convert the rows of ordinary messages that `make_mask` selects to records between which steps are searched.
+    """Convert the rows of ordinary messages that `make_mask` selects to records between which edges are searched.
 
     Args:
         plain_rows: the rows, from `RowContents`.

@@ -35,12 +35,12 @@ _EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
 
 
 def followed_messages_version(lake: Lake) -> int:
-    """Return the version of `messages` up to which `edges` has the steps; -1 if it has none yet."""
+    """Return the version of `messages` up to which the table `edges` is filled; -1 if it is not filled yet."""
     return processed_version(lake, "edges", APPLICATION_ID)
 
 
 def followed_consumptions_version(lake: Lake) -> int:
-    """Return the version of `consumptions` up to which `edges` has the steps; -1 if it has none yet."""
+    """Return the version of `consumptions` up to which the table `edges` is filled; -1 if it is not filled yet."""
     return max(processed_version(lake, "edges", CONSUMPTIONS_ID), 0) - 1
 
 
@@ -55,7 +55,7 @@ def is_ahead_of_messages(lake: Lake) -> bool:
 
 
 def is_open_steps_file(path: str) -> bool:
-    """Return whether a data file has steps without a record at one end, which the next run replaces."""
+    """Return whether a data file has edges without a record at one end, which the next run replaces."""
     return path.rpartition("/")[2].startswith(OPEN_PREFIX)
 
 
@@ -75,7 +75,7 @@ class KindCount:
 
 
 def count_records_by_kind(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
-    """Count the records of each kind that leads to a step, in `messages` and in `edges`.
+    """Count the records of each kind that leads to an edge, in `messages` and in `edges`.
 
     Args:
         messages: the table, at the version that `edges` follows.

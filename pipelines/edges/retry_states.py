@@ -45,7 +45,7 @@ class RetryStates:
         return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
-        """Return whether the messages in these retry stores differ from those of the given steps."""
+        """Return whether the messages in these retry stores differ from those of the given edges."""
         known = steps.filter(to_boolean_array(_are_retry_entries_of(steps, self.brokers))).select(_STATE)
         state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
         if known.num_rows != state.num_rows:
@@ -54,7 +54,7 @@ class RetryStates:
         return not known.sort_by(order).combine_chunks().equals(state.sort_by(order).combine_chunks())
 
     def exclude_retry_steps(self, steps: pa.Table) -> pa.Table:
-        """Return the steps that do not lead to an entry in one of these retry stores."""
+        """Return the edges that do not lead to an entry in one of these retry stores."""
         return steps.filter(to_boolean_array(~_are_retry_entries_of(steps, self.brokers)))
 
 
@@ -64,7 +64,7 @@ _KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
 
 
 def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step from the record of each message in a retry store to the message's entry there.
+    """Return an edge from the record of each message in a retry store to the message's entry there.
 
     Below, the second message is a dead letter whose record the lake never had:
 
@@ -112,7 +112,7 @@ def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -
 
 
 def are_retry_entries(steps: pa.Table) -> Array:
-    """Return a mask of the steps that lead to an entry in a broker's retry store."""
+    """Return a mask of the edges that lead to an entry in a broker's retry store."""
     is_kind = pc.is_in(steps.column("kind"), pa.array(list(map(str, _KINDS))))
     found: Array = pc.and_(is_kind, pc.is_null(steps.column("to_physical_offset"))).to_numpy()
     return found

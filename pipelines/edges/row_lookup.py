@@ -226,7 +226,7 @@ def refer_to_positions(rows: pa.Table, position_columns: tuple[str, str], positi
 
 
 class WantedRows:
-    """Unique keys and log positions of the rows that new or incomplete steps may need.
+    """Unique keys and log positions of the rows that new or incomplete edges may need.
 
     Args:
         new: contents of the rows that are read.

@@ -180,14 +180,14 @@ def have_roles(rows: pa.Table) -> Array:
 
 
 def plain_members(rows: pa.Table) -> pa.Table:
-    """Convert rows of ordinary messages to records between which steps are searched."""
+    """Convert rows of ordinary messages to records between which edges are searched."""
     known = _columns_of_rows(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
     return _to_members(known, rows.num_rows)
 
 
 def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Convert special rows of `messages`, such as retries, to records between which steps are searched.
+    """Convert special rows of `messages`, such as retries, to records between which edges are searched.
 
     Args:
         delay_levels: delay of each level, by broker.

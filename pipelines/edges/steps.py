@@ -61,7 +61,7 @@ def make_steps(
     to_rows: Array | None,
     extra_columns: Mapping[str, Column],
 ) -> pa.Table:
-    """Return a table with one step for each pair of records, which are given by row numbers.
+    """Return a table with one edge (step) for each pair of records, which are given by row numbers.
 
     One record of a pair may be absent.
 
@@ -91,7 +91,7 @@ def make_steps(
 
 
 def absent_end_columns(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
-    """Return the columns `absent_end` and `absent_reason` of steps, null where the given end is present.
+    """Return the columns `absent_end` and `absent_reason` of edges, null where the given end is present.
 
     Args:
         end: `from` or `to`.
@@ -106,14 +106,14 @@ def absent_end_columns(end: str, rows: Array, reasons: Column) -> dict[str, Colu
 
 
 def are_open_steps(steps: pa.Table) -> Array:
-    """Return a mask of the steps that a later run may complete or change."""
+    """Return a mask of the edges that a later run may complete or change."""
     not_yet = pc.fill_null(pc.equal(steps.column("absent_reason"), str(AbsentReason.NOT_YET)), False)
     found: Array = pc.or_(not_yet, pc.fill_null(steps.column("may_change"), False)).to_numpy()
     return found
 
 
 def close_overdue_steps(steps: pa.Table, spans: Spans) -> pa.Table:
-    """Give up steps that have lacked a record for more than `LINK_DAYS`, and set the reason why it is absent.
+    """Give up edges that have lacked a record for more than `LINK_DAYS`, and set the reason why it is absent.
 
     Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,
     or may have been; the other, ten days later, is of a message that only another cluster can have:

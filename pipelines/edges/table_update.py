@@ -115,7 +115,7 @@ def catch_up_edges(
     files_without_roles: Collection[str] = (),
     lake_view: Lake | None = None,
 ) -> EdgesUpdate:
-    """Add the steps between all rows in `messages` to `edges`; retry if another run commits first.
+    """Add the edges between all rows in `messages` to `edges`; retry if another run commits first.
 
     Args:
         runner: runs the tasks that update `message_keys`, if it is not up to date.
@@ -152,7 +152,7 @@ def follow_edges(
     files_without_roles: Collection[str] = (),
     lake_view: Lake | None = None,
 ) -> EdgesUpdate:
-    """Add the steps of new rows in `messages` and `consumptions`, or rebuild the table if these cannot be read.
+    """Add the edges of new rows in `messages` and `consumptions`, or rebuild the table if these cannot be read.
 
     Args:
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
@@ -238,7 +238,7 @@ def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFi
 
 
 class _EdgesWriter:
-    """Searches new rows for steps, part by part, and writes the steps to data files of `edges`."""
+    """Searches new rows for edges, part by part, and writes these to data files of the table `edges`."""
 
     def __init__(self, lake: Lake, erased: ErasedMessages, run_id: str, without_roles: Collection[str]) -> None:
         messages = lake.table("messages")
@@ -262,7 +262,7 @@ class _EdgesWriter:
         *,
         has_linked_messages: bool,
     ) -> list[DataFile]:
-        """Search the rows of data files for steps, and write these to files that are not committed yet.
+        """Search the rows of data files for edges, and write these to files that are not committed yet.
 
         Args:
             files: new files of `messages`.
@@ -299,7 +299,7 @@ class _EdgesWriter:
         return written + self._write_steps(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
     def _link_retry_states(self, states: RetryStates, spans: Spans) -> pa.Table:
-        """Return a step from the record of each message in a retry store to the message's entry there."""
+        """Return an edge from the record of each message in a retry store to the message's entry there."""
         places = states.rows.select(PLACES.names).cast(PLACES)
         members = members_of_rows(read_rows_at_positions(self._lake, places), self._delay_levels)
         return link_retry_entries(LinkableRecords(members), states.rows, spans)
@@ -307,7 +307,7 @@ class _EdgesWriter:
     def _read_contents(
         self, files: Sequence[AddedFile], consumption_files: Sequence[AddedFile], waiting: pa.Table
     ) -> RowContents:
-        """Read new data files of `messages` and `consumptions`, except files without rows that steps can need."""
+        """Read new data files of `messages` and `consumptions`, except files without rows that edges can need."""
         folder = self._lake.open_folder("messages")
         table = open_messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]

@@ -177,7 +177,7 @@ class _SnapshotsAround:
     def find_around_time(
         cls, headers: pa.Table, as_of: datetime.datetime | None, watch_duration: datetime.timedelta
     ) -> _SnapshotsAround | None:
-        """Find the snapshots just before and after a time in sorted header rows.
+        """Find the snapshots just before and after a time, among header rows sorted by time.
 
         Return None if none is before it.
         """

@@ -204,14 +204,14 @@ class PrefetchedTables(LineageTables):
         return Matches(rows, max(0, places.num_rows - question.limit))
 
     def read_message_rows(self, message_places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
-        """Return the rows of `messages` at the given log positions, from memory where they are there."""
+        """Return the rows of `messages` at the given log positions, from memory if possible."""
         unknown = {place: at for place, at in message_places.items() if place not in self._rows}
         read = super().read_message_rows(unknown) if unknown else []
         known = (self._rows.get(place) for place in message_places)
         return [*(row for row in known if row is not None), *read]
 
     def read_edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
-        """Return the rows of `edges` of the given nodes, from memory where they are there."""
+        """Return the rows of `edges` of the given nodes, from memory if possible."""
         unknown = [node for node in nodes if node not in self._edges_of]
         known = (row for node in nodes for row in self._edges_of.get(node, ()))
         found = list(islice(known, limit + 1))

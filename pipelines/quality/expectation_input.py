@@ -74,7 +74,7 @@ class ProfileJudge(Protocol):
         ...
 
     def make_report(self) -> QualityReport:
-        """Return the results of the expectations for all parts."""
+        """Return the results of the expectations for all parts that were added."""
         ...
 
 

@@ -61,7 +61,7 @@ class _RemoteJudging:
         self._process.call(_add_part, serialize_profile(profile_part))
 
     def make_report(self) -> QualityReport:
-        """Return the results of the expectations for all parts."""
+        """Return the results of the expectations for all parts that were added."""
         return self._process.call(_report_results)
 
 

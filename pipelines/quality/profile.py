@@ -280,7 +280,7 @@ class RowArrays:
         return self._reorder_values(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
 
     def _rows_without_host(self) -> Array | None:
-        """Return a mask of rows that lack a host, unless only the producer's host of an erased row; None for none."""
+        """Return a mask of the rows without a host (erased rows may lack the producer's); None if there are none."""
         born, store, crc = (_is_null(self._single_chunk(name)) for name in ("born_host", "store_host", "body_crc"))
         lost = store | (born & ~crc)
         return self._reorder_values(lost) if lost.any() else None

@@ -92,7 +92,7 @@ class ProfileJudging:
             gc.collect()
 
     def make_report(self) -> QualityReport:
-        """Return the results of the expectations for all parts, of which there must be at least one."""
+        """Return the results of the expectations for all parts that were added, at least one."""
         if self._topics:
             self._judge_topics()
         self._judge_frame(Grain.BROKER, build_broker_frame(pd.concat(self._brokers, ignore_index=True), self._facts))

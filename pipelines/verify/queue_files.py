@@ -18,7 +18,7 @@ _EXTENSIONS = "consumequeue_ext"
 
 
 class QueueFiles:
-    """The ConsumeQueue files of one queue.
+    """The files of one queue, a ConsumeQueue or a BatchConsumeQueue.
 
     Attributes:
         topic: the queue's topic.
@@ -73,12 +73,12 @@ class QueueFiles:
 
     @property
     def first_number(self) -> int:
-        """Entry number (queue offset) at which the first file begins; 0 without a file."""
+        """Number of the first entry of the first file; 0 without a file."""
         return self.starts[0] // self.layout.entry_size if self.starts else 0
 
     @property
     def end_number(self) -> int:
-        """Entry number after the last entry for which the last file has room; 0 without a file."""
+        """Number after the last entry for which the last file has room; 0 without a file."""
         return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
     def entry_place(self, entry_number: int) -> tuple[str, int]:

@@ -38,7 +38,7 @@ LATE_US = 60_000_000
 
 
 def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return the steps from producers to the records they sent, matched by offset message id or unique key.
+    """Return the edges from producers to the records they sent, matched by offset message id or unique key.
 
     With the unique key alone, a record that was sent again after the trace was stored is not taken into account. A send
     that failed for its producer, for example because of a timeout, may have been stored before the trace.
@@ -110,7 +110,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
 
 
 def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for each transaction a producer ended, from the newest half message with its key until then.
+    """Return an edge for each transaction a producer ended, from the newest half message with its key until then.
 
     >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
@@ -132,7 +132,7 @@ def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: 
 
 
 def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for each timer message a producer recalled, from the newest record with its key until then.
+    """Return an edge for each timer message a producer recalled, from the newest record with its key until then.
 
     >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
@@ -155,7 +155,7 @@ def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spa
 def _link_decisions(
     kind: EdgeKind, members: LinkableRecords, entries: pa.Table, records: Array, spans: Spans
 ) -> pa.Table:
-    """Return a step for each decision of a producer, from the newest record with the same key up to its time."""
+    """Return an edge for each decision of a producer, from the newest record with the same key up to its time."""
     left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], records))
     until = to_numpy_numbers(entries.column("event_timestamp")) + 1
     found, _ = newest_member_at_time(left, until, right, records, members)
@@ -169,7 +169,7 @@ def _link_decisions(
 
 
 def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for each consumption in traces, from the record that the consumer group consumed.
+    """Return an edge for each consumption in traces, from the record that the consumer group consumed.
 
     The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
     topic. A group that consumes in order has no records there, and tries the first one again.
@@ -275,7 +275,7 @@ def _nullable_codes(codes: Array) -> pa.Array:
 
 
 def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
-    """Return a step for each consumption that a broker logged, from the record at the logged offset.
+    """Return an edge for each consumption that a broker logged, from the record at the logged offset.
 
     Below, the lake lacks the second message, although its offset is in the archived range:
 

@@ -39,7 +39,7 @@ _MESSAGE_KEY = ["broker", "unique_key"]
 
 
 def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
-    """Return the steps from delayed records to their delivered copies, for delay levels and for timers.
+    """Return the edges from delayed records to their delivered copies, for delay levels and for timers.
 
     The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
     several times with equal keys, for example because it was sent twice, the first copy belongs to the first record,
@@ -114,7 +114,7 @@ def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 def _make_delay_steps(
     members: LinkableRecords, from_rows: Array, to_rows: Array, definer_rows: Array, extra_columns: dict[str, Column]
 ) -> pa.Table:
-    """Return the steps from delayed records to their deliveries, of which one may be absent."""
+    """Return the edges from delayed records to their deliveries, of which one may be absent."""
     by_timer = members.numbers("by_timer")[definer_rows] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
     columns: dict[str, Column] = {
@@ -177,7 +177,7 @@ def _find_cancelled_timers(members: LinkableRecords, cancel_marks: Array, timers
 
 
 def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
-    """Return the steps from records that a consumer group failed to consume to their retry or dead-letter copies.
+    """Return the edges from records that a consumer group failed to consume to their retry or dead-letter copies.
 
     A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
     failure, in the message's own topic, where ORIGIN_MESSAGE_ID names it if a broker made the copy. A group that
@@ -309,7 +309,7 @@ def _origin_offsets(members: LinkableRecords, copies: Array, originals: Array) -
 
 
 def link_replays(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
-    """Return the steps from archived messages to their replayed copies, whose properties name the original.
+    """Return the edges from archived messages to their replayed copies, whose properties name the original.
 
     Copies that a broker makes of a message that was sent again keep these properties; they are left out.
 

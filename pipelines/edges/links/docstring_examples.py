@@ -56,7 +56,7 @@ def parse_ops(text: str) -> pa.Table:
 
 
 def print_steps(steps: pa.Table | Iterable[pa.Table], *more: str) -> None:
-    """Print steps as a table: their kinds, the physical offsets of both ends, outcomes and reasons of absent ends.
+    """Print edges as a table: their kinds, the physical offsets of both ends, outcomes and reasons of absent ends.
 
     Args:
         steps: one table of `STEPS`, or several.

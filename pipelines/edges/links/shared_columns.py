@@ -33,7 +33,7 @@ def is_null(column: Column) -> Array:
 
 
 def step_definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Column]:
-    """Return, as two columns, the broker and physical offset of the record from which each step was found."""
+    """Return, as two columns, the broker and physical offset of the record from which each edge was found."""
     return {"definer_broker": members.column("broker", rows), "definer_offset": members.column("physical_offset", rows)}
 
 
@@ -52,7 +52,7 @@ def reasons_or_ambiguous(members: LinkableRecords, rows: Array, reason: AbsentRe
 
 
 def action_columns(entries: pa.Table) -> dict[str, Column]:
-    """Return the columns of steps that are copied from trace entries, such as the client's host and the outcome."""
+    """Return the columns of edges that are copied from trace entries, such as the client's host and the outcome."""
     return {
         "client_host": entries.column("client_host"),
         "outcome": entries.column("outcome"),

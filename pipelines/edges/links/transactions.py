@@ -29,7 +29,7 @@ _MESSAGE_KEY = ["broker", "unique_key"]
 
 
 def link_transactions(members: LinkableRecords, op_records: pa.Table, spans: Spans) -> list[pa.Table]:
-    """Return the steps from half messages to committed copies, op records, rechecked copies and given-up records.
+    """Return the edges from half messages to committed copies, op records, rechecked copies and given-up records.
 
     A committed copy has the half message's physical offset, an op record its queue offset. A half message that is
     stored again has the same unique key. The outcome of an op record is a rollback if no copy was committed before it.
