@@ -33,7 +33,6 @@ from commitlake.connectors.rocketmq.errors import (
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.producers.messages import OutgoingMessage, SendResult, SendStatus
 from commitlake.connectors.rocketmq.producers.producer import Producer, ProducerOptions
-from commitlake.connectors.rocketmq.producers.transactions import Decision, TransactionProducer, TransactionResult
 from commitlake.connectors.rocketmq.puller import Puller, PullResult, PullStatus
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ __all__ = [
     "Admin",
     "ClientOptionError",
     "ClientOptions",
-    "Decision",
     "InvalidMessageError",
     "NoRouteError",
     "OutgoingMessage",
@@ -57,8 +55,6 @@ __all__ = [
     "RocketMQError",
     "SendResult",
     "SendStatus",
-    "TransactionProducer",
-    "TransactionResult",
     "UnreachableError",
     "register_rocketmq",
 ]

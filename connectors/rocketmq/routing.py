@@ -203,10 +203,6 @@ class Routing:
             raise NoRouteError(f"broker {broker_name!r}: expected a master, found slaves only")
         return address
 
-    def master_addresses(self) -> list[str]:
-        """Return the addresses of the masters known so far."""
-        return [broker.master_address for broker in list(self._brokers.values()) if broker.master_address is not None]
-
     def clusters(self) -> ClusterInfo:
         """Return all brokers known to the name servers.
 

@@ -22,7 +22,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.table_update",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.query.engines",),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
-    "tests/integration/remoting/test_transactions.py": ("connectors.rocketmq.producers.transactions",),
     "tests/integration/spark/test_analysis.py": (
         "pipelines.transforms.columns",
         "pipelines.transforms.dead_letters",

@@ -40,13 +40,14 @@ from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.connection import PeerConnection
 from commitlake.connectors.rocketmq.errors import RefusedError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.network import Closable
-from commitlake.connectors.rocketmq.producers.heartbeats import HEARTBEAT_SECONDS
 from commitlake.connectors.rocketmq.producers.producer import Producer
 from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.heartbeats import Heartbeat, ProducerData
 from commitlake.schemas.remoting.json_fields import serialize_body
 
+HEARTBEAT_SECONDS = 30.0
+"""Time between two heartbeats of a connection."""
 EXECUTING_SECONDS = 1.0
 """Time in which a running broker appends a request that one of its threads is executing."""
 _LOOKS = 4

@@ -16,11 +16,9 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq import (
     Admin,
     ClientOptions,
-    Decision,
     OutgoingMessage,
     Producer,
     Puller,
-    TransactionProducer,
 )
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
@@ -36,6 +34,7 @@ from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGrou
 from tests.servers.recording import has_pop as has_timers
 from tests.servers.rocketmq import VERSIONS, BrokerOptions, RocketMQ
 from tests.support.topic_reading import make_topic, wait_for
+from tests.support.transaction_producers import Decision, TransactionProducer
 
 pytestmark = pytest.mark.long(
     "half a minute of producing; what waits in made stores is counted in unit tests each time"

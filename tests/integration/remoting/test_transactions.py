@@ -12,14 +12,13 @@ import pytest
 from commitlake.connectors.rocketmq import (
     Admin,
     ClientOptions,
-    Decision,
     OutgoingMessage,
     Puller,
     RefusedError,
-    TransactionProducer,
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.support.topic_reading import read_all, wait_for
+from tests.support.transaction_producers import Decision, TransactionProducer
 from tests.support.waiting import let_pass
 
 

@@ -1,4 +1,4 @@
-"""Transactional messages, which are delivered only if a local transaction succeeds.
+"""A producer of transactional messages, which are delivered only if a local transaction succeeds.
 
     half message → broker, which does not deliver it yet
     local transaction: COMMIT, ROLLBACK or UNKNOWN → broker, without an answer
@@ -10,15 +10,17 @@ Source: DefaultMQProducerImpl.sendMessageInTransaction and checkTransactionState
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError, RocketMQError
+from commitlake.connectors.rocketmq.network import Network
 from commitlake.connectors.rocketmq.options import ClientOptions
-from commitlake.connectors.rocketmq.producers.heartbeats import HeartbeatSender
 from commitlake.connectors.rocketmq.producers.messages import OutgoingMessage, SendResult, SendStatus
 from commitlake.connectors.rocketmq.producers.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.producers.tracked_connections import HEARTBEAT_SECONDS
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
@@ -28,7 +30,13 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields
 from commitlake.schemas.remoting.frames import Command
-from commitlake.schemas.remoting.headers import CheckTransactionStateRequest, EndTransactionRequest
+from commitlake.schemas.remoting.headers import (
+    CheckTransactionStateRequest,
+    EndTransactionRequest,
+    UnregisterClientRequest,
+)
+from commitlake.schemas.remoting.heartbeats import Heartbeat, ProducerData
+from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.signing import Credentials
 
 _log = logging.getLogger(__name__)
@@ -56,6 +64,61 @@ class TransactionResult(NamedTuple):
     error: Exception | None = None
 
 
+class HeartbeatSender:
+    """Sender of heartbeats for a producer group: to each broker when it becomes known, and every 30 s."""
+
+    def __init__(self, group: str, network: Network) -> None:
+        """Create the sender; nothing is sent before `start`."""
+        self._group = group
+        self._network = network
+        self._registered: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._send_heartbeats_repeatedly, name="rocketmq heartbeats", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start sending heartbeats."""
+        self._thread.start()
+
+    def register(self, address: str) -> None:
+        """Register this client with a broker by a first heartbeat, unless it is registered already.
+
+        Raises:
+            RocketMQError: if it does not answer, or refuses the request.
+        """
+        if address not in self._registered:
+            self._send_heartbeat(address)
+
+    def stop(self) -> None:
+        """Stop sending heartbeats, and unregister from the brokers."""
+        self._stop.set()
+        self._thread.join()
+        # The thread has ended, so that no heartbeat registers this client again after it has left.
+        leave = UnregisterClientRequest(self._network.client_id, producer_group=self._group)
+        for address in self._registered:
+            try:
+                self._network.send_and_wait(address, RequestCode.UNREGISTER_CLIENT, leave)
+            except RocketMQError as error:
+                _log.debug("could not unregister: %s", error)
+        self._registered.clear()
+
+    def _send_heartbeat(self, address: str) -> None:
+        beat = Heartbeat(self._network.client_id, (ProducerData(self._group),))
+        self._network.send_and_wait(address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+        self._registered.add(address)
+
+    def _send_heartbeats_repeatedly(self) -> None:
+        while not self._stop.wait(HEARTBEAT_SECONDS):
+            for address in list(self._registered):
+                try:
+                    self._send_heartbeat(address)
+                except RocketMQError as error:
+                    # A broker forgets a client whose connection ends: `register` sends again before the next half.
+                    self._registered.discard(address)
+                    _log.warning("heartbeat: %s", error)
+
+
 class TransactionProducer(Producer):
     """A producer of transactional messages, which also answers the brokers' checks of undecided transactions."""
 
@@ -78,7 +141,7 @@ class TransactionProducer(Producer):
         super().__init__(group, options, sending, credentials)
         self._check = check
         self.network.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._answer_transaction_check
-        self._heartbeats = HeartbeatSender(group, self.network, self.routing)
+        self._heartbeats = HeartbeatSender(group, self.network)
         self._heartbeats.start()
 
     def close(self) -> None:
