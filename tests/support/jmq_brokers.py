@@ -8,7 +8,6 @@ from pathlib import Path
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
-from commitlake.broker_lite.stores.jmq import ArchiveView
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -68,7 +67,7 @@ def advance(dispatcher: Dispatcher, clock: Clock, milliseconds: int) -> None:
 def consumptions(store: JmqStore) -> list[Consumption]:
     """Return the consume records that are on disk."""
     store.journal.flush()
-    return ArchiveView(store.journal).read_consumptions(0, 1 << 20)[0]
+    return store.journal.read_consumptions(0, 1 << 20)[0]
 
 
 def outcomes(store: JmqStore) -> list[tuple[int, DeliveryOutcome, int]]:

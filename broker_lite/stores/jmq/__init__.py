@@ -5,16 +5,14 @@ from commitlake.broker_lite.stores.jmq.batch_consumption import Batch, Consuming
 from commitlake.broker_lite.stores.jmq.journal_writer import JournalPutResult
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.retry_store import Retry, RetryStatus, RetryStore, retry_delay_ms
-from commitlake.broker_lite.stores.jmq.store import ArchiveView, JournalStore, Produced
+from commitlake.broker_lite.stores.jmq.store import JournalStore
 
 __all__ = [
-    "ArchiveView",
     "Batch",
     "Consuming",
     "JournalOptions",
     "JournalPutResult",
     "JournalStore",
-    "Produced",
     "Retry",
     "RetryStatus",
     "RetryStore",

@@ -5,7 +5,7 @@
         store.get("orders", result.queue_id, result.queue_offset).messages
 
 The folder contains `journal/`, `queue/`, `offset/`, `consume/`, `retry/`, `checkpoint`, `lock` and, while it is open,
-`abort`. An archive reads the store through an `ArchiveView`.
+`abort`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
@@ -30,7 +29,7 @@ from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 from commitlake.schemas.layouts.jmq.consume_records import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
-from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry, MessageIdParts, serialize_message_id
+from commitlake.schemas.layouts.jmq.queue_file import JmqQueueEntry
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 
@@ -263,55 +262,3 @@ class JournalFlusher(LogFlusher):
             log_end, store_timestamp, last_record = progress
             checkpoint = JournalCheckpoint(log_end, last_record, store_timestamp, entries)
             self._save_checkpoint(lambda: self._checkpoint.save(checkpoint))
-
-
-class Produced(NamedTuple):
-    """Message in the journal, with the name of the broker that stores it."""
-
-    broker: str
-    message: JournalMessage
-
-    @property
-    def message_id(self) -> str:
-        """Id of the message."""
-        message = self.message
-        return serialize_message_id(MessageIdParts(message.topic, message.queue_id, message.queue_offset, self.broker))
-
-
-class ArchiveView:
-    """Reader with which an archive copies all messages and all consume records; several threads may use it.
-
-    Both are byte sequences, the journal and the consume log. The archive requests the data after a position, and
-    receives the position of the next request. It stores both positions together with the archived data, so it misses
-    nothing. After a crash it may write some data twice, which the keys (broker, journal offset) of messages and
-    (broker, offset in the consume log) of consumptions make harmless. Only flushed data is returned, because a crash of
-    the machine can undo the rest.
-    """
-
-    def __init__(self, store: JournalStore) -> None:
-        self._store = store
-
-    def read_messages(self, journal_offset: int, max_messages: int) -> tuple[list[Produced], int]:
-        """Return messages of all topics, in the order of the journal.
-
-        Args:
-            journal_offset: 0, or the offset that the last call returned.
-            max_messages: maximum number of messages.
-
-        Returns:
-            The messages, and the offset to continue at. Damaged parts are skipped; `journal_scan` reports them.
-        """
-        messages, following = self._store.read_journal(journal_offset, max_messages)
-        return [Produced(self._store.options.broker_name, message) for message in messages], following
-
-    def read_consumptions(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
-        """Return consumptions by all applications, in the order in which they were reported.
-
-        Args:
-            offset: 0, or the offset that the last call returned.
-            max_records: maximum number of records.
-
-        Returns:
-            The consumptions, and the offset to continue at.
-        """
-        return self._store.read_consumptions(offset, max_records)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.jmq import ArchiveView, JournalOptions, JournalStore
+from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.schemas.layouts.jmq.consume_records import DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
@@ -68,7 +68,7 @@ def test_failed_messages_are_retried_and_become_dead_letters(broker_lite: Broker
     assert Counter(row["reconsume_times"] for row in failed) == {0: 3, 1: 3, 2: 3}
     broker_lite.stop()
     with open_journal(broker_lite) as store:
-        told = [one for one in ArchiveView(store).read_consumptions(0, 1 << 20)[0] if one.app == "every-failing"]
+        told = [one for one in store.read_consumptions(0, 1 << 20)[0] if one.app == "every-failing"]
     outcomes = Counter((one.outcome, one.attempt) for one in told)
     assert outcomes == {
         (DeliveryOutcome.FAILED, 1): 3,
@@ -125,5 +125,5 @@ def test_mqadmin_is_answered(broker_lite: BrokerLite, client_version: str, tmp_p
     assert "Diff Total: 0" in progress
     broker_lite.stop()
     with open_journal(broker_lite) as store:
-        told, _ = ArchiveView(store).read_consumptions(0, 1 << 20)
+        told, _ = store.read_consumptions(0, 1 << 20)
     assert Counter((one.app, one.outcome) for one in told) == {("by-all", DeliveryOutcome.CONSUMED): VOLUME}

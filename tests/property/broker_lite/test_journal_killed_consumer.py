@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hypothesis import settings
 
-from commitlake.broker_lite.stores.jmq import ArchiveView, Consuming, JournalStore
+from commitlake.broker_lite.stores.jmq import Consuming, JournalStore
 from commitlake.broker_lite.stores.rocketmq import FlushMode
 from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from tests.support.hypothesis_profiles import load
@@ -87,7 +87,7 @@ def all_consumptions(store: JournalStore) -> list[Consumption]:
     """Return all consumptions that the archive's agent reads."""
     found: list[Consumption] = []
     place = 0
-    while (some := ArchiveView(store).read_consumptions(place, 500))[0]:
+    while (some := store.read_consumptions(place, 500))[0]:
         found += some[0]
         place = some[1]
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.shop_journal import MAIL_IS_BEHIND_MS, OrderStep, ShopJournal, fill_shop_journal
-from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
+from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.message_preparation import ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
@@ -42,7 +42,7 @@ def records(traffic: ShopJournal) -> list[JournalMessage]:
 def consumptions(traffic: ShopJournal) -> list[Consumption]:
     """Return all consume records."""
     with JournalStore.open(traffic.path, traffic.options) as store:
-        return ArchiveView(store).read_consumptions(0, 1 << 20)[0]
+        return store.read_consumptions(0, 1 << 20)[0]
 
 
 def test_summary_matches_the_journal(traffic: ShopJournal, records: list[JournalMessage]) -> None:

@@ -1,4 +1,4 @@
-"""Tests of batches, retries and dead letters, and of the archive's view of them."""
+"""Tests of batches, retries and dead letters, and of reading what was produced and consumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 from commitlake.broker_lite.stores.engine.queue_reader import GetResult
 from commitlake.broker_lite.stores.jmq import (
-    ArchiveView,
     Batch,
     Consuming,
     JournalStore,
@@ -270,23 +269,22 @@ def test_a_consumer_that_cannot_be_recorded_is_refused_immediately(
 def test_archive_sees_every_message_and_every_consumption(
     store: JournalStore, consuming: Consuming, clock: Clock
 ) -> None:
-    view = ArchiveView(store)
-    assert view.read_messages(0, 100) == ([], 0)
+    assert store.read_journal(0, 100) == ([], 0)
     consuming.finish_batch(take(consuming), {1: "x"})
     clock.now_ms += SECOND
     (retry,) = consuming.take_retries("orders", "mail", 10)
     consuming.finish_retry(retry, OTHER, None)
-    assert view.read_consumptions(0, 100) == ([], 0)
+    assert store.read_consumptions(0, 100) == ([], 0)
     store.flush()
     produced, offset = [], 0
-    while (found := view.read_messages(offset, 7))[0]:
+    while (found := store.read_journal(offset, 7))[0]:
         produced += found[0]
         offset = found[1]
-    assert [one.message.body for one in produced] == [f"body {number}".encode() for number in range(20)]
-    assert produced[5].message_id == "orders/1/2@broker-a"
+    assert [one.body for one in produced] == [f"body {number}".encode() for number in range(20)]
+    assert (produced[5].topic, produced[5].queue_id, produced[5].queue_offset) == ("orders", 1, 2)
     assert offset == store.max_journal_offset
     consumed, place = [], 0
-    while (some := view.read_consumptions(place, 2))[0]:
+    while (some := store.read_consumptions(place, 2))[0]:
         consumed += some[0]
         place = some[1]
     assert [(one.queue_offset, one.outcome, one.attempt) for one in consumed] == [
@@ -298,7 +296,7 @@ def test_archive_sees_every_message_and_every_consumption(
     ]
     assert [one.client_address for one in consumed] == [CLIENT] * 4 + [OTHER]
     assert {one.consume_timestamp for one in consumed} == {STORED_MS, STORED_MS + SECOND}
-    by_place = {(one.message.queue_id, one.message.queue_offset): one.message for one in produced}
+    by_place = {(one.queue_id, one.queue_offset): one for one in produced}
     assert all(by_place[one.queue_id, one.queue_offset].journal_offset == one.journal_offset for one in consumed)
 
 
@@ -314,9 +312,9 @@ def test_consume_records_continue_in_the_next_file_and_after_a_crash(root: Path,
             counts += len(batch.messages)
         store.offsets.save_if_changed()
         store.flush()
-        found, place = ArchiveView(store).read_consumptions(0, 1000)
+        found, place = store.read_consumptions(0, 1000)
         assert [one.queue_offset for one in found] == list(range(counts))
-        assert ArchiveView(store).read_consumptions(place, 1000) == ([], place)
+        assert store.read_consumptions(place, 1000) == ([], place)
         consuming.close()
         end(store)
     assert len(list((root / "consume").iterdir())) == 5
@@ -334,7 +332,7 @@ def test_torn_consume_record_is_cut(root: Path, clock: Clock) -> None:
     data[3 * size + 20] ^= 0xFF
     file.write_bytes(data)
     with JournalStore.open(root, SMALL, clock=clock) as store:
-        found, place = ArchiveView(store).read_consumptions(0, 100)
+        found, place = store.read_consumptions(0, 100)
         assert ([one.queue_offset for one in found], place) == ([0, 1, 2], 3 * size)
         assert file.read_bytes() == bytes(data[: 3 * size]).ljust(1024, b"\0")
 
@@ -345,10 +343,8 @@ def test_archive_continues_after_damage(root: Path, clock: Clock) -> None:
         store.flush()
         memory, position = store._files.journal.files.locate(results[3].journal_offset)
         memory[position] = 0xFF
-        produced, offset = ArchiveView(store).read_messages(0, 1000)
-        assert [one.message.body for one in produced] == [
-            f"body {number}".encode() for number in range(100) if number != 3
-        ]
+        produced, offset = store.read_journal(0, 1000)
+        assert [one.body for one in produced] == [f"body {number}".encode() for number in range(100) if number != 3]
         assert offset == store.max_journal_offset
 
 

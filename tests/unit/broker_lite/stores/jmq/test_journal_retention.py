@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
-from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
+from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
 from tests.support.journal_stores import CLIENT, SMALL, fill
 from tests.support.small_stores import Clock
@@ -48,14 +48,14 @@ def let_time_pass(root: Path, hours: float, folder: str, count: int) -> None:
 
 
 def test_consume_records_are_deleted_with_their_messages(used: JournalStore, root: Path, clock: Clock) -> None:
-    before = ArchiveView(used).read_consumptions(0, 10 * COUNT)[0]
+    before = used.read_consumptions(0, 10 * COUNT)[0]
     let_time_pass(root, 3, "journal", 2)  # the second one 2 h 59 min ago
     let_time_pass(root, 3, "consume", 2)
     os.utime(files_of(root, "consume")[2], (NOW - 2.9 * 3600,) * 2)  # when the third one was written, too
     kept = files_of(root, "consume")[2:]
     assert used.delete_expired_files(NOW) == 2
     assert files_of(root, "consume") == kept
-    after, end = ArchiveView(used).read_consumptions(0, 10 * COUNT)
+    after, end = used.read_consumptions(0, 10 * COUNT)
     assert after == before[-len(after) :]
     start = 2 * SMALL.journal_file_size_bytes
     assert [one for one in before if one.journal_offset >= start] == [
@@ -63,10 +63,10 @@ def test_consume_records_are_deleted_with_their_messages(used: JournalStore, roo
     ]
     used.close()
     with JournalStore.open(root, AT_ANY_HOUR, clock=clock) as again:
-        assert ArchiveView(again).read_consumptions(0, 10 * COUNT) == (after, end)
+        assert again.read_consumptions(0, 10 * COUNT) == (after, end)
         again.log_consumption(after[:1])
         again.flush()
-        assert ArchiveView(again).read_consumptions(end, 10)[0] == after[:1]
+        assert again.read_consumptions(end, 10)[0] == after[:1]
 
 
 def test_the_file_of_consume_records_in_use_is_kept(used: JournalStore, root: Path) -> None:
