@@ -21,7 +21,6 @@ from commitlake.schemas.layouts.jmq.consume_records import (
     parse_consumption,
     serialize_consumption,
 )
-from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.queue_file import MessageIdParts
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile
@@ -119,10 +118,8 @@ class JmqLayouts(Parsed):
 def _parse_journal(data: bytes) -> None:
     position = 0
     while (parsed := journal.parse_message(data, position)) is not None:
-        message, size = parsed
-        assert 0 < size <= len(data) - position
-        position += size
-        original_body(message, 1 << 16)
+        assert 0 < parsed[1] <= len(data) - position
+        position += parsed[1]
 
 
 def _parse_journal_entries(data: bytes) -> None:

@@ -19,10 +19,10 @@ from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.uncompiled_records import walk_store
-from commitlake.schemas.layouts.jmq.journal import NewJournalMessage, original_body
+from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.hypothesis_profiles import load
-from tests.support.journals import closed_file, messages, new_message, open_file, records, write_journal
+from tests.support.journals import closed_file, messages, new_message, open_file, original_body, records, write_journal
 from tests.support.logs import damage
 from tests.support.plain_rows import check_reads, check_row, read_all
 

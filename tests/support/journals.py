@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from commitlake.schemas.layouts.jmq.journal import END_RESERVE, NewJournalMessage, serialize_filler, serialize_message
+from commitlake.schemas.layouts.jmq.journal import (
+    END_RESERVE,
+    JournalMessage,
+    NewJournalMessage,
+    serialize_filler,
+    serialize_message,
+)
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segment_names import segment_name
 
@@ -31,6 +38,11 @@ def new_message(number: int = 0, topic: str = "orders", body: bytes = b"body", *
         "properties": (("city", "Zürich"), (f"a=b\\{number % 2}", "c\nd")),
     }
     return NewJournalMessage(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def original_body(message: JournalMessage) -> bytes:
+    """Return a message's body, decompressed if it is stored compressed."""
+    return zlib.decompress(message.body) if message.is_compressed else message.body
 
 
 def messages(count: int, seed: int = 1, max_body: int = 200) -> list[NewJournalMessage]:

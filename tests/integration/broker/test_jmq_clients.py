@@ -11,11 +11,11 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.schemas.layouts.jmq.consume_records import DeliveryOutcome
-from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.servers.java_programs import JavaProgramError, run_java
 from tests.servers.mqadmin import mqadmin
+from tests.support.journals import original_body
 
 KINDS = ("plain", "tags", "keys", "properties", "batch", "zlib", "big", "oneway", "ordered", "long_topic", "traced",
          "request", "volume")  # fmt: skip

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from commitlake.broker_lite.stores.jmq import JournalPutResult, JournalStore
-from commitlake.schemas.layouts.jmq.journal import NewJournalMessage, original_body
+from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.hypothesis_profiles import load
 from tests.support.journal_stores import SMALL, journal_records
+from tests.support.journals import original_body
 from tests.support.small_stores import Clock, all_messages, crash
 
 load()

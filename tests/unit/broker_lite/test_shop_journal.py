@@ -18,9 +18,10 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 from commitlake.schemas.layouts.jmq.consume_records import Consumption, DeliveryOutcome
-from commitlake.schemas.layouts.jmq.journal import JournalMessage, original_body
+from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.times import EPOCH, MILLISECOND
 from tests.support.journal_stores import journal_records
+from tests.support.journals import original_body
 
 HOUR_MS = 3_600_000
 SECOND_MS = 1000

@@ -22,9 +22,10 @@ from commitlake.broker_lite.stores.rocketmq import (
     StoreFilesError,
 )
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.jmq.journal import HEAD, MAX_BODY_SIZE, JournalMessage, original_body, parse_message
+from commitlake.schemas.layouts.jmq.journal import HEAD, MAX_BODY_SIZE, JournalMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.journal_stores import BROKER, CLIENT, SENT_MS, SMALL, fill, journal_records, message, queue_entries
+from tests.support.journals import original_body
 from tests.support.small_stores import STORED_MS, Clock, all_messages
 from tests.support.waiting import wait_until
 

@@ -12,13 +12,13 @@ from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq.message_preparation import ordered_queue_id
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from tests.support.brokers import PRODUCER_HOST, Peer, send_fields
 from tests.support.jmq_brokers import OPTIONS, pull, send, send_back
 from tests.support.journal_stores import BROKER
+from tests.support.journals import original_body
 from tests.support.message_stores import BORN_MS
 from tests.support.small_stores import Clock
 
