@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pyarrow as pa
 
-from commitlake.pipelines.quality.expectation_input import MAX_PART_ROWS, RunFacts, join_judgements, split_by_topics
+from commitlake.pipelines.quality.expectation_input import MAX_PART_ROWS, RunFacts, join_judgements
 from commitlake.pipelines.quality.frame_judge import FrameJudge
 from commitlake.pipelines.quality.pandas_frames import (
     KEYS,
@@ -24,28 +24,6 @@ from commitlake.schemas.quality.suites import SUITES
 
 NOT_OF_MASKED = frozenset({"bodies_fit_into_their_records", "records_are_larger_than_their_bodies"})
 """Expectations that do not hold where bodies are masked: a mask may make them larger."""
-
-
-def judge_profile(
-    profile: pa.Table, suites: Iterable[Suite] = SUITES, run_facts: RunFacts | None = None
-) -> QualityReport:
-    """Check a run's message counts by expectation suites, and return the results.
-
-    Args:
-        profile: a table of `PROFILE`, merged over all tasks.
-        run_facts: further facts of the run. Without them, gaps in queues count as unexplained.
-
-    Returns:
-        A result for each expectation. An expectation of an empty table is met.
-
-    Raises:
-        QualityError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
-        ProfileError: if the table is not a profile.
-    """
-    judging = ProfileJudging(suites, run_facts)
-    for stretch in split_by_topics(profile):
-        judging.add_profile_part(stretch)
-    return judging.make_report()
 
 
 class ProfileJudging:

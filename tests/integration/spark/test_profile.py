@@ -19,12 +19,12 @@ from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.expectation_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.profile import profile_rows
-from commitlake.pipelines.quality.profile_judge import judge_profile
 from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.profile import AUDIT
 from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.servers.recording import RecordedStore
+from tests.support.judged_profiles import judge_profile
 from tests.support.profiles import NOON, SCHEMA, Row, message, messages, profile_of
 from tests.support.spark_profiles import to_profile
 from tests.support.windows import windows_of

@@ -152,7 +152,6 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.profile_files import gather_profiles, stage_profile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.page_figures import PageFigures
-from commitlake.pipelines.quality.profile_judge import judge_profile
 from commitlake.pipelines.archive.profile_files import open_profiles_file
 from tests.support.profiles import many_windows
 

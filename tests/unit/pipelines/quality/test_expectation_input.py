@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.pipelines.quality import profile_judge as judging_module
 from commitlake.pipelines.quality.expectation_input import BrokerFacts, RunFacts, split_by_topics
-from commitlake.pipelines.quality.profile_judge import judge_profile
+from tests.support.judged_profiles import judge_profile
 from tests.support.profiles import NOON, message, profile_of
 
 LATER = NOON + datetime.timedelta(hours=8)
@@ -55,7 +55,6 @@ def test_parts_of_a_topic_in_different_places_are_put_together() -> None:
 def test_the_judgement_equals_that_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = profile_of(ROWS)
     whole = judge_profile(profile, run_facts=FACTS)
-    monkeypatch.setattr(judging_module, "split_by_topics", lambda table: split_by_topics(table, 20))
     monkeypatch.setattr(judging_module, "MAX_PART_ROWS", 3)  # topics are judged before all are known, too
-    assert list(judge_profile(profile, run_facts=FACTS).judgements) == list(whole.judgements)
+    assert list(judge_profile(profile, run_facts=FACTS, part_rows=20).judgements) == list(whole.judgements)
     assert len([found for found in whole.judgements if not found.success]) >= 6

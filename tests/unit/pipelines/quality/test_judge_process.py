@@ -12,9 +12,9 @@ from commitlake.pipelines.quality.frame_judge import FrameJudge
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.pipelines.quality.pandas_frames import KEYS, build_window_frame
 from commitlake.pipelines.quality.profile_columns import QualityError
-from commitlake.pipelines.quality.profile_judge import judge_profile
 from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.quality.suites import SUITES
+from tests.support.judged_profiles import judge_profile
 from tests.support.profiles import NOON, messages, profile_of
 
 FACTS = RunFacts(now=NOON)

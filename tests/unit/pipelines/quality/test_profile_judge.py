@@ -20,7 +20,6 @@ from commitlake.pipelines.quality.expectation_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.great_expectations_loading import start_loading_thread
 from commitlake.pipelines.quality.pandas_frames import build_topic_frame, build_window_frame
 from commitlake.pipelines.quality.profile_columns import ProfileError, QualityError
-from commitlake.pipelines.quality.profile_judge import judge_profile
 from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.pipelines.quality.report import (
     Losses,
@@ -33,6 +32,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite
 from commitlake.schemas.quality.suites import QUEUES, SUITES
+from tests.support.judged_profiles import judge_profile
 from tests.support.profiles import NOON, Row, message, messages, profile_of
 from tests.support.reports import figures_of
 from tests.support.shown_runs import page_of_run
@@ -365,7 +365,7 @@ def test_judging_uses_no_network_and_leaves_no_files(tmp_path: Path) -> None:
                 raise OSError("no network here")
             socket.socket.connect = socket.socket.connect_ex = socket.socket.sendto = refuse
             socket.getaddrinfo = socket.create_connection = socket.gethostbyname = refuse
-            from commitlake.pipelines.quality.profile_judge import judge_profile
+            from tests.support.judged_profiles import judge_profile
             from commitlake.pipelines.quality.great_expectations_loading import start_loading_thread
             from tests.support.profiles import messages, profile_of
             start_loading_thread()
