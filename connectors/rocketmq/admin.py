@@ -164,14 +164,6 @@ class Admin(Closable):
         """Return a broker's runtime statistics, under RocketMQ's names."""
         return self._ask_master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).body_as(KvTable).table
 
-    def topic_stats(self, topic: str) -> TopicStats:
-        """Return the offsets of all queues of a topic."""
-        table = {}
-        for broker in self.routing.route(topic).broker_datas:
-            answer = self._ask_master(broker.broker_name, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic))
-            table.update(answer.body_as(TopicStats).offset_table)
-        return TopicStats(table)
-
     def broker_topic_stats(self, topic: str, broker_name: str) -> TopicStats | None:
         """Return the offsets of all queues of a topic at one broker; None if the broker does not have the topic.
 

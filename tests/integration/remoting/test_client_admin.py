@@ -61,7 +61,9 @@ def test_progress_of_a_group_is_reported(admin: Admin, producer: Producer, pulle
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
     read_all(puller, topic, 5)
     puller.commit_offset(queue, 2)
-    offsets = admin.topic_stats(topic).offset_table[queue]
+    stats = admin.broker_topic_stats(topic, BROKER)
+    assert stats is not None
+    offsets = stats.offset_table[queue]
     assert (offsets.min_offset, offsets.max_offset) == (0, 5)
     assert offsets.last_update_timestamp > 0
     progress = admin.consume_stats(puller.group, topic)[queue]

@@ -35,8 +35,8 @@ def registered(spark: SparkSession) -> SparkSession:
 def wait_for_messages(admin: Admin, topic: str, count: int) -> None:
     """Wait until a topic's queues hold so many messages."""
     wait_for(
-        lambda: admin.topic_stats(topic),
-        lambda found: sum(one.max_offset for one in found.offset_table.values()) == count,
+        lambda: admin.broker_topic_stats(topic, "broker-a"),
+        lambda found: found is not None and sum(one.max_offset for one in found.offset_table.values()) == count,
     )
 
 
