@@ -68,7 +68,7 @@ def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -
 
     Below, the second message is a dead letter whose record the lake never had:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key    topic
     ...     100             orders/0/5@a  orders

@@ -120,7 +120,7 @@ def close_overdue_steps(steps: pa.Table, spans: Spans) -> pa.Table:
 
     >>> from commitlake.pipelines.edges.links.client_actions import link_consumptions
     >>> from commitlake.pipelines.edges.links.copies import link_deliveries
-    >>> from commitlake.pipelines.edges.links.docstring_examples import MONTH, parse_entries, parse_members, print_steps
+    >>> from tests.support.link_examples import MONTH, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role    topic               next_topic due
     ...     1000            K1         waiting SCHEDULE_TOPIC_XXXX orders     2000

@@ -4,7 +4,6 @@
     transactions  half message to its commit, rollback, check or end
     client_actions record that a producer sent, ended or recalled, or that a group consumed
     shared_columns      columns that steps of several kinds share
-    docstring_examples  small tables for the examples in the docstrings of these modules
 
 Each function takes members (`pipelines.edges.key_matching`) and returns a table of `STEPS` for each kind of step.
 """

@@ -46,7 +46,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
     Below, the broker refused the second message, which the application sent again later. It stored the third one, but
     its answer came too late:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role kind   topic
     ...     100             K1         sent normal orders
@@ -112,7 +112,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
 def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return an edge for each transaction a producer ended, from the newest half message with its key until then.
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset role
     ...     100             half
@@ -134,7 +134,7 @@ def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: 
 def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return an edge for each timer message a producer recalled, from the newest record with its key until then.
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset role    by_timer
     ...     100             waiting yes
@@ -177,7 +177,7 @@ def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans)
     Below, the first attempt failed and the second one, on the retry, was successful. The third message is
     not in the lake; the reason becomes `other_cluster` if it does not appear within `LINK_DAYS`:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset role  kind   topic      group attempt
     ...     100             sent  normal orders     -     0
@@ -279,7 +279,7 @@ def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans:
 
     Below, the lake lacks the second message, although its offset is in the archived range:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key    topic
     ...     100             orders/0/5@a orders

@@ -49,7 +49,7 @@ def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     The first delayed record below was delivered and the second is still waiting. The timer record was stored again,
     because it was due in more than its broker's limit, and then cancelled by a mark:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset role      unique_key topic               next_topic by_timer rolls due cancels
     ...     100             waiting   K1         SCHEDULE_TOPIC_XXXX orders     no       0     200 -
@@ -186,7 +186,7 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     Below, a message failed, was retried once, failed again and became a dead letter. The record from which the copy of
     K2 was made is older than the lake:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role  kind   topic      origin_topic group attempt
     ...     100             K1         sent  normal orders     orders       -     0
@@ -202,7 +202,7 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 
     If the lake has dropped messages of earlier days, the reason is that:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import EXPIRED
+    >>> from tests.support.link_examples import EXPIRED
     >>> print_steps(link_retries(members, EXPIRED)[0].slice(2), "consumer_group")
     kind    from to  outcome absent_reason consumer_group
     retried -    400 -       expired       bill
@@ -315,7 +315,7 @@ def link_replays(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
 
     Below, R1 sent an archived message again, and R2 a dead letter of a broker that is not in the lake:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_members, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role topic  replay_id replay_broker replay_offset replay_topic
     ...     100             K1         sent orders -         -             -             -

@@ -37,7 +37,7 @@ def link_transactions(members: LinkableRecords, op_records: pa.Table, spans: Spa
     Below, K1 was committed. K2 was stored again for a check with its producer, and then rolled back. K3 is in doubt. K4
     was given up:
 
-    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_members, parse_ops, print_steps
+    >>> from tests.support.link_examples import LAKE, parse_members, parse_ops, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role      queue_id queue_offset prepared_offset checks
     ...     100             K1         half      0        0            -               0

@@ -18,10 +18,10 @@ from commitlake.pipelines.edges.links.client_actions import (
     link_recalled_timers,
 )
 from commitlake.pipelines.edges.links.copies import link_deliveries, link_replays, link_retries
-from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
 from commitlake.pipelines.edges.links.transactions import OPS, link_transactions
 from commitlake.pipelines.edges.step_records import MEMBERS
 from commitlake.pipelines.edges.steps import STEPS
+from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
 
 NO_ENTRIES = ENTRIES.empty_table()
 LINKS: dict[str, Callable[[LinkableRecords], list[pa.Table]]] = {

@@ -1,13 +1,7 @@
-"""Small tables for the examples in docstrings: text to members, entries and op records, and steps to text.
+"""Small tables for the examples in docstrings of `pipelines.edges`: text to members, entries and op records, and back.
 
 A table is written as lines of cells that are separated by spaces. The first line names the columns; `-` is null. A
 column that is not written has a value that suits most examples: broker a, unique key K, no failure.
-
->>> parse_members('''
-...     physical_offset role topic
-...     100             sent orders
-... ''').table.select(["broker", "physical_offset", "role", "unique_key"]).to_pylist()
-[{'broker': 'a', 'physical_offset': 100, 'role': 'sent', 'unique_key': 'K'}]
 """
 
 from __future__ import annotations
