@@ -72,7 +72,7 @@ class ArchiveWork:
 
     @property
     def previous_progress(self) -> Mapping[str, StoreProgress]:
-        """How far each store was archived before the run."""
+        """Physical offset up to which each store was archived before the run, with its last record."""
         return self.last.stores
 
     @property

@@ -34,7 +34,7 @@ class RangeTotals:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """How far one store's log is archived, and which of its ranges are damaged or missing.
+    """Archived end of one store's log, and its damaged and missing ranges.
 
     Attributes:
         broker: The store's name.

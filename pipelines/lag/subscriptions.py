@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SubscribedAt:
-    """What a group subscribed to in a topic at a given time, and its number of clients.
+    """A group's subscription to a topic at a given time, and its number of clients.
 
     Attributes:
         wanted: Messages that the group wants.
@@ -55,7 +55,7 @@ class SubscribedAt:
 
 @dataclass(frozen=True, slots=True)
 class Subscriptions:
-    """What each group of a store subscribed to, at one time.
+    """Subscriptions of a store's groups at one time: the messages that each group wants of each topic.
 
     Attributes:
         found: Known subscriptions.

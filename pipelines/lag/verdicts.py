@@ -81,7 +81,7 @@ NOTHING = FigureBounds(0, 0)
 
 
 class Movement(NamedTuple):
-    """How a group's offset in a queue moved between two times.
+    """Offsets of a group in a queue between two times, which show how it moved.
 
     Attributes:
         offset: Its offset now.

@@ -130,7 +130,7 @@ class LakeQueues:
     def feed_backlog_counters(
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
-        """Count the messages at or after offsets by `counters`; return the queues' first and end offsets."""
+        """Let each counter count messages from its cursors on; return the first and end offsets of queues."""
         return self._messages.measure_queues(Times(), topics, counters)
 
 
@@ -155,7 +155,7 @@ class QueueMessages(QueueSpans, Protocol):
     def feed_backlog_counters(
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
-        """Count the messages at or after offsets by `counters`; return the queues' first and end offsets."""
+        """Let each counter count messages from its cursors on; return the first and end offsets of queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class StoreQueues:
     def feed_backlog_counters(
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
-        """Count the messages at or after offsets by `counters`; return the queues' first and end offsets."""
+        """Let each counter count messages from its cursors on; return the first and end offsets of queues."""
         return self._measure_queues(Times(), topics, lambda: counters)
 
     def _measure_queues(

@@ -41,7 +41,7 @@ def message_hashes(table: pa.Table) -> Array:
 
 
 def part_numbers(hashes: Array, part_count: int) -> Array:
-    """Return the number of the part (hash modulo `part_count`) to which each row belongs."""
+    """Return the number of the part to which each row belongs: its hash modulo `part_count`."""
     numbers: Array = (hashes.view(np.uint64) % np.uint64(part_count)).astype(np.int64)
     return numbers
 

@@ -79,7 +79,7 @@ class PartitionIndex:
 
 @dataclass(frozen=True, slots=True)
 class PartitionGroup:
-    """Some consecutive partitions of a profile, or a share of the topics of one large partition."""
+    """A group of consecutive partitions of a profile, or a share of the topics of one large partition."""
 
     first: int = 0
     end: int = PARTITIONS

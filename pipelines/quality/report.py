@@ -244,7 +244,7 @@ def _damage_text(judgement: Judgement) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a run has lost: damaged ranges, gaps, and messages that were left out.
+    """Messages that a run has lost: damaged ranges, gaps, and messages that were left out.
 
     Attributes:
         quarantined: number of ranges and records in `quarantine`.

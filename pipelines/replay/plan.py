@@ -71,7 +71,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """Which messages a replay sends, in which order, and to which queues.
+    """Plan of a replay: the messages to send, their order, and the queues they are sent to.
 
     Attributes:
         replay_id: id of the replay.

@@ -28,7 +28,7 @@ _SHORTEST_GROWTH = datetime.timedelta(minutes=1)
 
 
 class ArchivedShare(StrEnum):
-    """How much of a segment's present content the lake has: all, a part, or nothing."""
+    """Share of a segment's present content that the lake has: all, a part, or nothing."""
 
     YES = "yes"
     PARTLY = "partly"

@@ -19,7 +19,7 @@ class OffsetKind(StrEnum):
 
 
 class SnapshotSource(StrEnum):
-    """Where a snapshot was taken from: the store's files, or the live broker."""
+    """Source of a snapshot: the store's files, or the live broker."""
 
     FILE = "file"
     BROKER = "broker"

@@ -141,7 +141,7 @@ def round_time(moment: datetime.datetime, unit: datetime.timedelta, *, rounds_up
 
 
 class Origins(Enum):
-    """Whether all, some or no messages of a query have the original topic, which older versions did not record."""
+    """Share of a query's messages (all, some or none) with the original topic, which older versions did not record."""
 
     ALL = auto()
     SOME = auto()

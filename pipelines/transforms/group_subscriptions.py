@@ -26,7 +26,7 @@ _BLANKS = r"^[\x00-\x20]+|[\x00-\x20]+$"
 
 
 class Subscriptions(NamedTuple):
-    """What consumer groups subscribed to at each of several moments.
+    """Subscriptions of consumer groups at each of several moments, as DataFrames.
 
     Attributes:
         known: one row for each key and moment that has a subscription: `KEY`, `at`, `FILTER`, `clients` (their number

@@ -65,7 +65,7 @@ class LagTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagRules:
-    """Which groups to measure, and limits for the computation of their lag.
+    """Selection of the groups to measure, and limits for the computation of their lag.
 
     Attributes:
         brokers: stores; all if empty.

@@ -45,7 +45,7 @@ class Finding:
 
     @property
     def place_text(self) -> str:
-        """Where the problem is, in words: file, byte, queue and offsets."""
+        """Place of the problem in words: file, byte, queue and offsets."""
         words = [self.file]
         if self.position is not None:
             words.append(f"byte {self.position}")

@@ -83,7 +83,7 @@ def fetch_live_offsets(admin: Admin, group: str, brokers: Collection[str] | None
 
 
 class ConsumedCount(NamedTuple):
-    """How many of the chosen messages a consumer group has consumed.
+    """Number of the chosen messages that a consumer group has consumed.
 
     Attributes:
         messages: messages before its offsets; retries and dead letters count if their first record is before them.

@@ -184,7 +184,7 @@ class OtherMessages:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """How far a group's offset in a queue can move to skip a replay's messages, or why it cannot.
+    """Offset to which a group can move in a queue to skip a replay's messages, and the messages that this affects.
 
     Attributes:
         to: The offset to set; the group's own if there is nothing to skip.
