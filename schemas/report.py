@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.finding_advice import Command, FilledAdvice
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import TimeWindows, format_time
@@ -439,17 +440,19 @@ Block: TypeAlias = Paragraph | Figures | Notice | AdviceBlock | CollapsedContent
 
 
 class Verdict(NamedTuple):
-    """Result of a report: its severity, and one sentence.
+    """Result of a report: its severity, one sentence, and an exit code.
 
     Attributes:
         kind: severity of the verdict.
         sentence: the sentence.
         word: text of the badge; by default the word of the severity.
+        exit_code: exit code of a command whose answer is the report.
     """
 
     kind: Kind
     sentence: str
     word: str = ""
+    exit_code: ExitCode = ExitCode.OK
 
 
 class Section(NamedTuple):

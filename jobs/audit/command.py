@@ -38,11 +38,10 @@ from commitlake.jobs.audit.report import TITLE, audit_report
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, only_with, option, overrides
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.terminal import print_line, print_text
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.jobs.report.page_file import PageFile, check_page_file, write_page_on_failure
 from commitlake.jobs.report.rows_output import write_varying_rows
-from commitlake.jobs.report.run_history import with_run_history
 from commitlake.jobs.report.text_blocks import print_sections
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import Moment, read_moment
@@ -213,9 +212,10 @@ def _publish_result(
     """
     report = audit_report(result, lake)
     if file is not None:
-        file.write(with_run_history(report, lake))
+        file.write(report, lake)
     if command.output == "table":
         print_sections(report, "compared", "findings", "notes")
+        print_text(report.verdict.sentence)
     else:
         write_varying_rows(command.output, to_json_objects([*result.verdicts, *result.findings]))
     if not result.findings and not any(verdict.compared for verdict in result.verdicts):
@@ -225,8 +225,7 @@ def _publish_result(
             f"there was nothing to compare{why}",
             "Name another time" if is_empty else "Name a store with --store, or leave out --no-bodies",
         )
-    is_damage = bool(result.findings) or any(verdict.differing for verdict in result.verdicts)
-    code = ExitCode.DAMAGE if is_damage else ExitCode.OK
+    code = report.verdict.exit_code
     if key is not None:
         facts = collect_audit_evidence(result) | {"exit_code": int(code), "store": command.store}
         line = write_evidence(lake, key, "audit", [facts])

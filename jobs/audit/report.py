@@ -14,6 +14,7 @@ from commitlake.pipelines.audit.table_checks import REPAIR, TableFinding
 from commitlake.pipelines.audit.verdicts import AuditResult
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Badge, Block, Figures, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 
@@ -48,7 +49,9 @@ def audit_report(result: AuditResult, lake: Lake) -> Report:
         *(group for each in comparisons for group in _difference_findings(each, lake)),
     ]
     text = _verdict_text(comparisons, result.findings)
-    kind = Kind.CRITICAL if groups else Kind.GOOD
+    verdict = Verdict(Kind.GOOD, text, "The same")
+    if groups:
+        verdict = Verdict(Kind.CRITICAL, text, "Different", ExitCode.DAMAGE)
     brokers = sorted(moment.commit.stores)
     facts = [
         ("Lake", lake.root),
@@ -62,7 +65,7 @@ def audit_report(result: AuditResult, lake: Lake) -> Report:
         findings_section(groups, (_SAME if any(each.compared for each in comparisons) else "") + _WHOLE),
         *_notes_section(notes),
     ]
-    return Report(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, "audit")
+    return Report(TITLE, verdict, facts, sections, "audit")
 
 
 def _verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:

@@ -78,6 +78,7 @@ class FindingGroup:
         word: Word for the badge; by default that of the kind.
         counted: The count in words, where it is not simply the number of findings.
         code: Name of the group for programs.
+        shown_count: Number of examples that are shown at once, as far as the size of the page allows.
     """
 
     kind: Kind
@@ -89,6 +90,7 @@ class FindingGroup:
     word: str = ""
     counted: str = ""
     code: str = ""
+    shown_count: int = SHOWN_EXAMPLES
 
 
 def findings_section(groups: Sequence[FindingGroup], no_findings_text: str) -> Section:
@@ -123,16 +125,14 @@ def _split_examples(group: FindingGroup, remaining_bytes: int) -> tuple[list[Fie
     """Divide examples into those shown at once and those collapsed, as far as the remaining page size allows."""
     if remaining_bytes <= 0:
         return [], []
-    shown: list[Fields] = [example.shortened_fields() for example in group.examples[:SHOWN_EXAMPLES]]
-    remaining_bytes -= sum(map(_estimate_html_bytes, shown))
-    folded: list[Fields] = []
-    for example in group.examples[SHOWN_EXAMPLES:]:
-        fields = example.shortened_fields()
-        remaining_bytes -= _estimate_html_bytes(fields)
-        if remaining_bytes < 0:
+    fields: list[Fields] = []
+    for number, example in enumerate(group.examples):
+        fields.append(example.shortened_fields())
+        remaining_bytes -= _estimate_html_bytes(fields[-1])
+        if remaining_bytes < 0 and number >= SHOWN_EXAMPLES:
+            fields.pop()
             break
-        folded.append(fields)
-    return shown, folded
+    return fields[: group.shown_count], fields[group.shown_count :]
 
 
 def _estimate_html_bytes(fields: Fields) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
@@ -46,8 +47,10 @@ class PageFile:
         self.path = path
         self.is_written = False
 
-    def write(self, report: Report) -> None:
-        """Write a report into the file as an HTML page."""
+    def write(self, report: Report, lake: Lake | None = None) -> None:
+        """Write a report as an HTML page; if a lake is given, with a section about its archive runs at the end."""
+        if lake is not None:
+            report = replace(report, sections=[*report.sections, history_section(read_run_history(lake))])
         write_page(self.path, report)
         self.is_written = True
 

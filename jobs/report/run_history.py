@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -15,7 +15,7 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.report import Badge, Block, Cell, Kind, Paragraph, Report, Section, Table, Text
+from commitlake.schemas.report import Badge, Block, Cell, Kind, Paragraph, Section, Table, Text
 from commitlake.schemas.report_columns import Column
 
 
@@ -38,11 +38,6 @@ def read_run_history(lake: Lake) -> RunHistory:
         return RunHistory(read_past_runs(lake))
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
         return RunHistory(problem=clean_engine_message(str(error)))
-
-
-def with_run_history(report: Report, lake: Lake) -> Report:
-    """Return a report with one more section, at its end, about the newest archive runs of a lake."""
-    return replace(report, sections=[*report.sections, history_section(read_run_history(lake))])
 
 
 def history_section(history: RunHistory, current_run_id: str = "") -> Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from commitlake.jobs.cli.terminal import print_text
+from commitlake.jobs.cli.terminal import print_line, print_text
 from commitlake.jobs.report.rows_output import write_table_block
 from commitlake.schemas.report import (
     NO_FIGURE,
@@ -27,7 +27,7 @@ from commitlake.schemas.report_columns import Column
 
 
 def print_sections(report: Report, *anchors: str) -> None:
-    """Print sections of a report on standard output, with a blank line between them, and then its verdict.
+    """Print sections of a report on standard output, with a blank line after each.
 
     Figures are left out, because tables of the same section have them in each row; so are charts and HTML.
     """
@@ -41,7 +41,13 @@ def print_sections(report: Report, *anchors: str) -> None:
                     print_text(line)
         if blocks:
             print()
-    print_text(report.verdict.sentence)
+
+
+def print_summary(report: Report, anchor: str) -> None:
+    """Print the figures of a section, and the verdict of a report, on standard error."""
+    figures = [block for block in report.find_section(anchor).blocks if isinstance(block, Figures)]
+    for line in block_lines([*figures, Paragraph(report.verdict.sentence)]):
+        print_line(line)
 
 
 def block_lines(blocks: Iterable[Block]) -> Iterator[str]:

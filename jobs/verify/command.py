@@ -11,7 +11,6 @@ problem was found (there may be notes); 2 for a wrong store or option; 3 if a pr
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -88,7 +87,7 @@ class Verify(
         metavar="LEVELS",
     )
     findings: int = option(
-        "maximum number of findings per class and store in JSON and on the page; a table shows "
+        "maximum number of findings per class and store in JSON and on the page; text shows "
         "three; all are counted (default: 20)",
         parse=positive,
         default=20,
@@ -102,10 +101,8 @@ class Verify(
         """Verify the stores, print a report, and return an exit code."""
         store = require_store(self.store)
         from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
-        from commitlake.jobs.verify.page import TITLE, make_verify_page
-        from commitlake.jobs.verify.report import Remedies, print_report, summary
-        from commitlake.pipelines.verify.findings import make_verdict
-        from commitlake.pipelines.verify.store_verification import join_findings
+        from commitlake.jobs.report.text_blocks import print_summary
+        from commitlake.jobs.verify.report import TITLE, Remedies, print_report, verify_report
 
         if "s3://" in store:
             set_s3_environment(self)
@@ -116,14 +113,14 @@ class Verify(
         remedies = Remedies(lake, list(_rebuild_reading_options(self)))
         facts = [("Store", store), *([("Lake", lake.root)] if lake else [])]
         with write_page_on_failure(file, "verify", TITLE, facts, lake):
-            reports = _verify_stores(self)
+            stores = _verify_stores(self)
+            report = verify_report(stores, remedies)
             if file is not None:
-                file.write(make_verify_page(reports, remedies))
-        print_report(self.output, reports, remedies)
+                file.write(report, lake)
+        print_report(self.output, report, stores, remedies)
         if not self.quiet:
-            print(summary(reports), file=sys.stderr)
-        verdict = make_verdict(join_findings(reports), len(reports))
-        return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
+            print_summary(report, "read")
+        return report.verdict.exit_code
 
     def _check_object_store_options(self) -> None:
         for name in ("s3-endpoint", "s3-region"):

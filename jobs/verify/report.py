@@ -1,8 +1,7 @@
-"""The output of verify: a row for each class of findings and its first examples, or everything as JSON."""
+"""The report of verify: stores, findings, and what to do; also its rows for JSON and CSV."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,22 +9,29 @@ from typing import Any
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.cli.terminal import print_text
-from commitlake.jobs.report.rows_output import Row, write_rows, write_table
+from commitlake.jobs.report.findings import SHOWN_EXAMPLES, Example, FindingGroup, findings_section
+from commitlake.jobs.report.page_file import join_names, left_out_text
+from commitlake.jobs.report.rows_output import Row, write_rows
+from commitlake.jobs.report.text_blocks import print_sections
+from commitlake.jobs.report.value_decoding import decode_value, ms_to_time_text, offset_text
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
-from commitlake.pipelines.verify.findings import Finding, make_verdict
+from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.store_verification import StoreReport, join_findings
 from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.finding_advice import FilledAdvice
+from commitlake.schemas.report import Badge, Cell, Figures, Kind, MutedText, Name, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 
-_SHOWN = 3
+TITLE = "Stores verified"
+MAX_STORES = 200
+"""Largest number of stores that are listed, the worst first."""
 MAX_ADVISED_STORES = 5
 """Largest number of stores for which commands are given for one class of findings."""
-FINDING_COLUMNS = (
-    Column("severity", 2), Column("class"), Column("count", is_number=True), Column("store", 3), Column("place"),
-    Column("found"), Column("expected", 1),
-)  # fmt: skip
+FINDING_COLUMNS = ("severity", "class", "count", "store", "place", "found", "expected")
+_SHOWN_AND_FOLDED = (slice(SHOWN_EXAMPLES), slice(SHOWN_EXAMPLES, None))
+_KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Severity.INFO: Kind.INFO}
+_WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,77 +67,147 @@ class Remedies:
         return places if self.lake is None else places | {"lake": self.lake.root}
 
 
-def print_report(output_format: str, reports: Sequence[StoreReport], remedies: Remedies) -> None:
-    """Print all stores to standard output: a table with explanations, JSON (a row per store), or CSV of findings."""
+def print_report(output_format: str, report: Report, stores: Sequence[StoreReport], remedies: Remedies) -> None:
+    """Print all stores to standard output: findings as text, JSON (a row per store), or CSV of findings."""
     if output_format in {"json", "jsonl"}:
-        write_rows(output_format, (_store_json_object(report, remedies) for report in reports), [])
-        return
-    if output_format == "csv":
-        write_rows(output_format, _all_finding_rows(reports), FINDING_COLUMNS)
-        return
-    write_table(_first_finding_rows(reports), FINDING_COLUMNS, sys.stdout)
-    for line in _explanation_lines(reports, remedies):
-        print_text(line)
+        write_rows(output_format, (_store_json_object(store, remedies) for store in stores), [])
+    elif output_format == "csv":
+        write_rows(output_format, _finding_rows(stores), FINDING_COLUMNS)
+    elif any(store.findings.counts for store in stores):
+        print_sections(report, "findings")
 
 
-def _first_finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
-    """Yield the first findings of each class and store, the worst class first, with the number of all such findings."""
-    for severity in Severity:
-        for code, kind in CLASSES.items():
-            if kind.severity is not severity:
-                continue
-            for report in reports:
-                count = report.findings.counts[code]
-                for place, finding in enumerate(report.findings.kept.get(code, ())[:_SHOWN]):
-                    yield _finding_row(finding, f"{count:,}" if place == 0 else "", is_first=place == 0)
+def verify_report(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Report:
+    """Return the report of `verify` on all stores.
+
+    Args:
+        remedies: Advice for these stores; by default without a lake.
+    """
+    remedies = remedies or Remedies()
+    together = join_findings(reports)
+    groups = [_finding_group(CLASSES[code], reports, remedies) for code in CLASSES if code in together.codes]
+    sections = [
+        Section("read", "What was read", [_verification_figures(reports, together)]),
+        findings_section(groups, "No damage was found."),
+        Section("stores", "Stores", [_stores_table(reports)]),
+    ]
+    facts = [
+        ("Broker" if len(reports) == 1 else "Brokers", join_names([report.broker for report in reports])),
+        ("Folder" if len(reports) == 1 else "Folders", join_names([report.root for report in reports], 3)),
+        ("Messages stored", _period_text(reports)),
+    ]
+    if remedies.lake is not None:
+        facts.insert(0, ("Lake", remedies.lake.root))
+    return Report(TITLE, _verdict(together, len(reports)), facts, sections, "verify")
 
 
-def _all_finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
-    """Yield a row for each listed finding, with all columns."""
-    for report in reports:
-        for code, findings in report.findings.kept.items():
-            for finding in findings:
-                yield _finding_row(finding, str(report.findings.counts[code]), is_first=True)
+def _verdict(findings: Findings, store_count: int) -> Verdict:
+    kind = _worst_kind(findings)
+    is_sound = kind in {Kind.GOOD, Kind.INFO}
+    counts = {severity: findings.count_by_severity(severity) for severity in Severity}
+    found = ", ".join(f"{count:,} {severity}" for severity, count in counts.items() if count) or "nothing found"
+    sentence = f"{format_count(store_count, 'store')}: {'sound' if is_sound else 'not sound'}, {found}"
+    return Verdict(kind, sentence, _WORDS[kind], ExitCode.OK if is_sound else ExitCode.DAMAGE)
 
 
-def _finding_row(finding: Finding, count: str, *, is_first: bool) -> Row:
+def _worst_kind(findings: Findings) -> Kind:
+    return Kind.GOOD if findings.worst_severity is None else _KINDS[findings.worst_severity]
+
+
+def _period_text(reports: Sequence[StoreReport]) -> str:
+    first = min((report.first_time for report in reports if report.first_time is not None), default=None)
+    last = max((report.last_time for report in reports if report.last_time is not None), default=None)
+    if first is None or last is None:
+        return "there is no message"
+    return f"{ms_to_time_text(first).removesuffix(' UTC')} to {ms_to_time_text(last)}"
+
+
+def _verification_figures(reports: Sequence[StoreReport], all_findings: Findings) -> Figures:
+    figures = {
+        "records": f"{sum(report.records for report in reports):,}",
+        "log": size_text(sum(report.bytes for report in reports)),
+        "segments": f"{sum(report.segments for report in reports):,}",
+        "queues": f"{sum(report.queues for report in reports):,}",
+        "index files": f"{sum(report.index_files for report in reports):,}",
+        "consumer groups": f"{sum(report.groups for report in reports):,}",
+    }
+    return Figures(figures | {str(severity): f"{all_findings.count_by_severity(severity):,}" for severity in Severity})
+
+
+def _finding_group(finding_class: FindingClass, reports: Sequence[StoreReport], remedies: Remedies) -> FindingGroup:
+    """Return the findings of a class in all stores; the first ones of each store are shown at once."""
+    code = finding_class.code
+    found = [report for report in reports if report.findings.counts[code]]
+    counts = {report.broker: report.findings.counts[code] for report in found}
+    kept = [report.findings.kept.get(code, []) for report in found]
+    shown, folded = ([each for one in kept for each in one[part]] for part in _SHOWN_AND_FOLDED)
+    by_store = join_names([f"{broker}: {count:,}" for broker, count in counts.items()])
+    return FindingGroup(
+        _KINDS[finding_class.severity],
+        code.replace("_", " ").capitalize(),
+        sum(counts.values()),
+        finding_class.cause,
+        remedies.advice_for(finding_class, found),
+        [_finding_example(finding) for finding in (*shown, *folded)],
+        word=str(finding_class.severity).capitalize(),
+        counted=f"{sum(counts.values()):,} found ({by_store})" if len(found) > 1 else "",
+        code=code,
+        shown_count=len(shown),
+    )
+
+
+def _finding_example(finding: Finding) -> Example:
+    words = [f"store {finding.broker}", finding.file]
+    if finding.position is not None:
+        words.append(f"byte {offset_text(finding.position)}")
+    if finding.queue:
+        words.append(f"queue {finding.queue}")
+    if finding.number is not None:
+        words.append(f"number {finding.number}")
+    if finding.physical_offset is not None and finding.physical_offset != finding.position:
+        words.append(f"physical offset {offset_text(finding.physical_offset)}")
+    where = ", ".join(word for word in words if word)
+    return Example(where, decode_value(finding.found, finding.code), decode_value(finding.expected, finding.code))
+
+
+def _stores_table(reports: Sequence[StoreReport]) -> Table:
+    columns = [
+        Column("store"), Column("verdict"), Column("records", is_number=True),
+        Column("log", is_number=True, text=size_text), Column("queues", is_number=True),
+        *(Column(severity, is_number=True) for severity in Severity),
+    ]  # fmt: skip
+    order = sorted(reports, key=lambda report: [-report.findings.count_by_severity(severity) for severity in Severity])
+    rest = left_out_text(len(order) - MAX_STORES, "store")
+    return Table.of("The worst store first", columns, map(_store_row, order[:MAX_STORES]), rest)
+
+
+def _store_row(report: StoreReport) -> dict[str, object]:
+    kind = _worst_kind(report.findings)
+    live = " a broker has it open" if report.is_live else ""
     return {
-        "severity": str(finding.finding_class.severity) if is_first else "",
-        "class": finding.code if is_first else "",
-        "count": count,
-        "store": finding.broker,
-        "place": finding.place_text,
-        "found": finding.found,
-        "expected": finding.expected,
+        "store": Cell((Name(report.broker), " ", MutedText(report.root))),
+        "verdict": Cell((Badge(kind, _WORDS[kind]), live)),
+        "records": report.records,
+        "log": report.bytes,
+        "queues": report.queues,
+        **{severity: report.findings.count_by_severity(severity) for severity in Severity},
     }
 
 
-def _explanation_lines(reports: Sequence[StoreReport], remedies: Remedies) -> Iterator[str]:
-    codes = join_findings(reports).codes
-    for severity in Severity:
-        for code, kind in CLASSES.items():
-            if code in codes and kind.severity is severity:
-                yield f"\n{code} ({severity}): {kind.cause}."
-                advice = remedies.advice_for(kind, reports_with_finding(code, reports))
-                yield f"  What to do: {advice.sentence}."
-                for command in advice.others:
-                    yield f"  Likewise: {command.line}"
-
-
-def reports_with_finding(finding_code: str, reports: Sequence[StoreReport]) -> list[StoreReport]:
-    """Return the reports that have at least one finding with the given code."""
-    return [report for report in reports if report.findings.counts[finding_code]]
-
-
-def summary(reports: Sequence[StoreReport]) -> str:
-    """Return the last line of the report."""
-    together = join_findings(reports)
-    records, size = sum(report.records for report in reports), sum(report.bytes for report in reports)
-    queues = sum(report.queues for report in reports)
-    return (
-        f"{format_count(records, 'record')} in {size_text(size)} and {format_count(queues, 'queue')}; "
-        f"{make_verdict(together, len(reports)).text}"
-    )
+def _finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
+    """Yield a row for each finding that is kept."""
+    for report in reports:
+        for code, findings in report.findings.kept.items():
+            for finding in findings:
+                yield {
+                    "severity": str(finding.finding_class.severity),
+                    "class": code,
+                    "count": str(report.findings.counts[code]),
+                    "store": finding.broker,
+                    "place": finding.place_text,
+                    "found": finding.found,
+                    "expected": finding.expected,
+                }
 
 
 def _store_json_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:

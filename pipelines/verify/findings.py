@@ -1,4 +1,4 @@
-"""Findings of a run, and the verdict on them. All findings are counted; the first of each class are kept."""
+"""Findings of a run. All findings are counted; the first of each class are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
-from commitlake.schemas.count_texts import format_count
 
 DEFAULT_LIMIT = 20
 
@@ -132,33 +131,3 @@ class Findings:
     def worst_severity(self) -> Severity | None:
         """The worst severity with findings; None if there are none."""
         return next((severity for severity in Severity if self.count_by_severity(severity)), None)
-
-
-@dataclass(frozen=True, slots=True)
-class StoresVerdict:
-    """Verdict on all verified stores: a sentence and its severity.
-
-    Attributes:
-        text: one sentence.
-        kind: `good`, or the worst severity; selects the colour on the page.
-        is_damage: True if a finding is worse than information.
-    """
-
-    text: str
-    kind: str
-    is_damage: bool
-
-
-def make_verdict(findings: Findings, stores: int) -> StoresVerdict:
-    """Return the verdict on the findings of all stores."""
-    of = format_count(stores, "store")
-    worst = findings.worst_severity
-    if worst is None:
-        return StoresVerdict(f"{of}: sound, nothing found", "good", False)
-    counts = ", ".join(
-        f"{findings.count_by_severity(severity):,} {severity}"
-        for severity in Severity
-        if findings.count_by_severity(severity)
-    )
-    is_damage = any(findings.count_by_severity(severity) for severity in Severity if severity is not Severity.INFO)
-    return StoresVerdict(f"{of}: {'not sound' if is_damage else 'sound'}, {counts}", str(worst), is_damage)

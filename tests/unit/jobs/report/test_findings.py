@@ -127,6 +127,6 @@ def test_the_page_of_a_million_findings_is_small_and_counts_what_is_left_out() -
     content = blocks_html(findings_section(groups, "").blocks)
     assert len(content.encode()) < 1.2 * MAX_BYTES
     root = parse_page(content)
-    assert "Left out of this page: 7 more groups, with 70,000 findings." in root.text
+    assert "Not shown: 7 more groups, with 70,000 findings." in root.text
     assert len(root.all("article")) == MAX_GROUPS
     assert all("more like this" in article.text for article in root.all("article"))

@@ -23,7 +23,6 @@ from commitlake.jobs.report.output_formats import DisplayArguments
 from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.jobs.report.text_table import TextTable, shorten_text, wrap_lines
 from commitlake.jobs.tps.notes import rate_columns
-from commitlake.jobs.verify.report import FINDING_COLUMNS
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Cell, Name, Table, Trend
 from commitlake.schemas.report_columns import Column
@@ -45,7 +44,6 @@ TABLES = {
     "query": SHORT_COLUMNS,
     "tps": rate_columns(["window_start", "topic", "messages", "messages_per_s", "bytes_per_s", "peak_at", "archived"]),
     "dlq": CAUSE_COLUMNS,
-    "verify": FINDING_COLUMNS,
     "lineage": STEP_COLUMNS,
 }
 

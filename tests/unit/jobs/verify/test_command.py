@@ -44,16 +44,20 @@ def test_an_intact_store_ends_with_exit_code_0(intact: Path, capsys: pytest.Capt
     assert main([str(intact), *LOCAL]) == ExitCode.OK
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "100 records" in printed.err
+    assert "records: 100;" in printed.err
     assert "1 store: sound, nothing found" in printed.err
 
 
 def test_a_damaged_store_ends_with_exit_code_3_and_advice(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(damaged), *LOCAL, "--full"]) == ExitCode.DAMAGE
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[0].split() == [
-        "severity", "class", "count", "store", "place", "found", "expected"
-    ]  # fmt: skip
+    for fact in (
+        "Damage: Log bad crc",
+        "Repairable: Queue missing",
+        "Info: Index absent",
+        "store broker-b, commitlog/",
+    ):
+        assert fact in printed.out
     for code in ("log_bad_crc", "queue_missing", "index_absent"):
         assert code in printed.out
     assert "What to do:" in printed.out
@@ -129,7 +133,7 @@ def test_a_wrong_value_is_refused(intact: Path, option: str) -> None:
 def test_a_jmq_store_is_found_by_its_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_jmq_store(tmp_path / "broker-j" / "store", 100)
     assert main([str(root), *LOCAL]) == ExitCode.OK
-    assert "100 records" in capsys.readouterr().err
+    assert "records: 100;" in capsys.readouterr().err
     shutil.rmtree(root / "queue" / "rare")
     assert main([str(root), *LOCAL, "--output", "json"]) == ExitCode.DAMAGE
     (store,) = json.loads(capsys.readouterr().out)["rows"]

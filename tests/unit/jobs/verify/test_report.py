@@ -1,4 +1,4 @@
-"""Tests of the page of verify: numbers of the reports, grouped and decoded findings, bounded size, escaped names."""
+"""Tests of the report of verify: numbers of the stores, grouped and decoded findings, bounded size, escaped names."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.report.html_page import render_page
 from commitlake.jobs.verify.command import main
-from commitlake.jobs.verify.page import MAX_STORES, make_verify_page
-from commitlake.jobs.verify.report import Remedies
+from commitlake.jobs.verify.report import MAX_STORES, Remedies, verify_report
 from commitlake.pipelines.verify.finding_classes import CLASSES
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.store_verification import StoreReport
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Kind, Verdict
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 
 HOSTILE = "<script>alert('x')</script>\u202e"
@@ -46,7 +47,7 @@ def commands_of(page: Element) -> list[str]:
 
 
 def page_of(*reports: StoreReport) -> Element:
-    return parse_page(render_page(make_verify_page(reports)))
+    return parse_page(render_page(verify_report(reports)))
 
 
 def test_the_page_of_an_intact_store_has_its_numbers() -> None:
@@ -74,13 +75,48 @@ def test_findings_of_all_stores_are_grouped_by_class_and_decoded() -> None:
     root = page_of(first, other)
     articles = root.by_id("findings").all("article")
     assert [each.attributes["class"] for each in articles] == ["notice critical", "notice info"]
-    assert "Log bad magic · 143 found" in articles[0].text
+    assert "Log bad magic · 143 found (broker-a: 140, broker-b: 3)" in articles[0].text
     assert "142 more like this" in articles[0].text
     assert '4F4F4F4F (the text "OOOO") (no record for 5,000 bytes (4.9 KiB))' in articles[0].text
     assert "DAA320A7 (message of RocketMQ)" in articles[0].text
     assert "2026-11-20 14:00:00.000 UTC" in articles[1].text
     assert CLASSES["log_bad_magic"].cause in articles[0].text
     assert root.all("h1")[0].text == "2 stores: not sound, 143 damage, 2 info"
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ([], Verdict(Kind.GOOD, "2 stores: sound, nothing found", "Sound")),
+        (["index_absent"], Verdict(Kind.INFO, "2 stores: sound, 1,200 info", "Sound")),
+        (
+            ["queue_missing"],
+            Verdict(Kind.WARNING, "2 stores: not sound, 1,200 repairable", "Repairable", ExitCode.DAMAGE),
+        ),
+        (
+            ["index_absent", "log_bad_crc"],
+            Verdict(Kind.CRITICAL, "2 stores: not sound, 1,200 damage, 1,200 info", "Damaged", ExitCode.DAMAGE),
+        ),
+    ],
+)
+def test_the_worst_finding_decides(codes: list[str], expected: Verdict) -> None:
+    store = report()
+    for code in codes:
+        with_findings(store, code, 1200)
+    assert verify_report([store, report("broker-b")]).verdict == expected
+
+
+def test_the_first_findings_of_each_store_are_shown_at_once() -> None:
+    found = [Finding("log_bad_crc", "commitlog", number, broker="broker-a") for number in range(5)]
+    first = with_findings(report(), "log_bad_crc", 5, *found)
+    other = with_findings(
+        report("broker-b"), "log_bad_crc", 1, Finding("log_bad_crc", "commitlog", 9, broker="broker-b")
+    )
+    (article,) = page_of(first, other).by_id("findings").all("article")
+    assert [item.all("dd")[0].text for item in article.all("li")] == [
+        *(f"store broker-a, commitlog, byte {number}" for number in range(3)), "store broker-b, commitlog, byte 9"
+    ]  # fmt: skip
+    assert "2 more like this" in article.text
 
 
 def test_a_repairable_store_has_the_command_to_repair_it() -> None:
@@ -104,7 +140,7 @@ def test_what_is_repaired_of_a_copy_in_an_object_store_goes_to_a_folder() -> Non
 
 def test_an_advice_and_its_command_are_one() -> None:
     stores = [with_findings(report(name), "log_wrong_number", 1) for name in ("broker-a", "broker-b")]
-    root = parse_page(render_page(make_verify_page(stores, Remedies(Lake("/nowhere/lake")))))
+    root = parse_page(render_page(verify_report(stores, Remedies(Lake("/nowhere/lake")))))
     assert "What to do: archive it first: commitlake archive. A rebuild would leave it out." in root.text
     assert commands_of(root) == [
         f"commitlake archive --store /data/{name} --broker {name} --lake /nowhere/lake"
@@ -123,7 +159,7 @@ def test_no_clean_log_is_offered_for_a_store_that_cannot_be_salvaged() -> None:
 def test_options_that_a_rebuild_needs_are_in_its_command() -> None:
     damaged = with_findings(report(), "queue_missing", 1, finding("queue_missing"))
     settings = ["--broker-conf", "/etc/{broker}.conf"]
-    root = parse_page(render_page(make_verify_page([damaged], Remedies(settings=settings))))
+    root = parse_page(render_page(verify_report([damaged], Remedies(settings=settings))))
     assert commands_of(root) == ["commitlake rebuild /data/broker-a --in-place --broker-conf '/etc/{broker}.conf'"]
 
 
@@ -144,7 +180,7 @@ def test_hostile_names_are_escaped_and_a_million_findings_are_bounded() -> None:
         kept = [Finding(code, name, 1, 2, name, 3, name, name, name) for code in CLASSES for _ in range(30)]
         for code in CLASSES:
             store.findings.add_many(code, 1_000_000, [each for each in kept if each.code == code])
-        return render_page(make_verify_page([store]))
+        return render_page(verify_report([store]))
 
     plain, hostile = text_of("x"), text_of(HOSTILE)
     assert_self_contained(hostile)
