@@ -107,7 +107,7 @@ def _open_folders(path: Path, trusted_root: Path) -> Iterator[int]:
     """Open `trusted_root` or a folder under it, one path component at a time, without following symbolic links."""
     parts = path.parts[len(trusted_root.parts) :]
     if path.parts[: len(trusted_root.parts)] != trusted_root.parts or ".." in parts:
-        raise ValueError(f"{path}: expected a path below {trusted_root}")
+        raise ValueError(f"{path}: expected a path below the folder {trusted_root}")
     # The named folder itself may be a link, so without O_NOFOLLOW.
     descriptor = os.open(trusted_root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

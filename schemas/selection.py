@@ -97,7 +97,9 @@ class Selection:
         """
         for name in self.given_conditions:
             if name in names:
-                raise UsageError(f"{engine} cannot select messages by {name}")
+                raise UsageError(
+                    f"{engine} cannot select messages by {name}: leave this condition out, or use another engine"
+                )
 
 
 ALL_MESSAGES = Selection()

@@ -218,7 +218,8 @@ def parse_manifest(data: bytes, location: str) -> Manifest:
         document = json.loads(data)
         if document["version"] != _VERSION:
             raise ManifestError(
-                f"{location}: expected a manifest of version {_VERSION}, found {document['version']!r:.50}"
+                f"{location}: expected a manifest of version {_VERSION}, found version {document['version']!r:.50}: "
+                "another version of CommitLake wrote it"
             )
         files = _index_by_name([_parse_file(each) for each in document["files"]])
         manifest = Manifest(
@@ -232,14 +233,16 @@ def parse_manifest(data: bytes, location: str) -> Manifest:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsafeFileError) as error:
         text = f"{type(error).__name__}: {error}"
-        raise ManifestError(f"{location}: expected a manifest of a shipped store, found {text[:200]}") from None
+        raise ManifestError(
+            f"{location}: expected the manifest of a shipped store, found something else: {text[:200]}"
+        ) from None
     return manifest
 
 
 def _index_by_name(files: list[ShippedFile]) -> dict[str, ShippedFile]:
     named = {file.name: file for file in files}
     if len(named) != len(files):
-        raise ValueError("a file is listed twice")
+        raise ValueError("expected each file once, found one that is listed twice")
     return named
 
 
@@ -259,25 +262,28 @@ def _parse_file(fields: Any) -> ShippedFile:
     end = 0
     for part in parts:
         if part.offset != end or not part.size or part.end > size:
-            raise ValueError(f"{name[:100]}: a part of {part.size} bytes at {part.offset}, expected one at {end}")
+            raise ValueError(
+                f"{name[:100]}: expected a part that begins at byte {end} and ends within the file, found one of "
+                f"{part.size} bytes at byte {part.offset}"
+            )
         end = part.end
     return ShippedFile(name, size, parts, False, None, *head)
 
 
 def _check_number(value: Any, largest: int = INT64_MAX) -> int:
     if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError(f"{value!r:.50} instead of a number from 0 to {largest}")
+        raise ValueError(f"expected a number from 0 to {largest}, found {value!r:.50}")
     return value
 
 
 def _check_name(value: Any) -> str:
     """Check that a value can be the name of a store or folder, as one part of a path, and return it."""
     if len(check_relative_name(_check_text(value)).parts) != 1 or not value.isprintable():
-        raise ValueError(f"{value!r:.50} instead of a name")
+        raise ValueError(f"expected the name of a store or folder, found {value!r:.50}")
     return str(value)
 
 
 def _check_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.50} instead of a text")
+        raise TypeError(f"expected a text, found {value!r:.50}")
     return value

@@ -33,7 +33,7 @@ def parse_toml(text: str) -> dict[str, Any]:
             or nests tables and lists too deeply.
     """
     if len(text) > MAX_BYTES:
-        raise TomlError(f"expected at most {MAX_BYTES:,} characters, found {len(text):,}")
+        raise TomlError(f"expected a TOML document of at most {MAX_BYTES:,} characters, found {len(text):,} characters")
     if _LONG_KEY.search(text):
         raise TomlError(f"expected keys of at most {MAX_KEY_PARTS} parts, found a longer key")
     try:

@@ -112,15 +112,18 @@ class CatalogClient:
                 raise self._to_catalog_error(error, str(schema_name)) from None
             found = page.get("tables") or []
             if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
-                raise self._unreadable_error("a list of tables")
+                raise self._unreadable_error("expected a list of tables")
             yield from found
             token = page.get("next_page_token")
             if not token:
                 return
             if not isinstance(token, str) or not token.isascii():
-                raise self._unreadable_error("a token of the next page")
+                raise self._unreadable_error("expected a text as the token of the next page")
             query["page_token"] = token
-        raise CatalogError(f"{self.server.url}: the schema {schema_name} has more than {_MAX_PAGES * PAGE} tables")
+        raise CatalogError(
+            f"the catalog {self.server.url} lists more than {_MAX_PAGES * PAGE} tables in the schema {schema_name}: "
+            "expected the schema of one lake"
+        )
 
     def create_object(self, object_type: str, name: str, body: Mapping[str, Any]) -> bool:
         """Create a schema, a table or a volume; return False if one with this name exists already.
@@ -160,7 +163,10 @@ class CatalogClient:
                 reason = getattr(error, "reason", None) or error
                 # A retry does not change a certificate.
                 if isinstance(reason, ssl.SSLCertVerificationError):
-                    raise CatalogError(f"the catalog {self.server.url}: {self._hide_token(str(reason))}") from None
+                    raise CatalogError(
+                        f"the certificate of the catalog {self.server.url} cannot be verified: "
+                        f"{self._hide_token(str(reason))}"
+                    ) from None
                 trouble = f"cannot be reached: {self._hide_token(str(reason) or type(error).__name__)}"
             if wait is not None:
                 self._sleep(wait)
@@ -206,9 +212,11 @@ class CatalogClient:
         while chunk := answer.read1(_CHUNK):
             read += chunk
             if len(read) > _MAX_BYTES:
-                raise CatalogError(f"the catalog {self.server.url}: expected at most {_MAX_BYTES} bytes in an answer")
+                raise CatalogError(
+                    f"the catalog {self.server.url} answered with more than {_MAX_BYTES} bytes: check the address"
+                )
             if time.monotonic() > end:
-                raise TimeoutError(f"expected a complete answer within {_ANSWER_SECONDS} s")
+                raise TimeoutError(f"expected a complete answer within {_ANSWER_SECONDS} s, found an unfinished one")
         if missing := getattr(answer, "length", None):  # `read1` does not notice
             raise http.client.IncompleteRead(bytes(read), missing)
         return bytes(read)
@@ -217,15 +225,13 @@ class CatalogClient:
         try:
             answer = json.loads(data)
         except (ValueError, RecursionError):
-            raise self._unreadable_error("JSON") from None
+            raise self._unreadable_error("expected JSON") from None
         if not isinstance(answer, dict):
-            raise self._unreadable_error("a JSON object")
+            raise self._unreadable_error("expected a JSON object")
         return answer
 
-    def _unreadable_error(self, expected: str) -> CatalogError:
-        return CatalogError(
-            f"{self.server.url} does not answer like a Unity Catalog: expected {expected}. Check the address"
-        )
+    def _unreadable_error(self, problem: str) -> CatalogError:
+        return CatalogError(f"{self.server.url} does not answer like a Unity Catalog: {problem}. Check the address")
 
     def _to_catalog_error(self, answer_error: _AnswerError, name: str) -> CatalogError:
         advice = {

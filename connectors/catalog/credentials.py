@@ -35,8 +35,8 @@ def credential_process_output(client: CatalogClient, root: str) -> dict[str, Any
         del found["SessionToken"]
     if not found or not all(isinstance(value, str) and value.isascii() and value for value in found.values()):
         raise CatalogError(
-            f"the catalog {client.server.url} gives no AWS credentials for {root}: use those of the environment, "
-            "of a profile or of a role"
+            f"the catalog {client.server.url} gives no AWS credentials for {root}: use credentials from the "
+            "environment, from a profile or from a role"
         )
     expires = answer.get("expiration_time")
     if isinstance(expires, int) and 0 < expires < _MAX_MS:

@@ -72,7 +72,8 @@ def table_roots(schema_name: SchemaName, tables: Iterable[Mapping[str, Any]]) ->
         kind = (table.get("table_type"), table.get("data_source_format"))
         if kind != ("EXTERNAL", "DELTA"):
             raise CatalogError(
-                f"{schema_name}.{of_table}: expected an external Delta table of a lake, found {ascii(kind)[:100]}",
+                f"{schema_name}.{of_table}: expected an external Delta table of a lake, found a table of the type and "
+                f"format {ascii(kind)[:100]}",
                 exit_code=ExitCode.REFUSED,
             )
         roots[of_table] = lake_root_of_table(str(table.get("storage_location") or ""), of_table)
@@ -87,6 +88,6 @@ def check_reachable(server: CatalogServer, root: str) -> None:
     """
     if root.startswith("file:") and not server.is_local:
         raise CatalogError(
-            f"the lake is in {root}, a folder, and the catalog {server.url} is on another machine: expected a lake in "
-            "an object store"
+            f"the catalog {server.url} is on another machine, but the lake's tables are in {root}, a folder of that "
+            "machine: expected a lake in an object store, such as s3://bucket/prefix"
         )

@@ -99,7 +99,7 @@ def lake_root_of_table(location: str, table: str) -> str:
         raise CatalogError(f"{shown}: expected a URI that ends with /{table}")
     if scheme == "file":
         if urlsplit(uri).netloc not in {"", "localhost"}:
-            raise CatalogError(f"the location {location[:_MAX_LENGTH]!a}: expected a folder without a host")
+            raise CatalogError(f"{shown}: expected the file: URI of a folder, without the name of a host")
         return f"file://{urlsplit(root).path}"
     return re.sub(r"^s3[an]?:", "s3:", f"{scheme}:{root.partition(':')[2]}")
 

@@ -54,7 +54,7 @@ def register_lake(
     check_reachable(client.server, root)
     if client.find_object("catalogs", schema_name.catalog) is None:
         raise CatalogError(
-            f"the catalog {client.server.url} has no {schema_name.catalog!r}: create it, or name another"
+            f"the server {client.server.url} has no catalog {schema_name.catalog!r}: create it there, or name another"
         )
     known = {str(table.get("name")): table for table in client.list_tables(schema_name)}
     _check_no_other_lake(schema_name, root, known.values())
@@ -91,7 +91,8 @@ def _find_volume(client: CatalogClient, schema_name: SchemaName, root: str) -> M
     volume = client.find_object("volumes", f"{schema_name}.{BODIES}")
     if volume is not None and lake_root_of_table(str(volume.get("storage_location") or ""), BODIES) != root:
         raise CatalogError(
-            f"the volume {schema_name}.{BODIES} is not the folder {root}/{BODIES}: name another schema",
+            f"the volume {schema_name}.{BODIES} belongs to another lake, because its folder is not {root}/{BODIES}: "
+            "name another schema",
             exit_code=ExitCode.REFUSED,
         )
     return volume

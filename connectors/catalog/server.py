@@ -54,7 +54,7 @@ def configured_catalog_server() -> CatalogServer | None:
         if given:
             token = os.environ.get(secret, "").strip()
             if token and _TOKEN.fullmatch(token) is None:
-                raise CatalogError(f"{secret}: expected a token of printable ASCII characters")
+                raise CatalogError(f"{secret}: expected a token of printable ASCII characters, found other characters")
             if not token and address == "DATABRICKS_HOST":
                 raise CatalogError(
                     f"{secret} is not set: expected a personal access token, or a service principal's OAuth token"
@@ -72,7 +72,7 @@ def _parse_server_url(text: str, variable: str) -> str:
     except ValueError:
         parts, port = urlsplit(""), None
     if "@" in url:  # the error does not repeat what may be a secret
-        raise CatalogError(f"{variable} holds credentials: leave them out, and put the token into its own variable")
+        raise CatalogError(f"{variable} contains credentials: leave them out, and put the token into its own variable")
     host = parts.hostname or ""
     if parts.scheme not in {"http", "https"} or not re.fullmatch(r"[0-9a-z.:_-]+", host) or parts.path.strip("/"):
         raise CatalogError(f"{variable} is {text[:200]!a}: expected https://HOST, or http://HOST:PORT")

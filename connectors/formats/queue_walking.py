@@ -58,9 +58,9 @@ def check_index_folder(files: StoreFiles, name: str, *, source_files: str) -> No
         if is_uri(folder) and name == _INDEX_FILES and any(map(files.has_folder, _QUEUES)):
             return
         root = folder.rpartition("/")[0]
-        raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {source_files}")
+        raise StoreError(f"{root} has no folder '{name}': a broker rebuilds it from {source_files} when it starts")
     if not is_uri(folder) and not os.access(folder, os.R_OK | os.X_OK):
-        raise StoreError(f"{folder} cannot be read by this user")
+        raise StoreError(f"{folder} cannot be read by this user: run as the broker's user, or give read permission")
 
 
 @contextmanager

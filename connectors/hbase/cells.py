@@ -81,7 +81,10 @@ def to_cells(batch: pa.RecordBatch, salt_count: int) -> Iterator[MessageCells]:
         row = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         broker, offset, topic = row.get("broker"), row.get("physical_offset"), row.get("topic")
         if broker is None or offset is None:
-            raise HBaseError(f"a message has broker {broker!r} and physical_offset {offset!r}: expected both")
+            raise HBaseError(
+                f"a message has the broker {broker!r} and the physical_offset {offset!r}, which are its key: expected "
+                "that neither is null"
+            )
         if topic not in hashes:
             hashes[topic] = topic_hash(topic)
         yield _message_cells(row, salt_count, hashes[topic])
@@ -122,9 +125,12 @@ def check_columns(names: Iterable[str]) -> None:
     """
     given = set(names)
     if unknown := sorted(given - set(MESSAGES.names)):
-        raise HBaseError(f"columns {', '.join(unknown)} are not of messages: expected {', '.join(MESSAGES.names)}")
+        raise HBaseError(f"a message has no columns {', '.join(unknown)}: expected some of {', '.join(MESSAGES.names)}")
     if missing := sorted({"broker", "physical_offset"} - given):
-        raise HBaseError(f"expected the primary key of messages, broker and physical_offset; {missing[0]} is missing")
+        raise HBaseError(
+            f"the column {missing[0]} is missing: expected the primary key of messages, which is broker and "
+            "physical_offset"
+        )
 
 
 def _json_values(name: str, column: pa.Array) -> list[Any]:
@@ -156,7 +162,7 @@ def parse_row(cell_value: bytes) -> dict[str, Any]:
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise HBaseError(f"a cell m:v holds {cell_value[:60]!r}: expected the JSON object of a message")
+        raise HBaseError(f"a cell m:v in HBase holds {cell_value[:60]!r}: expected the JSON object of a message")
     return row
 
 

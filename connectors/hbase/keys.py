@@ -65,7 +65,7 @@ def encode_position(broker: str, physical_offset: int) -> bytes:
     """
     name = broker.encode()
     if b"\0" in name:
-        raise HBaseError(f"expected a broker's name without NUL characters, found {broker!r}")
+        raise HBaseError(f"expected the name of a broker without NUL characters, found {broker!r}")
     return name + b"\0" + _U64.pack(physical_offset + _TOP_BIT)
 
 

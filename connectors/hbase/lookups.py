@@ -101,7 +101,8 @@ class _LookUp:
                 [self._find_by_topic(salt, topic) for topic in topics for salt in range(self._salts)]
             )
         raise HBaseError(
-            "expected a message id, a key or a topic, which HBase can look up, found none: query the lake instead"
+            "HBase finds messages only by message id, key or topic, and none of them is given: give one, or query the "
+            "lake instead"
         )
 
     def _find_by_message_ids(self, message_ids: Sequence[str]) -> Iterator[_Row]:

@@ -23,9 +23,9 @@ def _parse_columns(text: str) -> tuple[str, ...]:
     columns = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in columns:
         if name not in MESSAGES.names:
-            raise ValueError(f"{name!r} is not one of {', '.join(MESSAGES.names)}")
+            raise ValueError(f"expected columns of messages, which are {', '.join(MESSAGES.names)}, found {name!r}")
     if not columns:
-        raise ValueError("expected at least one column, found nothing")
+        raise ValueError("expected the name of at least one column, found nothing")
     return columns
 
 
@@ -120,7 +120,7 @@ class HBaseOptions(DeclaredOptions):
     def check(self) -> None:
         """Check that there are no more regions than salts."""
         if self.regions > self.salts:
-            raise UsageError(f"option regions: expected 1 to {self.salts}, found {self.regions}")
+            raise UsageError(f"option regions: expected 1 to {self.salts}, the number of salts, found {self.regions}")
 
     def with_long_connect_timeout(self) -> HBaseOptions:
         """Return options that wait as long for a connection as for a retry, in case the server is restarting."""

@@ -49,8 +49,8 @@ def read_progress(client: Client) -> TableProgress | None:
         return TableProgress(**json.loads(value))
     except (ValueError, TypeError):
         raise HBaseError(
-            f"the progress of the table {client.options.table} is {value[:200]!r}: expected JSON. Drop the table, and "
-            "the next archive run creates it again from the lake"
+            f"the progress that is stored in the HBase table {client.options.table} is {value[:200]!r}: expected JSON. "
+            "Drop the table, and the next archive run creates it again from the lake"
         ) from None
 
 
@@ -66,7 +66,7 @@ def write_progress(client: Client, expected_progress: TableProgress | None, new_
     found = read_progress(client)
     if found != new_progress:  # if equal, the write succeeded and was repeated
         raise ConcurrentFollowError(
-            f"another run follows into the table {client.options.table}: expected its progress to be "
-            f"{expected_progress}, found "
-            f"{found}. What both wrote is the same; the next run continues from there"
+            f"another run writes to the HBase table {client.options.table} at the same time: expected the progress "
+            f"{expected_progress} in it, found {found}. Nothing is lost, because both write the same rows; the next "
+            "run continues from there"
         )

@@ -97,8 +97,7 @@ def _write_options(options_map: object, *, overwrite: bool) -> HBaseOptions:
     options = HBaseOptions.parse(dict(options_map))  # type: ignore[call-overload]
     if overwrite:
         raise UsageError(
-            "mode overwrite is not supported: expected append. To replace all rows, drop the table "
-            f"{options.table} first"
+            f"mode overwrite is not supported, only append. To replace all rows, drop the table {options.table} first"
         )
     return options
 
@@ -115,7 +114,10 @@ class HBaseReader(DataSourceReader):
         for field in schema:
             if field.name not in MESSAGES.names or field.dataType.simpleString() != _spark_type(field.name):
                 found = f"{field.name} {field.dataType.simpleString()}"
-                raise UsageError(f"the schema's column {found} is not one of messages: {', '.join(MESSAGES.names)}")
+                raise UsageError(
+                    f"the schema's column {found} is not a column of messages: expected some of "
+                    f"{', '.join(MESSAGES.names)}, with the same types"
+                )
         self._options = options
         self._columns = schema.names
 

@@ -94,9 +94,9 @@ def _start_progress(
     if stored_progress is not None:
         if stored_progress.followed != followed:
             raise HBaseError(
-                f"the table {client.options.table} follows the Delta table {stored_progress.followed}: expected "
-                f"{followed}, "
-                f"which is {lake.uri('messages')}. Name another table for this lake, or drop this one"
+                f"the HBase table {client.options.table} was loaded from another lake: expected the Delta table "
+                f"{followed}, which is {lake.uri('messages')}, found {stored_progress.followed}. Name another HBase "
+                "table for this lake, or drop this one"
             )
         return stored_progress
     # Written before the first row: if this run is killed, the next one knows which rows may be in the table.
@@ -140,6 +140,6 @@ def _check_files_exist(row_update: Work, files: tuple[AddedFile, ...]) -> None:
     for info in found:
         if info.type == pafs.FileType.NotFound:
             raise HBaseError(
-                f"the data file {info.path} is no longer there: expected VACUUM to leave what HBase has yet to follow. "
+                f"the data file {info.path} was deleted before its messages were written to HBase, perhaps by VACUUM. "
                 "Drop the HBase table; the next archive run creates it again from the lake"
             )

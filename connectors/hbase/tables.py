@@ -72,8 +72,8 @@ def open_existing_table(client: Client) -> TableLayout:
     layout = _read_layout(client)
     if layout is None:
         raise HBaseError(
-            f"the table {client.options.table} has no layout: expected a table that 'archive --hbase' created. "
-            "Name another table"
+            f"the HBase table {client.options.table} was not created by CommitLake: expected one that 'archive "
+            "--hbase' created. Name another table"
         )
     return layout
 
@@ -94,13 +94,12 @@ def open_or_create_table(client: Client) -> TableLayout:
         if layout is None:
             if next(client.scan(b"", b"", page_rows=1), None):
                 raise HBaseError(
-                    f"table {options.table}: expected a table that CommitLake created, found rows without a layout. "
-                    "Name another table"
+                    f"the HBase table {options.table} was not created by CommitLake, and holds rows. Name another table"
                 )
             value = json.dumps(asdict(TableLayout(options.salts))).encode()
             client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # with two processes at once, the first one wins
     except HBaseRefusedError as error:
-        raise HBaseError(f"{error}. Expected a table with the families m and p: name another table") from None
+        raise HBaseError(f"{error}. Expected a table with the column families m and p: name another table") from None
     return layout or open_existing_table(client)
 
 
@@ -130,7 +129,7 @@ def _read_layout(client: Client) -> TableLayout | None:
         if "TableNotFoundException" not in str(error):
             raise
         raise HBaseError(
-            f"there is no table {name} at {client.options.address}: 'archive --hbase' creates it"
+            f"there is no HBase table {name} at {client.options.address}: 'archive --hbase' creates it"
         ) from None
     if value is None:
         return None
@@ -140,8 +139,8 @@ def _read_layout(client: Client) -> TableLayout | None:
         layout = TableLayout(0, 0)
     if layout.version != LAYOUT_VERSION or not 1 <= layout.salts <= MAX_SALTS:
         raise HBaseError(
-            f"the table {client.options.table} has the layout {value.decode(errors='replace')[:200]}: expected version "
-            f"{LAYOUT_VERSION}. Drop it; the next archive run creates it again from the lake"
+            f"the HBase table {client.options.table} has the layout {value.decode(errors='replace')[:200]}: expected "
+            f"version {LAYOUT_VERSION}. Drop it; the next archive run creates it again from the lake"
         )
     return layout
 
@@ -163,8 +162,9 @@ def _create_table(client: Client, options: HBaseOptions) -> None:
 def _create_split_table(options: HBaseOptions) -> None:
     if options.thrift2_port is None:
         raise HBaseError(
-            f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while creating it. "
-            f"Give thrift2Port, or create the table in hbase shell: {hbase_shell_create_statement(options)}",
+            f"option regions: expected 1, found {options.regions}: HBase's Thrift 1 server cannot create a table with "
+            "several regions. Give thrift2Port, or create the table in hbase shell: "
+            f"{hbase_shell_create_statement(options)}",
             exit_code=ExitCode.USAGE,
         )
     types: Any = thriftpy2.load_fp(io.StringIO(_THRIFT2), "commitlake_hbase2_thrift")

@@ -171,8 +171,8 @@ def read_last_commit(lake: Lake) -> ArchiveCommit | None:
     if found is not None and found[1].sequence == sequence:
         return found[1]
     raise LogDamagedError(
-        f"the log of {lake.uri('messages')} no longer holds archive commit {sequence}: its end offsets are lost. "
-        f"{WAY_OUT}"
+        f"the log of {lake.uri('messages')} no longer holds archive commit {sequence}, so the offsets up to which each "
+        f"broker is archived are lost. {WAY_OUT}"
     )
 
 

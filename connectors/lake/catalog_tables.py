@@ -25,5 +25,5 @@ def catalog_tables(lake: Lake) -> list[CatalogTable]:
         columns = catalog_columns(json.loads(table.schema().to_json()), table.metadata().partition_columns)
         found.append(CatalogTable(name, declared.comment, columns))
     if not any(table.name == "messages" for table in found):
-        raise LakeError(f"{lake.root} has no table 'messages': expected a lake with at least one archive run")
+        raise LakeError(f"the lake {lake.root} has no table 'messages': run 'commitlake archive' first")
     return found

@@ -83,7 +83,7 @@ def commit_run(
             if taken:
                 raise ConcurrentRunError(
                     f"another run has archived {_format_brokers(taken)} meanwhile (archive commit {last.sequence}); "
-                    "nothing of this run was kept. Run it again to archive the rest"
+                    "nothing of this run was kept. Run the command again to archive the rest"
                 ) from None
             commit = commit.rebase_onto(last)
         else:
@@ -91,7 +91,8 @@ def commit_run(
             lake.seal_log("messages")
             return commit
     raise ConcurrentRunError(
-        f"other runs committed first {_MAX_ATTEMPTS} times; nothing of this run was kept. Run it again"
+        f"other runs committed to the lake first at each of {_MAX_ATTEMPTS} attempts; nothing of this run was kept. "
+        "Run the command again"
     )
 
 
@@ -112,7 +113,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
     """
     # Delta finds conflicts with commits made since the table was opened. This finds one that was made before.
     if (table.transaction_version(APPLICATION_ID) or 0) != commit.sequence - 1:
-        raise ConcurrentRunError(f"another run wrote archive commit {commit.sequence} first")
+        raise ConcurrentRunError(f"another run wrote archive commit {commit.sequence} first; this run did not write it")
     properties = CommitProperties(
         custom_metadata={"userMetadata": commit.to_metadata()},
         app_transactions=[Transaction(APPLICATION_ID, commit.sequence)],
@@ -120,7 +121,9 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
     try:
         _add_files(table, files, PARTITION_COLUMNS, properties)
     except CommitFailedError as error:
-        raise ConcurrentRunError(f"another run wrote archive commit {commit.sequence} at the same time") from error
+        raise ConcurrentRunError(
+            f"another run wrote archive commit {commit.sequence} at the same time; this run did not write it"
+        ) from error
 
 
 def append_files(

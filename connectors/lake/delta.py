@@ -39,7 +39,7 @@ def open_delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
         # fill the memory.
         before = LogFolder(uri, options).list_entry_files()
         if before.newest_version < 0:
-            raise TableNotFoundError(f"{uri}: expected a table, found no log")
+            raise TableNotFoundError(f"{uri}: expected a Delta table, found no log of one")
         check_log_sizes(uri, options, before)
         table = DeltaTable(uri, storage_options=options)
     except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
@@ -71,8 +71,8 @@ def _check_file_paths(uri: str, table: DeltaTable) -> None:
     outside = next(filter(OUTSIDE.search, read_file_actions(table).column("path").to_pylist()), None)
     if outside is not None:
         raise LogDamagedError(
-            f"{uri}: expected a log that names files of this table, found {outside!r}: another program has "
-            f"written to it. {WAY_OUT}"
+            f"{uri}: the table's log names {outside!r}, which is not in the table's folder: another program has "
+            f"written to the log. {WAY_OUT}"
         )
 
 

@@ -133,8 +133,7 @@ def open_erasures(lake: Lake) -> DeltaTable | None:
     table = lake.find("erasures")
     if table is None and is_erasures_table_missing(lake):
         raise LogDamagedError(
-            f"{lake.uri('erasures')}: expected the table of erasures, because {lake.uri('messages')} records erasures, "
-            f"found none. {WAY_OUT}"
+            f"{lake.uri('erasures')}: the table is missing, but {lake.uri('messages')} records erasures. {WAY_OUT}"
         )
     return table
 
@@ -188,7 +187,8 @@ def parse_erased_messages(rows: pa.Table, erasure_number: int) -> ErasedMessages
     rows = rows.select(_COLUMNS).sort_by("number").combine_chunks()
     if any(rows.column(name).null_count for name in _COLUMNS):
         raise LogDamagedError(
-            f"the table 'erasures': expected {', '.join(_COLUMNS)} of each message, found null. {WAY_OUT}"
+            f"the table 'erasures': expected {', '.join(_COLUMNS)} in each row, found a row without one of them. "
+            f"{WAY_OUT}"
         )
     encoded = pc.dictionary_encode(rows.column("erasure_id").combine_chunks())
     codes = encoded.indices.to_numpy().astype(np.int64)

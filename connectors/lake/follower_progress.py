@@ -46,9 +46,9 @@ def check_finished_runs(lake: Lake, finished_sequence: int, newest_sequence: int
     last = read_last_commit(lake)
     if last is None or last.sequence < finished_sequence:
         raise LogDamagedError(
-            f"{lake.uri('messages')}: expected archive commit {finished_sequence} in its _delta_log, which "
-            "archive_runs has, "
-            f"found {last.sequence if last else 'none'} as the newest: the last entries are lost. {WAY_OUT}"
+            f"{lake.uri('messages')}: the newest archive commit in its _delta_log is "
+            f"{last.sequence if last else 'none'}, but the table archive_runs has {finished_sequence}: the last "
+            f"entries of the log are lost. {WAY_OUT}"
         )
 
 
@@ -77,6 +77,6 @@ def check_is_up_to_date(lake: Lake, table: str) -> None:
     missing = missing_runs(lake, table, newest)
     if missing:
         raise LogDamagedError(
-            f"{lake.uri(table)}: expected the rows of archive run {missing[0]}, which is finished, found a table "
-            f"that ends before it: its last entries, or its log, are lost. {WAY_OUT}"
+            f"{lake.uri(table)}: the rows of archive run {missing[0]} are missing, although it is finished: the last "
+            f"entries of the table's log, or all of it, are lost. {WAY_OUT}"
         )

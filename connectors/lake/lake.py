@@ -169,7 +169,9 @@ class Lake:
         # Without `messages` the place is no lake at all, which is the better message.
         if table != "messages":
             self.table("messages")  # raises an error if this is not a lake
-            raise NoTableError(f"the lake {self.root} has no table {table!r} yet: nothing has been written to it")
+            raise NoTableError(
+                f"the lake {self.root} has no table {table!r} yet, because nothing has been written to it"
+            )
         self.check_messages_exist()
         raise LakeError(
             f"{self.root} is not a lake: expected a Delta table in {self.uri(table)}; 'commitlake archive' creates one"
@@ -240,8 +242,8 @@ class Lake:
         others = self.list_follower_tables()
         if others:
             raise LogDamagedError(
-                f"{self.uri('messages')}: expected a table log in {LOG}, found none, but the lake has "
-                f"{' and '.join(others[:2])}, which are derived from it. {WAY_OUT}"
+                f"{self.uri('messages')}: the table's log {LOG} is missing, but the lake has "
+                f"{' and '.join(others[:2])}, which are derived from that table. {WAY_OUT}"
             )
 
     def check_links(self) -> None:
@@ -303,7 +305,7 @@ class Lake:
         if not root.is_dir():
             raise LakeError(f"{root} is a file: expected the folder of a lake, or a new path")
         if not os.access(root, os.W_OK | os.X_OK):
-            raise LakeError(f"{root} cannot be written by this user")
+            raise LakeError(f"{root} cannot be written by this user: give write permission, or run as its owner")
         # Checkpoints of a stream may be older than the first table, and another run may be making its probe just now.
         others = [path for path in root.iterdir() if path.name != STREAMS and not path.name.startswith(_PROBE)]
         if others and not (Path(self.uri("messages")) / LOG).is_dir():
@@ -415,7 +417,7 @@ def _check_folder(root: Path) -> None:
     if not root.is_dir():
         raise LakeError(f"{root} is a file: expected the folder of a lake")
     if not os.access(root, os.R_OK | os.X_OK):
-        raise LakeError(f"{root} cannot be read by this user")
+        raise LakeError(f"{root} cannot be read by this user: give read permission, or run as its owner")
 
 
 def _s3_options() -> S3Options:

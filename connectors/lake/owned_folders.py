@@ -56,8 +56,8 @@ def refuse_owned_folder(location: str, option: str, s3: S3Options | None = None)
     found = find_owned_folder(location, s3)
     if found is not None:
         raise LakeError(
-            f"{option} {location} is in {found.folder}, {found.owner}, where unknown files may be deleted: "
-            "expected a place outside it"
+            f"{option} {location} is in {found.folder}, {found.owner}, where unknown files may be deleted: name a "
+            "place outside this folder"
         )
 
 

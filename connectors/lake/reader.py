@@ -76,9 +76,8 @@ def _convert_engine_errors() -> Iterator[None]:
         message = clean_engine_message(str(error))
         if _TIME_RANGE.match(message):
             raise QueryError(
-                f"{message}: expected times from 1677 to 2262, which are all that functions such as date_bin and "
-                "date_trunc can compute; leave out the others by a condition, as in "
-                "WHERE store_timestamp < '2262-01-01T00:00:00Z'",
+                f"{message}: functions such as date_bin and date_trunc can compute only times from 1677 to 2262; "
+                "leave out the others by a condition, as in WHERE store_timestamp < '2262-01-01T00:00:00Z'",
                 exit_code=ExitCode.DAMAGE,
             ) from None
         raise QueryError(message) from None
@@ -86,7 +85,7 @@ def _convert_engine_errors() -> Iterator[None]:
         # A panic of the engine, which is written in Rust, is not an `Exception` in Python.
         if type(error).__name__ != "PanicException":
             raise
-        raise QueryError(f"the engine failed: {clean_engine_message(str(error))}") from None
+        raise QueryError(f"the query failed in the engine: {clean_engine_message(str(error))}") from None
 
 
 def clean_engine_message(text: str) -> str:

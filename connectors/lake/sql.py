@@ -193,7 +193,7 @@ def _check_predicate(predicate: str, engine: Engine) -> None:
     for part in (_SPARK_PARTS if engine is Engine.SPARK else _PARTS).findall(predicate):
         depth += {"(": 1, ")": -1}.get(part, 0)
         if depth < 0:
-            raise UsageError(f"where: expected a predicate, found a ')' without its '(' in {predicate[:_SHOWN]!r}")
+            raise UsageError(f"where: expected a condition, found a ')' without its '(' in {predicate[:_SHOWN]!r}")
 
 
 def _time_conditions(selection: Selection, engine: Engine, *, has_dates: bool) -> list[str]:

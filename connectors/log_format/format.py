@@ -206,7 +206,7 @@ class FormatIndexes(ABC):
         Raises:
             IndexUnusable: if the indexes are missing, cannot be read, or have no answer.
         """
-        raise NotImplementedError("expected a format with an index of keys, found none; see `no_key_index_reason`")
+        raise NotImplementedError("this log format has no index of keys; `no_key_index_reason` says why")
 
     def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:  # noqa: ARG002
         """Return a store's newest index file, and the physical offset of the last record in it; None without one.
@@ -379,7 +379,7 @@ class Formats:
             return Formats(self.known, self.known)
         found = self.find_format(option_value.lower())
         if found is None:
-            raise ValueError(f"expected {', '.join(self.option_values)}, found {option_value!r}")
+            raise ValueError(f"expected one of {', '.join(self.option_values)}, found {option_value!r}")
         return self.select_only(found)
 
     def __str__(self) -> str:

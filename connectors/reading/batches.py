@@ -187,10 +187,10 @@ def _read_file(
     if end.stop == kernel.STOP_LIMIT and end.position > split.end:
         whole_bytes = split.segment_end - split.base_offset
         raise CommitLogError(
-            f"{split.path}: the record before physical offset {split.end} extends to {end.position}: a body there "
-            "contains records, and the log was divided inside it. Read it undivided, in partitions of "
-            f"{whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: --partition-mib "
-            f"{-(-whole_bytes >> 20)})"
+            f"{split.path}: the log was divided inside the record before physical offset {split.end}, which extends to "
+            f"{end.position}, because its body contains bytes that look like records. Read the log undivided, in "
+            f"partitions of {whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: "
+            f"--partition-mib {-(-whole_bytes >> 20)})"
         )
     # Zeros before the range's end, which the snapshot had placed after a record: they are a hole now.
     if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:

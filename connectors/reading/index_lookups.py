@@ -85,7 +85,7 @@ def check_cheaper_than_scan(
         + SEEK_BYTES * (len(spans) + len(uncovered_ranges))
     )
     if cost > MAX_SHARE * segment_range.size:
-        raise IndexUnusable("a scan is faster, because the wanted records are close together")
+        raise IndexUnusable("a scan is faster, because the wanted records are too many, or too close together")
 
 
 def make_index_splits(
@@ -122,7 +122,9 @@ def make_index_splits(
         raise IndexUnusable("the segment has been deleted since it was listed") from None
     check_cheaper_than_scan(index_answer.offsets[kept], index_answer.sizes[kept], unknown, segment_range)
     if len(unknown) > MAX_RANGES:
-        raise IndexUnusable(f"the index leaves more than {MAX_RANGES} ranges of the segment uncovered")
+        raise IndexUnusable(
+            f"the index does not cover more than {MAX_RANGES} ranges of the segment, so that a scan is faster"
+        )
     scanned = [
         split
         for start, end in unknown
@@ -151,7 +153,10 @@ def _ranges_to_scan(
             continue
         if finding.kind is SpanKind.FAULT:
             # Either the log is damaged here, or an entry before this position is wrong; a scan shows which.
-            raise IndexUnusable("a range that the index does not cover does not begin with a record")
+            raise IndexUnusable(
+                f"expected a record at physical offset {start}, where a range begins that the index does not cover, "
+                "found none"
+            )
         yield start, end
 
 
@@ -210,13 +215,15 @@ class QueueIndex:
         # A topic that is not UTF-8 has U+FFFD in its name here, but its folder has another name.
         irregular = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
         if irregular:
-            raise IndexUnusable(f"no broker has a topic {irregular[0]!r}")
+            raise IndexUnusable(
+                f"expected the name of a topic, found {irregular[0]!r}, which no topic of a broker can have"
+            )
         try:
             self._open_queues = list(_open_queues(store_folder / queues.folder, queues))
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
         if not self._open_queues:
-            raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
+            raise IndexUnusable(f"the folder {store_folder / queues.folder} contains no queue")
         self._wanted = np.array([self._is_wanted_queue(queue) for queue in self._open_queues], bool)
 
     def _is_wanted_queue(self, queue: _Queue) -> bool:
@@ -312,13 +319,16 @@ def _uncovered_ranges(
     """Return the parts of a range that no queue entry covers."""
     least, most = valid_sizes
     if len(sizes) and (sizes.min() < least or sizes.max() > most):
-        raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
+        raise IndexUnusable(f"expected entries of records of {least} to {most} bytes, found one of another size")
     starts = np.append(offsets, segment_range.end)
     ends = np.insert(offsets + sizes, 0, segment_range.start)
     # Two entries for the same bytes: one of them is wrong, and the index does not tell which.
     if (starts < ends).any():
         place = int(starts[np.flatnonzero(starts < ends)[0]])
-        raise IndexUnusable(f"the entries overlap before offset {place}, or one extends past the end of the range")
+        raise IndexUnusable(
+            f"the entries of the queues overlap before physical offset {place}, or one extends past the end of the "
+            "segment"
+        )
     open_ranges = np.flatnonzero(starts > ends)
     return [(int(ends[place]), int(starts[place])) for place in open_ranges]
 
@@ -392,7 +402,9 @@ class _QueueFile:
             first = bisect_left(range(count), start, key=read_sort_key)
             stop = bisect_left(range(count), end, key=read_sort_key)
             if stop - first > max_entries:
-                raise IndexUnusable("the queues have more entries than the range has room for records")
+                raise IndexUnusable(
+                    "the queues have more entries for this range of the log than it has room for records"
+                )
             data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)
         finally:
             os.close(descriptor)

@@ -261,9 +261,7 @@ class ReadOptions(DeclaredOptions):
     def check(self) -> None:
         """Check that keys are given with their topics."""
         if self.keys is not None and self.topics is None:
-            raise UsageError(
-                "option keys: expected the option topics with it, because a broker's index stores keys by topic"
-            )
+            raise UsageError("option keys needs the option topics, because a broker's index stores keys by topic")
 
     def for_batch(self) -> ReadOptions:
         """Return the options after checking that none of them is for streams.
@@ -274,8 +272,8 @@ class ReadOptions(DeclaredOptions):
         super().for_batch()
         if self.start is not None and self.starting_offset is None:
             raise UsageError(
-                "option startingOffset: expected a physical offset for spark.read; earliest, latest and JSON by broker "
-                "are for streams"
+                "option startingOffset: expected a physical offset for spark.read, because earliest, latest and JSON "
+                "by broker are only for streams"
             )
         return self
 

@@ -292,7 +292,7 @@ def refuse_incomplete_read(store_range: StoreRange, mode: Mode) -> None:
     """
     if store_range.newer and mode is Mode.FAILFAST:
         raise StoreError(
-            f"{'; '.join(store_range.newer)}. Mode PERMISSIVE or DROPMALFORMED reads without them",
+            f"{'; '.join(store_range.newer)}. Mode PERMISSIVE or DROPMALFORMED reads the other records",
             exit_code=ExitCode.DAMAGE,
         )
 

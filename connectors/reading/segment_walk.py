@@ -155,7 +155,8 @@ def walk_records(
                     # it cannot be repeated.
                     if opened.was_truncated:
                         raise StoreError(
-                            f"{split.path} was truncated while it was read: read it again", exit_code=ExitCode.FAILED
+                            f"{split.path} was truncated while it was read: read the store again",
+                            exit_code=ExitCode.FAILED,
                         )
             else:
                 # The window holds no whole record. First extend it past the range, in which a record only has to begin,
@@ -188,7 +189,7 @@ def _open_window(windows: Windows, split: Split, window_offset: int, window_end:
         if window_offset == split.start:
             raise
         raise StoreError(
-            f"{split.path} was deleted while it was read: read it again", exit_code=ExitCode.FAILED
+            f"{split.path} was deleted while it was read: read the store again", exit_code=ExitCode.FAILED
         ) from None
 
 

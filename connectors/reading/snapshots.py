@@ -157,7 +157,7 @@ class Snapshot:
             }
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(
-                f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}"
+                f"option snapshot: expected the JSON that Snapshot.to_json returns, found something else: {error!r}"
             ) from None
         return cls(ranges)
 
@@ -574,5 +574,6 @@ def check_snapshot_stores(stores: Iterable[Store], snapshot: Snapshot) -> None:
     for broker in snapshot.ranges:
         if broker not in known:
             raise StoreError(
-                f"the snapshot has a store {broker!r}, but the path has {', '.join(sorted(known)) or 'none'}"
+                f"the snapshot contains the store {broker!r}, but the path contains "
+                f"{', '.join(sorted(known)) or 'none'}: expected the path for which the snapshot was made"
             )

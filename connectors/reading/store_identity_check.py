@@ -93,9 +93,9 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
     else:
         found = "another record, or none"
     raise StoreReplacedError(
-        f"store {store.broker!r} ({store.root}) is not the one that was archived under this name: at physical offset "
-        f"{physical_offset} expected the last archived record, of {size} bytes, found {found}. "
-        "If the broker was set up again, archive it under another name (--broker NAME)"
+        f"store {store.broker!r} ({store.root}) is not the one that was archived under this name: expected the last "
+        f"archived record, of {size} bytes, at physical offset {physical_offset}, found {found}. If the broker was set "
+        "up again, archive it under another name (--broker NAME)"
     )
 
 
@@ -111,7 +111,7 @@ def check_not_truncated(split: Split) -> None:
     with suppress(FileNotFoundError), OpenSegment(split.path) as file:
         if file.read_into(np.empty(1, np.uint8), size - 1) == 0:
             raise StoreError(
-                f"{split.path} is shorter than the {size} bytes it had when this run began: nothing of this commit "
-                "was archived. Is a broker recovering there? Run again when it is done",
+                f"{split.path} is now shorter than the {size} bytes that it had when this run began: nothing of this "
+                "commit was archived. If a broker is recovering there, run the command again when it has finished",
                 exit_code=ExitCode.FAILED,
             )

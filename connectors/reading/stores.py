@@ -156,7 +156,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise StoreError(f"{path!r} cannot be read: expected a path in UTF-8") from None
+        raise StoreError(f"{path!r} cannot be read, because the path is not valid UTF-8: rename the folder") from None
     names = _parse_broker_names(broker)
     found: dict[str, Store] = {}
     refused: list[UnsupportedStoreError] = []
@@ -280,8 +280,8 @@ def _check_one_format(folder: str, log_folders: Sequence[str], formats: Formats)
         names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in log_folders)
         choices = ", ".join(f"--layout {log_format.folder}" for log_format in formats.known)
         raise StoreError(
-            f"{folder} holds {names}: expected one of them. Choose one ({choices}; the source's option "
-            "layout), or name the folder itself"
+            f"{folder} holds the logs of two formats, {names}: choose one ({choices}; the source's option layout), or "
+            "name the log's folder itself"
         )
 
 
@@ -334,7 +334,7 @@ def _find_logs_in(
     except FileNotFoundError:
         return [], []
     except PermissionError as error:
-        raise StoreError(f"{folder} cannot be read by this user: {error.strerror or error}") from None
+        raise StoreError(f"{folder} cannot be read: {error.strerror or error}") from None
     inner = sorted(
         (entry.path, entry.base_name)
         for entry in _keep_utf8_names(folder, entries)
@@ -399,7 +399,7 @@ def _find_log_folder(filesystem: pafs.FileSystem, given_path: str, path: str, fo
             )
     if info.type == pafs.FileType.Directory:
         _check_supported(filesystem, scheme_prefix(given_path), path, formats.wanted)
-    raise StoreError(f"{given_path} is not a store: there is no {names} folder in it")
+    raise StoreError(f"{given_path} is not a store, because it has no folder {names}: name a broker's store folder")
 
 
 def _check_supported(filesystem: pafs.FileSystem, uri_prefix: str, folder: str, formats: Sequence[Format]) -> None:
@@ -453,13 +453,13 @@ def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Forma
             segments.append(Segment(f"{prefix}{root}/{name}", base_offset, size))
     if not segments:
         _check_supported(filesystem, prefix, root.rsplit("/", 1)[0], formats)
-        raise EmptyStoreError(f"{prefix}{root} has no segment: the broker has not stored a message yet")
+        raise EmptyStoreError(f"{prefix}{root} contains no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
     for segment, following in pairwise(in_order):
         if segment.base_offset == following.base_offset:
             raise StoreError(
-                f"{segment.path} and {following.path} have the same number in digits of two scripts: expected one file "
-                f"that begins at {segment.base_offset}; move the one away that the broker does not write"
+                f"{segment.path} and {following.path} both begin at physical offset {segment.base_offset}, but one of "
+                "their names has non-ASCII digits: move that file out of the folder, because brokers write ASCII digits"
             )
     log_format = next(each for each in formats if each.folder == root.rsplit("/", 1)[1])
     return Store(broker, prefix + root, in_order, log_format)

@@ -47,7 +47,7 @@ def refuse_rocksdb_queues(store: str) -> NoReturn:
     Raises:
         UnsupportedStoreError: always.
     """
-    raise UnsupportedStoreError(f"{store}: the queues are in RocksDB, which cannot be read. {ASK_HINT}")
+    raise UnsupportedStoreError(f"{store}: the queues are in RocksDB, which CommitLake cannot read. {ASK_HINT}")
 
 
 def format_folder_names(formats: Sequence[Format]) -> str:

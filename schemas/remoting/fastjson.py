@@ -101,7 +101,9 @@ def _read_key(key: str) -> Key:
         return key
     found = json.loads(key.removeprefix(_OBJECT_KEY_MARK))
     if not isinstance(found, dict) or any(isinstance(value, dict | list) for value in found.values()):
-        raise ValueError(f"expected an object of strings, numbers and booleans as key, found {key[:80]!r}")
+        raise ValueError(
+            f"expected a JSON object of strings, numbers and booleans as the key of a table, found {key[:80]!r}"
+        )
     return tuple(found.items())
 
 

@@ -57,7 +57,9 @@ def parse_body(
     except RecursionError:
         raise BodyError(f"{body_class.__name__}: expected JSON, found JSON that is nested too deeply") from None
     except ValueError as error:
-        raise BodyError(f"{body_class.__name__}: expected JSON, found {str(error)[:_FOUND_LENGTH]}") from None
+        raise BodyError(
+            f"{body_class.__name__}: expected JSON, found invalid JSON: {str(error)[:_FOUND_LENGTH]}"
+        ) from None
     return from_json(body_class, value)
 
 

@@ -107,7 +107,7 @@ class JsonCursor:
         try:
             return parse_fastjson(self._text[start : self._position])
         except ValueError as error:
-            raise BodyError(f"expected JSON at character {start}, found {str(error)[:80]}") from None
+            raise BodyError(f"expected JSON at character {start}, found invalid JSON: {str(error)[:80]}") from None
 
     def skip_value(self) -> Iterator[None]:
         """Move the cursor past a value in steps, checking only the value's strings and brackets.
@@ -174,7 +174,9 @@ class JsonCursor:
         try:
             key: str = json.loads(replace_lone_surrogates(match[0]), strict=False)
         except ValueError as error:
-            raise BodyError(f"expected a key at character {start}, found {str(error)[:80]}") from None
+            raise BodyError(
+                f"expected the key of a JSON object at character {start}, found an invalid one: {str(error)[:80]}"
+            ) from None
         return key
 
     def _skip_token(self, token: str) -> bool:
@@ -297,10 +299,12 @@ def _decompress(body: bytes | memoryview) -> Iterator[bytes]:
             try:
                 piece = stream.decompress(rest, STEP_BYTES)
             except zlib.error as error:
-                raise BodyError(f"registration: expected a zlib stream, found {error}") from None
+                raise BodyError(f"registration: expected a zlib stream, found other bytes: {error}") from None
             size += len(piece)
             if size > MAX_REGISTRATION_BYTES:
-                raise BodyError(f"registration: expected at most {MAX_REGISTRATION_BYTES} bytes, found more")
+                raise BodyError(
+                    f"registration: expected at most {MAX_REGISTRATION_BYTES} bytes once decompressed, found more"
+                )
             yield piece
             rest = stream.unconsumed_tail
     if not stream.eof:
@@ -318,11 +322,12 @@ class _TextReader:
         """Read a number, and check that it is at most the number of remaining bytes."""
         left = len(self._data) - self._position - _INT.size
         if left < 0:
-            raise BodyError(f"registration: expected {value_name} at byte {self._position}, found the end")
+            raise BodyError(f"registration: expected {value_name} at byte {self._position}, found the end of the data")
         number: int = _INT.unpack_from(self._data, self._position)[0]
         if not 0 <= number <= left:
             raise BodyError(
-                f"registration: expected {value_name}, at most {left}, at byte {self._position}, found {number}"
+                f"registration: expected {value_name} of at most {left}, which is the rest of the data, at byte "
+                f"{self._position}, found {number}"
             )
         self._position += _INT.size
         return number
@@ -331,7 +336,9 @@ class _TextReader:
         """Read a text, which is stored after its length."""
         start = self._position + _INT.size
         if (length := self.read_count(text_name)) > MAX_TEXT_BYTES:
-            raise BodyError(f"registration: expected {text_name}, at most {MAX_TEXT_BYTES} bytes, found {length}")
+            raise BodyError(
+                f"registration: expected {text_name} of at most {MAX_TEXT_BYTES} bytes, found {length} bytes"
+            )
         self._position = start + length
         return self._data[start : self._position].decode("utf-8", "replace")
 
@@ -346,13 +353,15 @@ def _parse_json(text: str) -> object:
     try:
         return parse_fastjson(text)
     except ValueError as error:
-        raise BodyError(f"registration: expected JSON, found {str(error)[:80]}") from None
+        raise BodyError(f"registration: expected JSON, found invalid JSON: {str(error)[:80]}") from None
 
 
 def _parse_topic(line: str) -> TopicConfig:
     parts = line.split(" ", 5)
     if len(parts) < 5 or not all(_is_int(part) for part in parts[1:4]) or parts[4] not in FILTER_TYPES:
-        raise BodyError(f"topic: expected a name, three numbers and a filter type, found {line[:80]!r}")
+        raise BodyError(
+            f"registration: expected a topic as a name, three numbers and a filter type, found {line[:80]!r}"
+        )
     name, reads, writes, perm, filter_type = parts[:5]
     fields = {"topicName": name, "readQueueNums": reads, "writeQueueNums": writes, "perm": perm}
     attributes = _parse_json(parts[5]) if len(parts) > 5 and parts[5] else None

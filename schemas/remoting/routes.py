@@ -96,7 +96,9 @@ def check_route(route: TopicRoute) -> TopicRoute:
     for data in route.queue_datas:
         for count in (data.read_queue_nums, data.write_queue_nums):
             if not 0 <= count <= MAX_QUEUES:
-                raise BodyError(f"TopicRoute: expected 0 to {MAX_QUEUES} queues on {data.broker_name}, found {count}")
+                raise BodyError(
+                    f"TopicRoute: expected 0 to {MAX_QUEUES} queues on broker {data.broker_name}, found {count}"
+                )
     total = sum(max(data.read_queue_nums, data.write_queue_nums) for data in route.queue_datas)
     total = max(total, sum(count for _, count in _parse_queue_counts(route.order_topic_conf or "")))
     if total > MAX_TOPIC_QUEUES:

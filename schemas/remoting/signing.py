@@ -70,14 +70,21 @@ def check_signature(ext_fields: Mapping[str, str], body: bytes | memoryview, sec
     """
     access_key, given = ext_fields.get(ACCESS_KEY), ext_fields.get(SIGNATURE)
     if access_key is None or given is None:
-        raise NotPermittedError(f"expected the fields {ACCESS_KEY} and {SIGNATURE}, found no signature")
+        raise NotPermittedError(
+            f"the request is not signed: expected the fields {ACCESS_KEY} and {SIGNATURE}; set the client's access key "
+            "and secret key"
+        )
     secret_key = secret_keys.get(access_key)
     if secret_key is None:
-        raise NotPermittedError(f"expected an access key that this server knows, found {access_key[:80]!r}")
+        raise NotPermittedError(
+            f"expected an access key that this server knows, found {access_key[:80]!r}: check the client's access key"
+        )
     wanted = [compute_signature(ext_fields, body, secret_key)]
     if _SOMETIMES_SIGNED in ext_fields:
         others = {key: value for key, value in ext_fields.items() if key != _SOMETIMES_SIGNED}
         wanted.append(compute_signature(others, body, secret_key))
     if not any(hmac.compare_digest(given.encode("utf-8", "replace"), each.encode()) for each in wanted):
-        raise NotPermittedError(f"expected a signature by the owner of {access_key!r}, found another")
+        raise NotPermittedError(
+            f"the request's signature was not made with the secret key of {access_key!r}: check the client's secret key"
+        )
     return access_key

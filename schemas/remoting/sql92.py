@@ -85,7 +85,7 @@ class PausableProperties(dict[str, str]):
         if found is None:
             if self._left <= 0:
                 self._left = SEARCHES_AT_ONCE
-                raise PausedError("evaluation paused")
+                raise PausedError("the evaluation of an SQL92 filter was paused: call it again to continue")
             self._left -= _search_cost(text, part)
             found = self._results[text, part] = part in text
         return found
@@ -240,7 +240,9 @@ def compile_sql92(expression: str) -> Callable[[Properties], bool]:
         SqlError: if the expression is invalid.
     """
     if len(expression) > MAX_LENGTH:
-        raise SqlError(f"expected at most {MAX_LENGTH} characters of SQL92, found {len(expression)}")
+        raise SqlError(
+            f"SQL92: expected an expression of at most {MAX_LENGTH} characters, found {len(expression)} characters"
+        )
     parser = _Parser(expression)
     condition = parser.parse_expression()
     parser.expect_end()
@@ -264,7 +266,10 @@ def _tokenize(expression: str) -> list[_Token]:
     while True:
         match = _TOKEN.match(expression, position)
         if match is None:
-            raise SqlError(f"expected SQL92 at character {position}, found {expression[position:][:40]!r}")
+            raise SqlError(
+                f"SQL92: expected a name, a number, a text in quotes or an operator at character {position}, found "
+                f"{expression[position:][:40]!r}"
+            )
         kind = str(match.lastgroup)
         text = match[kind]
         if kind == "word" and text.upper() in _KEYWORDS:
@@ -297,16 +302,16 @@ class _Parser:
     def _expect_token(self, *texts: str) -> str:
         found = self._take_token(*texts)
         if found is None:
-            raise self._syntax_error(" or ".join(texts))
+            raise self._syntax_error(f"expected {' or '.join(texts)}")
         return found
 
-    def _syntax_error(self, expected: str) -> SqlError:
+    def _syntax_error(self, problem: str) -> SqlError:
         token = self._peek()
-        return SqlError(f"expected {expected} at character {token.position}, found {token.text[:40] or 'the end'!r}")
+        return SqlError(f"SQL92: {problem} at character {token.position}, found {token.text[:40] or 'the end'!r}")
 
     def expect_end(self) -> None:
         if self._peek().kind != "end":
-            raise self._syntax_error("AND, OR or the end")
+            raise self._syntax_error("expected AND, OR or the end of the expression")
 
     def parse_expression(self) -> Condition:
         parts = [self._parse_conjunction()]
@@ -329,7 +334,7 @@ class _Parser:
     def _parse_nested(self, parse: Callable[[], Condition]) -> Condition:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._syntax_error(f"at most {MAX_DEPTH} levels of brackets and NOT")
+            raise self._syntax_error(f"expected at most {MAX_DEPTH} nested levels of brackets and NOT")
         condition = parse()
         self._depth -= 1
         return condition
@@ -341,7 +346,7 @@ class _Parser:
             return condition
         self._terms += 1
         if self._terms > MAX_TERMS:
-            raise self._syntax_error(f"at most {MAX_TERMS} comparisons")
+            raise self._syntax_error(f"expected at most {MAX_TERMS} comparisons in an expression")
         left, literal = self._parse_operand()
         if sign := self._take_token("=", "<>"):
             condition = equal_operands(left, self._parse_operand()[0])
@@ -357,7 +362,7 @@ class _Parser:
             condition = self._finish_predicate(word, left)
             return negate_condition(condition) if negative else condition
         if negative or not isinstance(literal, bool):
-            raise self._syntax_error("a comparison")
+            raise self._syntax_error("expected a comparison")
         return lambda _: literal
 
     def _finish_predicate(self, operator_word: str, left: Operand) -> Condition:
@@ -382,14 +387,14 @@ class _Parser:
     def _parse_text(self) -> str:
         token = self._peek()
         if token.kind != "text":
-            raise self._syntax_error("a text in quotes")
+            raise self._syntax_error("expected a text in single quotes")
         self._next += 1
         return token.text[1:-1].replace("''", "'")
 
     def _parse_number_operand(self) -> Operand:
         token = self._peek()
         if token.kind == "text" or token.text in ("TRUE", "FALSE"):
-            raise self._syntax_error("a number or a property")
+            raise self._syntax_error("expected a number or the name of a property")
         return self._parse_operand()[0]
 
     def _parse_operand(self) -> tuple[Operand, Value]:
@@ -407,16 +412,18 @@ class _Parser:
         elif word := self._take_token("TRUE", "FALSE"):
             literal = word == "TRUE"
         else:
-            raise self._syntax_error("a property, a number, a text, TRUE or FALSE")
+            raise self._syntax_error(
+                "expected the name of a property, a number, a text in single quotes, TRUE or FALSE"
+            )
         return (lambda _: literal), literal
 
     def _parse_number(self, sign: str = "") -> int | float:
         token = self._peek()
         if token.kind != "number":
-            raise self._syntax_error("a number")
+            raise self._syntax_error("expected a number")
         text = token.text.rstrip("lL")
         number = parse_int64(sign + text) if text.isdecimal() else parse_decimal(sign + text)
         if number is None:
-            raise self._syntax_error("a number of 64 bits")
+            raise self._syntax_error("expected a number that fits in 64 bits")
         self._next += 1
         return number

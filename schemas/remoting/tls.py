@@ -68,7 +68,10 @@ def read_tls_properties(path: Path, environment: Mapping[str, str] | None = None
         raise TlsConfigError(f"{path}: {error}") from None
     if "keyPassword" in text and settings.has_password and mode & stat.S_IRWXO:
         found = stat.filemode(mode)
-        raise TlsConfigError(f"{path}: expected a file only its owner may read (chmod 600), found {found}")
+        raise TlsConfigError(
+            f"{path}: expected a file that only its owner may read, because it contains a password, found {found}: run "
+            "chmod 600"
+        )
     return settings
 
 
@@ -80,8 +83,8 @@ def server_context(settings: TlsProperties) -> ssl.SSLContext:
     """
     if settings.server is None:
         raise TlsConfigError(
-            "expected tls.server.keyPath and tls.server.certPath, found neither (for tests, tls.test.mode.enable=true "
-            "creates a certificate)"
+            "tls.server.keyPath and tls.server.certPath are not set: a server needs a key and a certificate (for "
+            "tests, tls.test.mode.enable=true creates both)"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _set_protocol_options(context)
@@ -129,8 +132,8 @@ def _load_identity(context: ssl.SSLContext, identity: Identity) -> None:
     except OSError as error:
         found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _error_reason(error)
         raise TlsConfigError(
-            f"certificate {identity.cert_path} with key {identity.key_path}: expected PEM files that belong together"
-            f"{' and the password of the key' if identity.key_password else ''}, found {found}"
+            f"expected the certificate {identity.cert_path} and the key {identity.key_path} as PEM files that belong "
+            f"together{' and the password of the key' if identity.key_password else ''}, found {found}"
         ) from None
 
 
@@ -142,7 +145,7 @@ def _load_trusted_certificates(context: ssl.SSLContext, key: str, path: str | No
         context.load_verify_locations(path)
     except OSError as error:
         found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _error_reason(error)
-        raise TlsConfigError(f"{key} {path}: expected certificates in PEM, found {found}") from None
+        raise TlsConfigError(f"{key}={path}: expected a file of certificates in PEM, found {found}") from None
 
 
 def _error_reason(error: OSError) -> str:

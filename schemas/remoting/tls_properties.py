@@ -130,7 +130,7 @@ def parse_tls_properties(text: str, environment: Mapping[str, str]) -> TlsProper
         if key not in _KEYS:
             close = difflib.get_close_matches(key, _KEYS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
-            raise TlsConfigError(f"{key[:100]}: unknown setting of TLS{hint}")
+            raise TlsConfigError(f"{key[:100]} is not a known TLS setting{hint}")
     test_mode = _parse_boolean(given, "tls.test.mode.enable") or False
     client_trust_path = given.get("tls.client.trustCertPath") or None
     verifies_servers = _parse_boolean(given, "tls.client.authServer")
@@ -155,8 +155,8 @@ def _read_client_auth(settings: Mapping[str, str], *, test_mode: bool) -> Client
         return ClientAuth.NONE if test_mode else wanted
     if wanted is ClientAuth.REQUIRE:
         raise TlsConfigError(
-            "tls.server.need.client.auth=require: expected also tls.server.authClient=true, because a certificate that "
-            "is not verified proves nothing"
+            "tls.server.need.client.auth=require also needs tls.server.authClient=true, because a certificate that is "
+            "not verified proves nothing"
         )
     return ClientAuth.NONE
 
@@ -186,4 +186,4 @@ def _parse_choice(settings: Mapping[str, str], key: str, enum_class: type[E], de
     try:
         return enum_class(text)
     except ValueError:
-        raise TlsConfigError(f"{key}: expected {', '.join(enum_class)}, found {text[:100]!r}") from None
+        raise TlsConfigError(f"{key}: expected one of {', '.join(enum_class)}, found {text[:100]!r}") from None

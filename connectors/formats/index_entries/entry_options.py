@@ -175,16 +175,20 @@ class IndexFileOptions(EntryOptions):
         """Check that the options fit the requested rows (entries, slots or headers), and each other."""
         for name in ("keys", "startingOffset", "endingOffset"):
             if name in self.given and self.content is not IndexContent.ENTRIES:
-                raise UsageError(f"option {name} is for entries: expected content=entries, found {self.content}")
+                raise UsageError(
+                    f"option {name} needs content=entries, found content={self.content}: leave the option out, or set "
+                    "content"
+                )
         if (self.topics is None) != (self.keys is None):
             raise UsageError(
-                "options topics and keys: expected both or none, because an index has only hashes of topic and key"
+                "options topics and keys: expected both or none, found only one: an index has only hashes of topic and "
+                "key together"
             )
         sizes = [size for size in (self.index_slots, self.index_entries) if size is not None]
         if len(sizes) == 1 or any(size < 1 for size in sizes):
             raise UsageError("options indexSlots and indexEntries: expected both or none, each at least 1")
         if self.geometry is not None and self.geometry.file_size > MAX_FILE_BYTES:
             raise UsageError(
-                f"options indexSlots and indexEntries: expected a file of at most {MAX_FILE_BYTES} bytes, "
-                f"found {self.geometry.file_size}"
+                "options indexSlots and indexEntries: expected numbers that give an IndexFile of at most "
+                f"{MAX_FILE_BYTES} bytes, found {self.geometry.file_size} bytes"
             )

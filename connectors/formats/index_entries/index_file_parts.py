@@ -102,7 +102,8 @@ def _plan_store_parts(store: Store, planned_store: PlannedStore, options: IndexF
         if planned_store.is_copy and any(map(files.has_folder, store.format.queues.folders)):
             return  # the store has one IndexFile at most, and the newest one is not copied
         raise StoreError(
-            f"{planned_store.root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker"
+            f"{planned_store.root} has no folder '{_FOLDER}': expected the store of a RocketMQ broker, which has its "
+            "IndexFiles there"
         )
     if (
         options.key_hashes is not None

@@ -92,7 +92,9 @@ def plan_stores(
                 raise StoreError(str(error)) from None
             except PermissionError as error:
                 if error.filename is None:
-                    raise StoreError(f"{store.root} cannot be read: {error}") from None
+                    raise StoreError(
+                        f"{store.root} cannot be read by this user: {error}: run as the broker's user"
+                    ) from None
                 raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
     costs = compute_read_costs(parts)
     return group_by_size(parts, costs, options.max_partition_bytes or choose_part_size(sum(costs), os.cpu_count() or 1))

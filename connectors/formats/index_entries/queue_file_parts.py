@@ -119,7 +119,7 @@ def _plan_store_parts(store: Store, planned_store: PlannedStore, filters: Filter
     layouts = queue_layouts(store)
     if not any(files.has_folder(layout.folder) for layout in layouts):
         raise StoreError(
-            f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it rebuilds from its log "
+            f"{root} has no folder '{layouts[0].folder}' with a broker's queues: the broker rebuilds them from its log "
             "when it starts"
         )
     if not planned_store.is_copy and store.format.queues.are_in_rocksdb(Path(root)):  # which are not copied

@@ -86,7 +86,10 @@ class _Reader:
             unit = self._layout.entry_size
             data_end = -(-files.data_end(part.path) // unit) * unit
             if data_end < part.end:
-                raise StoreError(f"{part.location}: expected {part.end} bytes, found {data_end}: the copy was changed")
+                raise StoreError(
+                    f"{part.location}: expected {part.end} bytes, found {data_end}: the copy was changed while it "
+                    "was read; read it again"
+                )
         return files.open(part.path, part.end)
 
     def _entry_range(self) -> EntryRange:

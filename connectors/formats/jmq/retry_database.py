@@ -95,17 +95,22 @@ def _select_rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
     database.execute("PRAGMA query_only=ON")
     found = database.execute("SELECT type FROM sqlite_master WHERE name = 'message_retry'").fetchone()
     if found is None or found[0] != "table":
-        raise sqlite3.DatabaseError("expected a table message_retry, found none")
+        raise sqlite3.DatabaseError("expected the table message_retry in the database, found no such table")
     columns = database.execute("SELECT name, hidden FROM pragma_table_xinfo('message_retry')")
     if computed := sorted(repr(name) for name, hidden in columns if hidden):
-        raise sqlite3.DatabaseError(f"expected no computed columns in message_retry, found {', '.join(computed[:3])}")
+        raise sqlite3.DatabaseError(
+            "expected only stored columns in the table message_retry, found the computed columns "
+            f"{', '.join(computed[:3])}"
+        )
     rows: list[tuple[object, ...]] = []
     size = 0
     for row in database.execute(_QUESTION):
         rows.append(row)
         size += sum(sys.getsizeof(value) for value in row if isinstance(value, str))
         if size > MAX_TEXT_BYTES:
-            raise sqlite3.DataError(f"expected at most {MAX_TEXT_BYTES:,} bytes of texts in message_retry, found more")
+            raise sqlite3.DataError(
+                f"expected at most {MAX_TEXT_BYTES:,} bytes of text in the table message_retry, found more"
+            )
     return rows
 
 

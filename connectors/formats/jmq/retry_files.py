@@ -137,13 +137,14 @@ def _read_rows_in_process(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * MAX_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise OSError(f"the process that reads it did not finish within {2 * MAX_SECONDS:.0f} s") from None
+        raise OSError(f"the process that reads the retry store did not finish within {2 * MAX_SECONDS:.0f} s") from None
     if ended.returncode == CANNOT_OPEN:
         return None
     if ended.returncode < 0:
         name = signal.Signals(-ended.returncode).name
         raise OSError(
-            f"the process that read it was killed by {name}, perhaps because one of its files was truncated or replaced"
+            f"the process that read the retry store was killed by {name}, perhaps because one of its files was "
+            "truncated or replaced"
         )
     if ended.returncode:
         lines = ended.stderr.decode("utf-8", "replace").splitlines()
@@ -159,13 +160,16 @@ _FILES = frozenset({FILE_NAME, _WAL, _SHARED, _JOURNAL})
 def _refuse_rollback_journal(journal_size: int | None) -> None:
     """Refuse a database that needs a rollback, because a rollback journal can name files that SQLite then deletes."""
     if journal_size:
-        raise OSError(f"expected no unfinished transaction in {_JOURNAL}, found {journal_size:,} bytes")
+        raise OSError(
+            f"expected a retry store without an unfinished transaction, found one of {journal_size:,} bytes in "
+            f"{_JOURNAL}"
+        )
 
 
 def _copy_file(source: Path, root: Path, target: Path) -> None:
     with os.fdopen(open_file(source, trusted_root=root), "rb") as file, target.open("wb") as copy:
         if (size := os.fstat(file.fileno()).st_size) > MAX_COPY_BYTES:
-            raise OSError(f"expected at most {MAX_COPY_BYTES:,} bytes, found {size:,}")
+            raise OSError(f"{source}: expected a file of at most {MAX_COPY_BYTES:,} bytes, found {size:,}")
         shutil.copyfileobj(file, copy, 1 << 20)
 
 
@@ -181,7 +185,7 @@ def _download_database(root: str, folder: Path) -> bool:
         if info.type != pafs.FileType.File or name == _JOURNAL:
             continue
         if (info.size or 0) > MAX_COPY_BYTES:
-            raise OSError(f"{name}: expected at most {MAX_COPY_BYTES:,} bytes, found {info.size:,}")
+            raise OSError(f"{name}: expected a file of at most {MAX_COPY_BYTES:,} bytes, found {info.size:,}")
         with filesystem.open_input_stream(info.path) as source, (folder / name).open("wb") as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
     return True

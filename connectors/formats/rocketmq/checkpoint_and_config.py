@@ -112,7 +112,7 @@ def _read_offset_table(
         document = parse_fastjson(data)
         table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
         if not isinstance(table, dict) or not all(itertools.starmap(is_valid_entry, table.items())):
-            raise ValueError(f"JSON without {_TABLE} with numbers")
+            raise ValueError(f"JSON without a table {_TABLE} that holds only valid offsets")
         return table
 
     try:
@@ -200,7 +200,7 @@ def _parse_filters(data: bytes) -> dict[Any, Any]:
     document = parse_fastjson(data)
     table = document.get(_FILTER_TABLE) if isinstance(document, dict) else None
     if not isinstance(table, dict):
-        raise ValueError(f"JSON without {_FILTER_TABLE}")  # noqa: TRY004 (of the parsed file)
+        raise ValueError(f"JSON without the table {_FILTER_TABLE}")  # noqa: TRY004 (of the parsed file)
     return table
 
 

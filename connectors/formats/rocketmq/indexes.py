@@ -96,12 +96,13 @@ def _walk_index_file(
         shape = geometry or indexfile.geometry_of(size)
     except LayoutError as error:
         raise StoreError(
-            f"{location}: {error}. Give the broker's maxHashSlotNum and maxIndexNum (--index-slots, --index-entries)"
+            f"{location}: {error}. Give the numbers of slots and entries, maxHashSlotNum and maxIndexNum of the "
+            "broker, with --index-slots and --index-entries"
         ) from None
     if size < shape.file_size:
         raise StoreError(
-            f"{location}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
-            f"found {size}"
+            f"{location}: expected an IndexFile of {shape.file_size} bytes, which {shape.slots} slots and "
+            f"{shape.entries} entries need, found {size} bytes"
         )
     header = indexfile.parse_header(_read_exactly(location, file, indexfile.HEADER.size, 0))
     unit = indexfile.ENTRY.size
@@ -121,6 +122,7 @@ def _read_exactly(location: str, file: IndexedFile, size: int, position: int) ->
     data = read_range(file, position, position + size).tobytes()
     if len(data) < size:
         raise StoreError(
-            f"{location}: expected {size} bytes at {position}, found {len(data)}: the file was truncated just now"
+            f"{location}: expected {size} bytes at position {position}, found {len(data)}: the file was truncated "
+            "while it was read"
         )
     return data

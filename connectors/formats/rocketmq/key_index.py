@@ -93,7 +93,10 @@ class IndexFiles:
         """
         keys, topics = sorted(keys), sorted(topics)
         if any(_REPLACEMENT in text for text in (*keys, *topics)):
-            raise IndexUnusable("a key has U+FFFD, which may stand for bytes that the index hashed differently")
+            raise IndexUnusable(
+                "a key or topic contains the character U+FFFD, which may replace bytes that were hashed differently in "
+                "the index"
+            )
         self._message_at = message_at
         self.notes: list[str] = []
         self._hashes = frozenset(key_hash(topic, key) for topic in topics for key in keys)
@@ -113,7 +116,9 @@ class IndexFiles:
             raise IndexUnusable(f"the index files in {store_folder / FOLDER} overlap or are out of order")
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
         if len(self._hits) > _MAX_HITS:
-            raise IndexUnusable(f"the index lists more than {_MAX_HITS} records for these keys")
+            raise IndexUnusable(
+                f"the index lists more than {_MAX_HITS} records for these keys, so that a scan of the log is faster"
+            )
         self._check_unique_keys([key for key in keys if _MESSAGE_ID.fullmatch(key)], topics)
 
     def _search_file(self, path: Path, hashes: Iterable[int]) -> _CoveredRange | None:
@@ -121,7 +126,7 @@ class IndexFiles:
         try:
             return _IndexFile(descriptor).find_covered_range(hashes)
         except _UnusableFileError as unusable:
-            self.notes.append(f"{path.name} {unusable}")
+            self.notes.append(f"{path.name}: {unusable}")
             return None
         finally:
             os.close(descriptor)
@@ -133,7 +138,10 @@ class IndexFiles:
         own = {message.unique_key for message in found if message.topic in topics}
         unknown = [message_id for message_id in message_ids if message_id not in own]
         if unknown:
-            raise IndexUnusable(f"the index lacks {unknown[0]}, but contains messages of a batch under another id")
+            raise IndexUnusable(
+                f"the index does not contain the message id {unknown[0]}; it may be that of a message in a batch, "
+                "which the index has under another id"
+            )
 
     def find_records(self, segment_range: LogRange) -> IndexAnswer:
         """Return the wanted records in a segment's range, and the parts of the range that no file covers."""
@@ -157,11 +165,15 @@ class IndexFiles:
     def _record_size_at(self, offset: int) -> int:
         message = self._message_at(offset)
         if message is None:
-            raise IndexUnusable(f"an entry refers to offset {offset}, where there is no valid record")
+            raise IndexUnusable(
+                f"an entry of the index refers to physical offset {offset}, where there is no valid record"
+            )
         # The hash says little, as many keys share one, but a record without it shows that the index belongs to another
         # log.
         if self._hashes.isdisjoint(_index_hashes(message)):
-            raise IndexUnusable(f"an entry refers to offset {offset}, whose record does not have the key")
+            raise IndexUnusable(
+                f"an entry of the index refers to physical offset {offset}, whose record does not have the key"
+            )
         return message.size
 
     def _find_short_range_records(self, start: int, end: int) -> dict[int, int]:
@@ -231,15 +243,17 @@ class _IndexFile:
         slots, header = self._geometry.slots, self._header
         # Counts may be too low, but never too high.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
-            raise _UnusableFileError(f"has {header.index_count} entries and {header.used_slots} slots in its header")
+            raise _UnusableFileError(
+                f"the header has impossible counts: {header.index_count} entries and {header.used_slots} used slots"
+            )
         # All slots of a file, 20 MB by default, in one read: a lost page cannot be seen in any other way.
         data = os.pread(self._descriptor, SLOT.size * slots, self._geometry.slot_position(0))
         if len(data) < SLOT.size * slots:
-            raise _UnusableFileError(f"has {len(data)} bytes of slots, and was truncated just now")
+            raise _UnusableFileError(f"the slots have only {len(data)} bytes: the file was truncated while it was read")
         table = np.frombuffer(data, ">i4")
         used = int(np.count_nonzero(table))
         if used < header.used_slots:
-            raise _UnusableFileError(f"has {used} used slots, but {header.used_slots} in its header")
+            raise _UnusableFileError(f"{used} slots are used, but the header says {header.used_slots}")
 
     def find_covered_range(self, hashes: Iterable[int]) -> _CoveredRange | None:
         """Return the range of the log whose records the file lists, and the wanted ones; None for too few entries."""
@@ -250,7 +264,9 @@ class _IndexFile:
         first, last = self._read_entry(1).physical_offset, self._read_entry(count - 1).physical_offset
         begin, end = self._header.begin_physical_offset, self._header.end_physical_offset
         if first != begin or not first <= last <= end:
-            raise _UnusableFileError(f"has entries for {first} to {last}, but {begin} to {end} in its header")
+            raise _UnusableFileError(
+                f"the entries are for physical offsets {first} to {last}, but the header says {begin} to {end}"
+            )
         # The neighbouring files may have other keys of the first and last record.
         start = self._find_second_offset(first, count)
         hits = frozenset(offset for wanted in hashes for offset in self._walk_hash_chain(wanted))
@@ -276,10 +292,10 @@ class _IndexFile:
             # Each link leads to an older entry, with a smaller number. So a damaged chain ends here instead of becoming
             # a circle.
             if not 0 < number < before:
-                raise _UnusableFileError(f"has a chain that goes from entry {before} to {number}")
+                raise _UnusableFileError(f"entry {before} is linked to entry {number}: expected an earlier entry")
             entry = self._read_entry(number)
             if entry.key_hash % slots != wanted_hash % slots or not any(entry):
-                raise _UnusableFileError(f"has an entry {number} that does not belong to its chain")
+                raise _UnusableFileError(f"entry {number} does not belong to the hash slot from which it is linked")
             if entry.key_hash == wanted_hash:
                 self._check_entry_offset(number, entry.physical_offset)
                 yield entry.physical_offset
@@ -290,8 +306,8 @@ class _IndexFile:
         is_known = entry_number < header.index_count  # entries beyond the count are newer than the header
         if is_known and not header.begin_physical_offset <= physical_offset <= header.end_physical_offset:
             raise _UnusableFileError(
-                f"has an entry {entry_number} that refers to offset {physical_offset}, which is not in its part of "
-                "the log"
+                f"entry {entry_number} refers to physical offset {physical_offset}, which is outside the range in the "
+                "header"
             )
 
     def _find_coverage_holes(self, first_entry: int, last_entry: int) -> Iterator[tuple[int, int]]:
@@ -308,7 +324,7 @@ class _IndexFile:
         while todo:
             first, begin, last, end = todo.pop()
             if end < begin:
-                raise _UnusableFileError(f"has entries {first} and {last} in the wrong order")
+                raise _UnusableFileError(f"the physical offsets of entries {first} and {last} are in the wrong order")
             if end - begin <= _MAX_GAP_BYTES:
                 continue
             if last - first == 1:
@@ -321,5 +337,5 @@ class _IndexFile:
     def _read_entry(self, entry_number: int) -> IndexFileEntry:
         data = os.pread(self._descriptor, ENTRY.size, self._geometry.entry_position(entry_number))
         if len(data) < ENTRY.size:
-            raise _UnusableFileError(f"ends before entry {entry_number}")
+            raise _UnusableFileError(f"the file ends before entry {entry_number}")
         return parse_entry(data, 0)

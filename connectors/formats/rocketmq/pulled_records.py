@@ -174,8 +174,8 @@ class PulledRecords:
                 yield from self._make_rows_with_damage(window, found, intact)
             if fault != NO_FAULT:
                 raise DamagedLogError(
-                    f"{self._split.path}: expected whole records in an answer to a pull, found {FAULT_BY_CODE[fault]} "
-                    f"at byte {position} of {length}"
+                    f"{self._split.path}: expected whole records in the broker's answer to a pull, found "
+                    f"{FAULT_BY_CODE[fault]} at byte {position} of {length}"
                 )
         self.cut = None if cut_at is None else _locate_cut_position(window, answers, np.concatenate(starts), cut_at)
 
@@ -185,8 +185,8 @@ class PulledRecords:
         wrong = offsets[(offsets < 0) | (offsets > MAX_START_OFFSET)]
         if len(wrong):
             raise DamagedLogError(
-                f"{self._split.path}: expected records of a log in an answer to a pull, found one at physical offset "
-                f"{wrong[0]}"
+                f"{self._split.path}: expected records with valid offsets in the broker's answer to a pull, found one "
+                f"with physical offset {wrong[0]}"
             )
 
     def log_dropped_records(self) -> None:

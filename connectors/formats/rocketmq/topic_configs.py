@@ -57,7 +57,7 @@ def load_config_file(root: Path, file_name: str, table_key: str) -> ConfigFile[d
         document = parse_fastjson(data)
         known = topics_from_boltmq(document) if isinstance(document, dict) else {}
         if not isinstance(known.get(table_key), dict):
-            raise ValueError(f"JSON without {table_key}")  # noqa: TRY004 (of the parsed file)
+            raise ValueError(f"JSON without the table {table_key}")  # noqa: TRY004 (of the parsed file)
         return dict(known)
 
     return read_config(root, file_name, parse, max_bytes=MAX_BYTES)

@@ -23,7 +23,7 @@ def parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("found values that are nested too deeply") from None
+        raise ValueError("expected JSON, found values that are nested too deeply") from None
 
 
 def find_commit_info(entry: bytes) -> dict[str, Any] | None:
@@ -49,7 +49,10 @@ def parse_row_count(stats: object) -> int | None:
     found = parse_json(stats) if isinstance(stats, str) else None
     rows = found.get("numRecords") if isinstance(found, dict) else ""
     if rows is not None and (type(rows) is not int or not 0 <= rows <= INT64_MAX):
-        raise ValueError("expected statistics as a JSON object whose numRecords is a number of rows")
+        raise ValueError(
+            "expected statistics of a data file as a JSON object with its number of rows in numRecords, found "
+            f"{str(stats)[:100]!r}"
+        )
     return rows
 
 

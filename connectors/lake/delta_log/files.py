@@ -89,7 +89,7 @@ class LogFolder:
         self._options = storage_options
         self._folder = local_folder_or_none(table_uri)
         if self._folder is not None and not self._folder.is_dir():
-            raise TableNotFoundError(f"{table_uri}: expected a folder with a table, found none")
+            raise TableNotFoundError(f"{table_uri}: expected a folder with a Delta table, found no such folder")
 
     @cached_property
     def filesystem(self) -> pafs.FileSystem:

@@ -119,8 +119,8 @@ class AddedVersion:
         """
         if self.removed:
             raise VersionsError(
-                f"version {self.version} removes {format_count(len(self.removed), 'file')}, expected only new ones: "
-                "rows were deleted or changed. Rebuild the tables that follow this one"
+                f"version {self.version} removes {format_count(len(self.removed), 'file')}, expected that it only adds "
+                "some: rows were deleted or changed. Rebuild the tables that are derived from this one"
             )
 
 
@@ -143,9 +143,8 @@ def added_versions(
         last_version = _open_delta_table(table_uri, storage_options).version()
     if after_version > last_version:
         raise VersionGoneError(
-            f"{table_uri} ends with version {last_version}, expected {after_version} or later: it was recreated, or "
-            "restored. "
-            "Rebuild the tables that follow it"
+            f"the newest version of {table_uri} is {last_version}, expected {after_version} or later: the table was "
+            "created again, or restored to an earlier version. Rebuild the tables that are derived from it"
         )
     return _read_versions(table_uri, range(after_version + 1, last_version + 1), storage_options)
 
@@ -224,8 +223,9 @@ def _read_version(table_uri: str, version: int, filesystem: pafs.FileSystem) -> 
             data = commit.readall()
     except FileNotFoundError:
         raise VersionGoneError(
-            f"version {version} of {table_uri} is no longer in its log: expected {version:020d}.json there. Rebuild "
-            "the tables that follow it, or update them before the log is cleaned (delta.logRetentionDuration)"
+            f"version {version:020d} of {table_uri} is no longer in its log: expected the file {version:020d}.json "
+            "there. Rebuild the tables that are derived from it; next time, update them before the log is cleaned "
+            "(delta.logRetentionDuration)"
         ) from None
     try:
         actions = [parse_json(line) for line in data.splitlines() if line.strip()]
@@ -269,8 +269,8 @@ def _make_added_file(table_uri: str, encoded_path: str, date: str | None, size: 
     name = unquote(encoded_path)
     if is_uri(name) or name.startswith(("/", "file:")):
         raise VersionsError(
-            f"the file {name} is not in the table's folder {table_uri}: expected no shallow clone. "
-            "'commitlake maintain --repair' undoes such a version",
+            f"the table in {table_uri} refers to the file {name} outside its folder, as a shallow clone does, which "
+            "is not supported: 'commitlake maintain --repair' undoes such a version",
             exit_code=ExitCode.DAMAGE,
         )
     root = absolute_path_or_uri(table_uri)

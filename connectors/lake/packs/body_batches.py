@@ -157,7 +157,7 @@ def _ignore_number(_: str) -> None:
 
 
 def _refuse_json_constant(constant: str) -> Any:
-    raise ValueError(f"found {constant}, which is not valid JSON")
+    raise ValueError(f"expected valid JSON, found {constant}, which JSON does not have")
 
 
 def _replace_bodies(

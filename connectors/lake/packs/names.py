@@ -103,13 +103,18 @@ def pack_name(
         ValueError: if the range or the token is not valid, or the broker's name is too long for a folder.
     """
     if not 0 <= start <= end < _OFFSET_LIMIT:
-        raise ValueError(f"range {start} to {end}: expected 0 <= start <= end < 2**63")
+        raise ValueError(
+            f"expected a range of physical offsets with 0 <= start <= end < 2**63, found start {start} and end {end}"
+        )
     if _TOKEN.fullmatch(token) is None:
-        raise ValueError(f"token {token!r}: expected 16 hexadecimal digits")
+        raise ValueError(f"expected a pack's token of 16 hexadecimal digits, found {token!r}")
     # isoformat would include the time of a datetime, which is a subclass of date.
     date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
     if not fits_folder_name(broker):
-        raise ValueError(f"broker {broker[:100]!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found more")
+        raise ValueError(
+            f"expected the name of a broker of at most {_MAX_PART_BYTES} bytes once it is escaped, found a longer one: "
+            f"{broker[:100]!r}"
+        )
     return (
         f"store_date={date}/{_broker_folder(broker)}/{start:020}-{end:020}-{token}{'-merged' if is_merged else ''}.zst"
     )

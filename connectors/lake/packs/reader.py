@@ -150,7 +150,7 @@ def read_bodies(
         len(crcs),
     }
     if len(sizes) > 1:
-        raise ValueError(f"expected arrays with the same number of rows, found {sorted(sizes)} rows")
+        raise ValueError(f"expected arrays with the same number of rows, found arrays of {sorted(sizes)} rows")
     _check_ref_ranges(pack, body_refs, max_frame_bytes)
     out_offsets = np.zeros(len(body_refs) + 1, np.int64)
     np.cumsum(body_refs.lengths, out=out_offsets[1:])

@@ -97,7 +97,7 @@ def _check_columns(schema: StructType, *, as_stored: bool) -> None:
         expected["body_codec"] = StringType()
     for name in ("body",) if as_stored else ("body", "body_error"):
         if name in schema.names:
-            raise ValueError(f"the column {name} exists already: drop it, or use it")
+            raise ValueError(f"the DataFrame has a column {name} already: drop it, or use it")
     for name, wanted in expected.items():
         found = schema[name].dataType.simpleString() if name in schema.names else "no such column"
         if found != wanted.simpleString():

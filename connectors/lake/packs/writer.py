@@ -35,7 +35,7 @@ class PackWriter:
 
     def __init__(self, output: PackOutput, frame_bytes: int = FRAME_BYTES, level: int = DEFAULT_LEVEL) -> None:
         if not 1 <= frame_bytes <= FRAME_BYTES:
-            raise ValueError(f"frame_bytes {frame_bytes}: expected 1 to {FRAME_BYTES}")
+            raise ValueError(f"frame_bytes: expected 1 to {FRAME_BYTES}, found {frame_bytes}")
         self._output = output
         self._codec = pa.Codec("zstd", compression_level=level)
         self._frame = np.empty(frame_bytes, np.uint8)
@@ -65,15 +65,20 @@ class PackWriter:
         if self._refs is not None:
             raise ValueError("the pack is finished: further bodies need another pack")
         if len(positions) != len(lengths):
-            raise ValueError(f"{len(positions)} positions and {len(lengths)} lengths: expected equal numbers")
+            raise ValueError(
+                f"expected as many positions as lengths, found {len(positions)} positions and {len(lengths)} lengths"
+            )
         window = read_only_view(np.ascontiguousarray(window))
         positions = np.ascontiguousarray(positions, np.int64)
         lengths = np.ascontiguousarray(lengths, np.int64)
         if window.dtype != np.uint8 or window.ndim != 1:
-            raise ValueError(f"window of {window.ndim} dimensions of {window.dtype}: expected one dimension of uint8")
+            raise ValueError(
+                f"window: expected an array of one dimension of uint8, found {window.ndim} dimensions of {window.dtype}"
+            )
         if not compiled_copying.spans_fit(len(window), positions, lengths, MAX_BODY_BYTES):
             raise ValueError(
-                f"a body is outside its window of {len(window)} bytes, or is larger than an int32 can hold"
+                f"expected bodies that are within the window of {len(window)} bytes and of at most {MAX_BODY_BYTES} "
+                "bytes, found another"
             )
         offsets = np.zeros(len(positions), np.int32)
         self._add_bodies(window, positions, lengths, offsets)

@@ -41,8 +41,7 @@ def convert_data_file_errors(uri: str, name: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         lines = str(error).splitlines() or ["no message"]
         raise LakeError(
-            f"{uri}: data file {name}: expected a whole Parquet file, found one that cannot be read: {lines[0]}. "
-            f"{WAY_OUT}",
+            f"{uri}: the data file {name} is damaged and cannot be read as Parquet: {lines[0]}. {WAY_OUT}",
             exit_code=ExitCode.DAMAGE,
         ) from None
 

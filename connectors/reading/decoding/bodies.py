@@ -35,7 +35,10 @@ def decompress_by_sys_flag(
     """
     codec = body_codec(sys_flag)
     if codec is BodyCodec.UNKNOWN:
-        raise BodyError(f"sys_flag {sys_flag:#x}: expected the bits of zlib, lz4 or zstd, found none of them")
+        raise BodyError(
+            f"sys_flag {sys_flag:#x} says that the body is compressed: expected the bits of zlib, lz4 or zstd in it, "
+            "found none of them"
+        )
     return decompress_as(body, codec, max_bytes, max_ratio)
 
 
@@ -56,16 +59,16 @@ def decompress_as(
     if codec is BodyCodec.NONE:
         return body
     if codec is BodyCodec.UNKNOWN:
-        raise BodyError("body: expected one of zlib, lz4 or zstd, found an unknown codec")
+        raise BodyError("body: expected one of zlib, lz4 and zstd, found an unknown codec")
     limit = min(max_bytes, max(FREE_BYTES, max_ratio * len(body)))
     try:
         # One byte more than allowed, so that a body at the limit is told from a larger one.
         data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _decompress_stream(body, codec, limit + 1)
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
-        raise BodyError(f"body: expected {codec}, found {len(body)} bytes that are not: {error}") from None
+        raise BodyError(f"body: expected a {codec} stream, found {len(body)} bytes that are not one: {error}") from None
     if len(data) > limit:
         which = "" if limit == max_bytes else f" ({max_ratio} for each stored one)"
-        raise BodyError(f"body: expected at most {limit} bytes{which}, found more in {len(body)} bytes of {codec}")
+        raise BodyError(f"body: {len(body)} bytes of {codec} decompress to more than the limit of {limit} bytes{which}")
     return data
 
 
@@ -74,14 +77,14 @@ def _inflate(body: bytes, limit: int) -> bytes:
     data = inflater.decompress(body, limit)
     # At the limit the stream is not at its end either; the caller refuses it for its size.
     if not inflater.eof and len(data) < limit:
-        raise zlib.error("the stream is truncated")
+        raise zlib.error("the stream is truncated: its end is missing")
     return data
 
 
 def _decompress_stream(body: bytes, codec: BodyCodec, limit: int) -> bytes:
     # Arrow takes an empty stream for a complete one.
     if not body:
-        raise OSError("the stream is empty")
+        raise OSError("expected a compressed stream, found no bytes")
     pieces, size = [], 0
     with pa.CompressedInputStream(pa.BufferReader(body), str(codec)) as stream:
         while size < limit and (piece := stream.read(min(1 << 20, limit - size))):

@@ -110,8 +110,8 @@ class ShippedStoreFiles:
         for path, entry in manifest.files.items():
             if entry.size > MAX_FILE_BYTES:
                 raise StoreError(
-                    f"{self.location_of(path)}: expected at most {MAX_FILE_BYTES} bytes, as for every file except "
-                    f"segments, found {entry.size} in {FILES_MANIFEST}"
+                    f"{self.location_of(path)}: {FILES_MANIFEST} says that the file has {entry.size} bytes: expected "
+                    f"at most {MAX_FILE_BYTES} bytes for a file other than a segment"
                 )
             folder, _, name = path.rpartition("/")
             self._files[folder].append(name)
@@ -238,7 +238,7 @@ class ShippedStoreFiles:
         # The head of a file is compared, too: another broker's file may have the same name and size.
         if entry.head_size and entry.head_size == newer.head_size and entry.head_crc != newer.head_crc:
             raise StoreError(
-                f"{self.location_of(entry.name)}: expected {entry.head_size} first bytes with the CRC-32 "
+                f"{self.location_of(entry.name)}: expected that the first {entry.head_size} bytes have the CRC-32 "
                 f"{entry.head_crc:08x}, found {newer.head_crc:08x}: the copy was changed"
             )
         return newer

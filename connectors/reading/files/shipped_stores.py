@@ -100,8 +100,7 @@ def check_no_versions(filesystem: pafs.FileSystem, manifest_path: str) -> None:
         return
     if any(is_version_name(entry.base_name) for entry in found):
         raise StoreError(
-            f"{manifest_path} is a folder, as in HDFS: the copy was moved out of HDFS by another tool, and its "
-            "newest records "
+            f"{manifest_path} is a folder, as in HDFS: another tool moved the copy out of HDFS, and its newest records "
             "cannot be found. Fetch the copy by 'commitlake ship --store hdfs://… --to FOLDER --once'"
         )
 
@@ -208,7 +207,7 @@ class PartedFile:
                     if self._entry == entry:
                         break  # a part is deleted only after a manifest without it was written
         raise StoreError(
-            f"{self._path}: a part that the manifest names is missing in {self._store}/shipped: run 'commitlake ship' "
+            f"{self._path}: a part that the manifest lists is missing in {self._store}/shipped: run 'commitlake ship' "
             "on the broker's machine again"
         )
 
@@ -322,13 +321,15 @@ def _convert_name_errors(manifest: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _OF_NAMES:
             raise
-        raise StoreError(f"{manifest}: expected names of files, found one that cannot be: {error.strerror}") from None
+        raise StoreError(f"{manifest}: lists a file whose name is not possible here: {error.strerror}") from None
 
 
 def _copy_small_file(filesystem: pafs.FileSystem, store: str, file: ShippedFile, path: Path) -> None:
     """Copy a small file. Its content may be newer than the manifest, because an agent writes the file first."""
     if file.size > MAX_SMALL_FILE_BYTES:
-        raise StoreError(f"{store}/{file.name}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found {file.size}")
+        raise StoreError(
+            f"{store}/{file.name}: expected a file of at most {MAX_SMALL_FILE_BYTES} bytes, found {file.size} bytes"
+        )
     # Listed but deleted: a broker has removed it, as it does with its abort file.
     with suppress(FileNotFoundError), filesystem.open_input_file(f"{store}/{file.name}") as source:
         data = source.read(MAX_SMALL_FILE_BYTES)

@@ -275,7 +275,7 @@ class KernelCacheFile(IndexDataCacheFile):
         stored = Path(path).read_bytes()
         checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
         if _checksum(content) != checksum:
-            raise ValueError(f"{path}: its checksum does not match its content")
+            raise ValueError(f"the cached code in {path} is damaged: its checksum does not match its content")
         return content
 
     def _write(self, path: str, value: object) -> None:

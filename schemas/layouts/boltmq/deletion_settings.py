@@ -95,10 +95,10 @@ def _parse_document(text: str) -> dict[str, Any]:
     try:
         document = parse_toml(_LEADING_ZEROS.sub(r"\1", text))
     except TomlError as error:
-        raise BrokerConfError(f"expected BoltMQ's settings in TOML: {error}") from None
+        raise BrokerConfError(f"expected BoltMQ's settings as TOML, found other text: {error}") from None
     if foreign := [name for name in document if name not in _TABLES]:
         raise BrokerConfError(
-            f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {_shorten(foreign[0])}"
+            f"expected only the tables {', '.join(_TABLES)} of BoltMQ's settings, found {_shorten(foreign[0])}"
         )
     return document
 
@@ -112,7 +112,7 @@ def _shorten(value: object) -> str:
 def _get_setting(document: Mapping[str, Any], table: str, key: str) -> object:
     found = document.get(table, {})
     if not isinstance(found, dict):
-        raise BrokerConfError(f"{table}: expected a table, found {_shorten(found)}")
+        raise BrokerConfError(f"{table}: expected a TOML table, found {_shorten(found)}")
     return found.get(key)
 
 

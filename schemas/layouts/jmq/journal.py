@@ -355,7 +355,7 @@ def _value_range_error(values: Sequence[int]) -> UnserializableError:
         numbers = range(1 << bits) if code.isupper() else range(-(1 << bits - 1), 1 << bits - 1)
         if value not in numbers:
             return UnserializableError(name, f"{numbers.start} to {numbers.stop - 1}", f"{value}")
-    raise AssertionError("expected a value that does not fit")
+    raise AssertionError("expected a value that does not fit in its field, found none")
 
 
 def encode_text(name: str, text: str) -> bytes:

@@ -124,12 +124,20 @@ def _unescape(text: str) -> str:
 def _refuse_unsupported_stores(settings: Mapping[str, str]) -> None:
     folders = settings.get("storePathCommitLog", "").split(",")
     if len(folders) > 1:
-        raise BrokerConfError(f"storePathCommitLog: expected one folder, found {len(folders)}: {', '.join(folders)}")
+        raise BrokerConfError(
+            f"storePathCommitLog: expected one folder, found {len(folders)}: {', '.join(folders)}: a log in several "
+            "folders is not supported"
+        )
     if _get_setting(settings, "enableDLegerCommitLog", _parse_boolean, False):
-        raise BrokerConfError("enableDLegerCommitLog: expected false, found true: a DLedger log is not a CommitLog")
+        raise BrokerConfError(
+            "enableDLegerCommitLog: expected false, found true: a DLedger log is not a CommitLog, and is not supported"
+        )
     replicas = _get_setting(settings, "replicasPerDiskPartition", _integer_parser(), 1)
     if replicas > 1:
-        raise BrokerConfError(f"replicasPerDiskPartition: expected 1, a disk used by one broker, found {replicas}")
+        raise BrokerConfError(
+            f"replicasPerDiskPartition: expected 1, found {replicas}: a disk that several brokers share is not "
+            "supported"
+        )
 
 
 def _get_setting(settings: Mapping[str, str], key: str, parse: Callable[[str], T], default: T) -> T:
@@ -186,7 +194,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     for part in text.split(" "):
         match = _DELAY.fullmatch(part)
         if not match:
-            raise ValueError(f"expected delays such as '1s 5m 2h', found {part[:40]!r}")
+            raise ValueError(f"expected delays such as '1s 5m 2h', separated by blanks, found {part[:40]!r}")
         levels.append(int(match[1]) * _MS_OF_UNIT[match[2]])
     return tuple(levels)
 

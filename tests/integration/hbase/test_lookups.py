@@ -135,5 +135,5 @@ def test_answers_are_in_the_order_of_a_sql_query_on_delta(client: Client, lake: 
 
 
 def test_a_lookup_that_no_key_supports_is_refused(client: Client) -> None:
-    with pytest.raises(HBaseError, match="expected a message id, a key or a topic"):
+    with pytest.raises(HBaseError, match="only by message id, key or topic"):
         _ask(client, Selection(brokers=["broker-a"]))

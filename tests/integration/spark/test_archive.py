@@ -324,7 +324,7 @@ def test_a_segment_truncated_during_a_run_stops_it_and_the_next_completes(
         patched.setattr(archive_run, "open_messages_for_append", cut_newest)
         assert archive.main(["--store", str(small.store), "--lake", str(small.lake), "--no-quality"]) == 1
     found = capsys.readouterr().err
-    assert f"{newest} is shorter than the {SIZE} bytes it had when this run began" in found
+    assert f"{newest} is now shorter than the {SIZE} bytes that it had when this run began" in found
     assert "Traceback" not in found
     assert read_last_commit(Lake(str(small.lake))) is None
     newest.write_bytes(whole)

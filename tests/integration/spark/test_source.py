@@ -285,7 +285,7 @@ def test_a_read_of_a_snapshot_gives_exactly_its_records(spark: SparkSession, tmp
         ({"columns": "topic,nothing"}, "option columns: 'nothing' is not one of"),
         ({"columns": "topic", "mode": "PERMISSIVE"}, "mode PERMISSIVE needs the column _corrupt_record"),
         ({"snapshot": "{"}, "option snapshot: expected the JSON"),
-        ({"snapshot": Snapshot({"x": StoreRange(0, 1)}).to_json()}, "the snapshot has a store 'x'"),
+        ({"snapshot": Snapshot({"x": StoreRange(0, 1)}).to_json()}, "the snapshot contains the store 'x'"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_reason(

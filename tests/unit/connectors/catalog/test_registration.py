@@ -116,7 +116,7 @@ def test_a_schema_of_another_lake_is_left_alone(catalog: UnityCatalog, kind: str
 
 
 def test_the_catalog_must_be_there(catalog: UnityCatalog) -> None:
-    with pytest.raises(CatalogError, match="has no 'nowhere': create it"):
+    with pytest.raises(CatalogError, match="has no catalog 'nowhere': create it"):
         register_lake(client_of(catalog), SchemaName("nowhere", "logs"), ROOT, TABLES)
     assert not catalog.kinds["schemas"]
 
@@ -173,7 +173,7 @@ def test_a_folder_is_not_taken_from_another_machine(catalog: UnityCatalog, monke
     monkeypatch.setattr(CatalogServer, "is_local", False)
     lake_root_lookup._find_root_in_catalog.cache_clear()
     for ask in (lambda: register(catalog, TABLES, "file:///data/lake"), lambda: find_lake_root("unity.logs")):
-        with pytest.raises(CatalogError, match=r"a folder, and the catalog .* is on another machine"):
+        with pytest.raises(CatalogError, match=r"the catalog .* is on another machine, but the lake"):
             ask()
 
 
@@ -188,7 +188,9 @@ def test_a_volume_that_another_registration_made_meanwhile_is_refused_before_the
         return create(client, kind, name, body)
 
     monkeypatch.setattr(CatalogClient, "create_object", be_second)
-    with pytest.raises(CatalogError, match=r"the volume unity\.logs\.bodies is not the folder", check=exits(REFUSED)):
+    with pytest.raises(
+        CatalogError, match=r"the volume unity\.logs\.bodies belongs to another lake", check=exits(REFUSED)
+    ):
         register(catalog)
     assert "unity.logs.messages" not in catalog.kinds["tables"]
 

@@ -34,7 +34,7 @@ def test_missing_options_have_their_defaults() -> None:
         ({"compression": "brotli"}, "option compression: expected NONE, GZ, .*, found 'brotli'"),
         ({"transport": "http"}, "option transport: expected buffered, framed, found 'http'"),
         ({"columns": "topic,body"}, "option columns: 'body' is not one of broker"),
-        ({"columns": ","}, "option columns: expected at least one column"),
+        ({"columns": ","}, "option columns: expected the name of at least one column"),
         ({"table": " "}, "option table: expected a name"),
     ],
 )

@@ -112,7 +112,7 @@ def test_every_job_that_creates_files_refuses_such_a_place(root: Path, capsys: p
     place = str(root / "lake" / "messages" / "x")
     with pytest.raises(LakeError, match=r"--lake .* is in .*/lake/messages, a table of a lake"):
         Lake(place).check_writable()
-    with pytest.raises(LakeError, match=r"--out .* expected a place outside it"):
+    with pytest.raises(LakeError, match=r"--out .* name a place outside this folder"):
         refuse_owned_folder(place, "--out")
     assert restore.main(["--lake", str(root / "lake"), "--out", place]) == ExitCode.USAGE
     assert ship.main(["--store", str(root / "a"), "--to", place, "--once"]) == ExitCode.USAGE

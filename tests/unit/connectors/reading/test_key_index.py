@@ -82,8 +82,8 @@ def test_a_key_is_looked_up_with_its_topic(plain: Path) -> None:
 def test_a_message_id_missing_from_the_index_is_searched_in_the_log(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE, keys=unique_key(9999)).stores
     assert plan.read_methods == [ReadMethod.CONSUME_QUEUE]
-    assert [reason.split(",")[0] for reason in plan.no_index_reasons] == [
-        f"IndexFile: the index lacks {unique_key(9999)}"
+    assert [reason.split(";")[0] for reason in plan.no_index_reasons] == [
+        f"IndexFile: the index does not contain the message id {unique_key(9999)}"
     ]
 
 

@@ -34,7 +34,7 @@ def test_names_are_accepted_in_any_case_as_spark_passes_them() -> None:
         ("maxBatchBytes", "0", "at least 1 byte, found 0"),
         ("queueIds", "1,x", "expected whole numbers"),
         ("topics", " , ", "at least one name"),
-        ("keys", "a", "expected the option topics with it"),
+        ("keys", "a", "option keys needs the option topics"),
         ("clockTolerance", "-1", "at least 0 ms, found -1"),
         ("useIndexes", "maybe", "expected true or false, found 'maybe'"),
     ],

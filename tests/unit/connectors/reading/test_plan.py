@@ -177,7 +177,7 @@ def test_text_that_is_not_a_snapshot_is_refused(text: str) -> None:
 
 def test_snapshot_of_a_missing_store_is_refused(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
-    with pytest.raises(StoreError, match="has a store 'other', but the path has b"):
+    with pytest.raises(StoreError, match="contains the store 'other', but the path contains b"):
         check_snapshot_stores([store], Snapshot({"other": StoreRange(0, 1)}))
 
 

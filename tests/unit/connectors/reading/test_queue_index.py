@@ -55,7 +55,7 @@ def test_records_close_together_are_scanned(plain: Path, monkeypatch: pytest.Mon
     (plan,) = plan_of(plain, topics=RARE).stores
     assert {segment.way for segment in plan.segments[:3]} == {ReadMethod.SCAN}
     assert list(plan.no_index_reasons) == [
-        "ConsumeQueue: a scan is faster, because the wanted records are close together"
+        "ConsumeQueue: a scan is faster, because the wanted records are too many, or too close together"
     ]
 
 
@@ -206,7 +206,10 @@ def test_queues_with_more_entries_than_records_can_be_are_not_read_into_memory(s
     path = queue_files(store, "topic-1")[0]
     path.write_bytes(path.read_bytes()[: ENTRY.size] * 1000)
     plan = plan_of(store, topics=RARE).stores[0]
-    assert "ConsumeQueue: the queues have more entries than the range has room for records" in plan.no_index_reasons
+    assert (
+        "ConsumeQueue: the queues have more entries for this range of the log than it has room for records"
+        in plan.no_index_reasons
+    )
     assert read_by_plan(store, topics=RARE) == expected
 
 
@@ -222,7 +225,9 @@ def test_light_queues_are_ignored(store: Path) -> None:
 def test_an_invalid_topic_name_is_searched_in_the_log(plain: Path, topic: str) -> None:
     (plan,) = plan_of(plain, topics=topic).stores
     assert plan.read_methods == [ReadMethod.SCAN]
-    assert list(plan.no_index_reasons) == [f"ConsumeQueue: no broker has a topic {topic!r}"]
+    assert list(plan.no_index_reasons) == [
+        f"ConsumeQueue: expected the name of a topic, found {topic!r}, which no topic of a broker can have"
+    ]
 
 
 def test_the_error_for_a_record_of_another_topic_names_the_option(store: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_plan_gives_the_reason_why_an_index_was_not_used(store: Path) -> None:
     (plan,) = plan_of(store, topics="topic-0,topic-1,topic-2").stores
     assert plan.read_methods == [ReadMethod.SCAN]
     assert list(plan.no_index_reasons) == [
-        "ConsumeQueue: a scan is faster, because the wanted records are close together"
+        "ConsumeQueue: a scan is faster, because the wanted records are too many, or too close together"
     ]
     (plan,) = plan_of(store, topics=RARE, useIndexes="false").stores
     assert list(plan.no_index_reasons) == ["the option useIndexes is false"]
@@ -180,7 +180,7 @@ def test_stores_given_by_uri_are_scanned(store: Path) -> None:
 
 
 def test_a_snapshot_of_another_store_is_refused(store: Path) -> None:
-    with pytest.raises(StoreError, match="the snapshot has a store 'other'"):
+    with pytest.raises(StoreError, match="the snapshot contains the store 'other'"):
         plan_of(store, snapshot='{"other": {"start": 0, "end": 1, "tail": "unwritten"}}')
 
 

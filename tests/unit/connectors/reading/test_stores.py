@@ -52,7 +52,9 @@ def test_two_names_of_one_offset_are_an_error(tmp_path: Path) -> None:
     root = make_store(tmp_path / "broker-a")
     other = "".join(chr(0x660 + int(digit)) for digit in segment_name(SIZE))
     (root / "commitlog" / other).write_bytes(b"")
-    with pytest.raises(StoreError, match=f"have the same number in digits of two scripts: .* begins at {SIZE}"):
+    with pytest.raises(
+        StoreError, match=f"both begin at physical offset {SIZE}, but one of their names has non-ASCII digits"
+    ):
         find_stores(str(root), formats=COMMITLOGS)
 
 
@@ -141,7 +143,7 @@ def test_empty_store_among_others_is_skipped(tmp_path: Path, caplog: pytest.LogC
     make_store(tmp_path / "a")
     (tmp_path / "new" / "commitlog").mkdir(parents=True)
     assert [store.broker for store in find_stores(f"{tmp_path}/*", formats=COMMITLOGS)] == ["a"]
-    assert "new/commitlog has no segment" in caplog.text
+    assert "new/commitlog contains no segment" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["store[1]", "st*r?", "a,b", " a", "store {broker}"])
@@ -203,7 +205,7 @@ def test_a_folder_whose_name_is_not_utf8_is_skipped_with_a_warning(
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker")) / "commitlog").mkdir(parents=True)
     assert [store.broker for store in find_stores(f"{tmp_path}/*", formats=COMMITLOGS)] == ["a"]
     assert r"the name of a folder is not UTF-8: skipped b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
-    with pytest.raises(StoreError, match="cannot be read: expected a path in UTF-8"):
+    with pytest.raises(StoreError, match="because the path is not valid UTF-8"):
         find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"), formats=COMMITLOGS)
 
 
@@ -237,7 +239,7 @@ def test_empty_store_among_copies_is_skipped_and_others_are_in_order(
     (tmp_path / "remote" / "b" / "commitlog").mkdir(parents=True)
     found = find_stores(f"{COPY.rpartition('/')[0]}/{{broker}}", formats=COMMITLOGS)
     assert [store.broker for store in found] == ["a", "c", "d"]
-    assert "/b/commitlog has no segment: the broker has not stored a message yet: skipped" in caplog.text
+    assert "/b/commitlog contains no segment: the broker has not stored a message yet: skipped" in caplog.text
     assert for_each_store(lambda store: store.broker, found) == ["a", "c", "d"]
     (tmp_path / "remote" / "a" / "commitlog" / f"{2 * SIZE:020}").write_bytes(bytes(SIZE))
     assert len(refresh_store(found[0]).segments) == len(found[0].segments) + 1

@@ -69,7 +69,9 @@ def test_a_segment_that_is_deleted_while_it_is_read_is_an_error_and_no_gap(tmp_p
         list(walk_records(DeletedObject(split.path, 0), split, 1000, 1 << 20, WalkEnd()))
     steps = walk_records(DeletedObject(split.path, 1500), split, 1000, 1 << 20, WalkEnd())
     assert next(steps).parts.shape[1]
-    with pytest.raises(StoreError, match="was deleted while it was read: read it again", check=exits(ExitCode.FAILED)):
+    with pytest.raises(
+        StoreError, match="was deleted while it was read: read the store again", check=exits(ExitCode.FAILED)
+    ):
         list(steps)
 
 

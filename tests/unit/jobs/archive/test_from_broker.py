@@ -146,8 +146,8 @@ def at_physical_offset(offset: int) -> Lie:
 @pytest.mark.parametrize(
     ("code", "lie", "message"),
     [
-        (RequestCode.PULL_MESSAGE, at_physical_offset(2**64 - 1), "found one at physical offset -1"),
-        (RequestCode.PULL_MESSAGE, at_physical_offset(2**63 - 1), "found one at physical offset 9223372036854775807"),
+        (RequestCode.PULL_MESSAGE, at_physical_offset(2**64 - 1), "found one with physical offset -1"),
+        (RequestCode.PULL_MESSAGE, at_physical_offset(2**63 - 1), "found one with physical offset 9223372036854775807"),
         (
             RequestCode.GET_BROKER_RUNTIME_INFO,
             with_document(lambda document: {"table": document["table"] | {"commitLogMaxOffset": str(2**63 - 1)}}),

@@ -71,7 +71,10 @@ def test_a_store_in_a_table_or_in_another_store_is_refused(
             ["--tls-config", "/no/such/file"],
             "--tls-config /no/such/file: cannot read the file: No such file or directory",
         ),
-        (["--tls-config", "/dev/null"], "--tls-config /dev/null: expected tls.server.keyPath and tls.server.certPath"),
+        (
+            ["--tls-config", "/dev/null"],
+            "--tls-config /dev/null: tls.server.keyPath and tls.server.certPath are not set",
+        ),
         (["--tls-mode", "enforcing"], "--tls-mode enforcing needs --tls-config"),
         (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are also served on the port 2 below it"),
     ],

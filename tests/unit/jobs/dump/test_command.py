@@ -472,7 +472,7 @@ def test_a_missing_path_is_refused(tmp_path: Path, run_dump: Dump) -> None:
 
 def test_a_store_without_a_segment_is_refused(tmp_path: Path, run_dump: Dump) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
-    assert_refused(run_dump(tmp_path / "store"), "has no segment")
+    assert_refused(run_dump(tmp_path / "store"), "contains no segment")
 
 
 def test_a_folder_that_is_not_a_store_is_refused(tmp_path: Path, run_dump: Dump) -> None:
@@ -825,4 +825,4 @@ def test_queues_in_rocksdb_are_refused(tmp_path: Path, capsys: pytest.CaptureFix
     (store / "consumequeue").mkdir()
     (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
     assert dump.main([str(store), "--consumequeue"]) == 4
-    assert "the queues are in RocksDB, which cannot be read" in capsys.readouterr().err
+    assert "the queues are in RocksDB, which CommitLake cannot read" in capsys.readouterr().err

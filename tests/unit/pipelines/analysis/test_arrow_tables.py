@@ -118,7 +118,7 @@ def test_wrong_conditions_are_named(lake: Lake[pa.Table]) -> None:
 def test_a_predicate_cannot_leave_the_other_conditions_out(lake: Lake[pa.Table]) -> None:
     asked: list[Callable[..., pa.Table]] = [lake.messages, lake.tps, lake.dead_letters]
     for ask in asked:
-        with pytest.raises(UsageError, match=r"where: expected a predicate, found a '\)' without its '\('"):
+        with pytest.raises(UsageError, match=r"where: expected a condition, found a '\)' without its '\('"):
             ask(topic="none", where="false) OR (true")
     assert lake.messages(topic="none", where="tags <> ') OR (' -- )").num_rows == 0
 
@@ -140,7 +140,7 @@ def test_json_of_many_bytes_is_not_checked(lake: Lake[pa.Table], monkeypatch: py
                 "broken-zlib": "zlib",
                 "not-utf8": "expected UTF-8, found the byte 0xff at 0",
                 "text": "expected JSON: Expecting value",
-                "nan": "expected JSON: found NaN, which is not valid JSON",
+                "nan": "expected JSON: expected valid JSON, found NaN",
                 "nested": "expected JSON: lists or objects that are nested too deeply",
                 "empty": "expected JSON: Expecting value",
             },

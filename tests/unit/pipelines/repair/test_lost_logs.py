@@ -161,7 +161,7 @@ def test_a_table_without_a_finished_run_is_found_without_the_note(
     lose_note(growing, "store_config")
     code, out, err = ask(growing, capsys, "store_config")
     assert (code, out) == (ExitCode.DAMAGE, "")
-    assert "expected the rows of archive run 3" in err
+    assert "the rows of archive run 3 are missing" in err
     (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
     assert finding.table == "store_config"
     assert any(line.startswith("store_config: ") for line in plan_repair(growing.lake).plan_lines())

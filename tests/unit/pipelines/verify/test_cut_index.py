@@ -57,5 +57,5 @@ def test_an_index_truncated_during_dump_is_an_error(store: Path, monkeypatch: py
     next(entries)
     path = min((store / "index").iterdir())
     os.truncate(path, path.stat().st_size - 100)
-    with pytest.raises(StoreError, match=f"{path.name}: expected .* the file was truncated just now"):
+    with pytest.raises(StoreError, match=f"{path.name}: expected .* the file was truncated while it was read"):
         list(entries)

@@ -122,7 +122,7 @@ def test_an_encrypted_key_is_opened_by_its_password_without_a_prompt(certificate
     [
         ("tls.server.keyPath=/no/key.pem", "found No such file or directory"),
         ("tls.server.keyPath={client.key}", "belong together, found KEY_VALUES_MISMATCH"),
-        ("tls.server.certPath={server.key}", "expected PEM files that belong together"),
+        ("tls.server.certPath={server.key}", "as PEM files that belong together"),
     ],
 )
 def test_missing_and_invalid_files_are_reported(certificates: Certificates, line: str, expected: str) -> None:
@@ -132,7 +132,7 @@ def test_missing_and_invalid_files_are_reported(certificates: Certificates, line
 
 
 def test_a_server_needs_a_certificate(certificates: Certificates) -> None:
-    with pytest.raises(TlsConfigError, match=r"expected tls\.server\.keyPath and tls\.server\.certPath"):
+    with pytest.raises(TlsConfigError, match=r"tls\.server\.keyPath and tls\.server\.certPath are not set"):
         server_context(parse_tls_properties("", {}))
 
 

@@ -55,10 +55,10 @@ def test_wrong_queue_options_are_errors(given: dict[str, str], message: str) -> 
     [
         ({"keys": "a"}, "topics and keys: expected both or none"),
         ({"topics": "a"}, "topics and keys: expected both or none"),
-        ({"topics": "a", "keys": "k", "content": "slots"}, "option keys is for entries"),
+        ({"topics": "a", "keys": "k", "content": "slots"}, "option keys needs content=entries"),
         ({"indexSlots": "5"}, "expected both or none"),
         ({"indexSlots": "0", "indexEntries": "5"}, "each at least 1"),
-        ({"indexSlots": "5", "indexEntries": "2000000000"}, "expected a file of at most 2147483647 bytes"),
+        ({"indexSlots": "5", "indexEntries": "2000000000"}, "an IndexFile of at most 2147483647 bytes"),
         ({"content": "files"}, "option content: expected entries, slots, headers"),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_store_without_queues_is_an_error(store: Path) -> None:
 
 def test_queues_in_rocksdb_are_an_error(store: Path) -> None:
     (store / "consumequeue" / "CURRENT").write_bytes(b"MANIFEST-000001\n")
-    with pytest.raises(StoreError, match="the queues are in RocksDB, which cannot be read"):
+    with pytest.raises(StoreError, match="the queues are in RocksDB, which CommitLake cannot read"):
         plan(store)
 
 

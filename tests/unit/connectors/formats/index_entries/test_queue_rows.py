@@ -294,7 +294,7 @@ def test_parts_of_a_growing_file_that_are_missing_in_a_copy_are_an_error(
 ) -> None:
     copy = ship(store)
     shutil.rmtree(remote / "shipped" / "parts" / "of-consumequeue" / RARE / "0")
-    with pytest.raises(StoreError, match=f"{RARE}/0/0+: a part that the manifest names is missing"):
+    with pytest.raises(StoreError, match=f"{RARE}/0/0+: a part that the manifest lists is missing"):
         read_queues(copy, mode="PERMISSIVE")
 
 

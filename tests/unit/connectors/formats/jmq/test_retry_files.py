@@ -138,7 +138,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (lambda path: path.write_bytes(path.read_bytes()[:5000]), "malformed"),
     "other": (lambda path: path.write_bytes(b"no database" * 1000), "not a database"),
     "unfinished": (lambda path: path.with_name("retry.db-journal").write_bytes(b"x" * 600), "unfinished transaction"),
-    "no table": (lambda path: execute(path.parent.parent, "DROP TABLE message_retry"), "expected a table"),
+    "no table": (
+        lambda path: execute(path.parent.parent, "DROP TABLE message_retry"),
+        "expected the table message_retry",
+    ),
     "a name that is not UTF-8": (
         lambda path: execute(
             path.parent.parent,
@@ -154,7 +157,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
             "CREATE TABLE message_retry (topic AS (hex(zeroblob(400000000))), app, queue_id, queue_offset, "
             "journal_offset, status, retry_count, retry_time, update_time)",
         ),
-        "expected no computed columns in message_retry, found 'topic'",
+        "found the computed columns 'topic'",
     ),
     "a large value": (
         lambda path: execute(
@@ -165,7 +168,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a view": (
         lambda path: execute(path.parent.parent, "DROP TABLE message_retry", f"CREATE VIEW message_retry AS {ENDLESS}"),
-        "expected a table",
+        "expected the table message_retry",
     ),
 }
 
@@ -183,7 +186,7 @@ def test_time_and_number_of_rows_are_limited(shop: JmqShop, monkeypatch: pytest.
     stored = read_retry_store(str(shop.store), "broker-a")
     assert (stored.rows.num_rows, len(stored.problems)) == (1, 1)
     monkeypatch.setattr(retry_database, "MAX_TEXT_BYTES", 100)
-    assert "at most 100 bytes of texts" in problem(shop.store)
+    assert "at most 100 bytes of text" in problem(shop.store)
     monkeypatch.setattr(retry_database, "MAX_SECONDS", -1.0)
     monkeypatch.setattr(retry_database, "_STEPS", 1)
     assert "interrupted" in problem(shop.store)

@@ -127,8 +127,8 @@ def test_a_wrong_length_is_an_error(store: MemoryStore, length: int) -> None:
         (COLUMNS.fields[::2], "column body_ref: expected struct<pack:string,.*>, found no such column"),
         ([*COLUMNS.fields[:2], StructField("body_crc", StringType())], "expected int, found string"),
         (COLUMNS.fields, "column body_codec: expected string, found no such column; as_stored=True returns"),
-        ([*COLUMNS.fields, StructField("body", BinaryType())], "the column body exists already"),
-        ([*COLUMNS.fields, StructField("body_error", StringType())], "the column body_error exists already"),
+        ([*COLUMNS.fields, StructField("body", BinaryType())], "the DataFrame has a column body already"),
+        ([*COLUMNS.fields, StructField("body_error", StringType())], "the DataFrame has a column body_error already"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(columns: list[StructField], message: str) -> None:

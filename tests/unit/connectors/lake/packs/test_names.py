@@ -66,7 +66,7 @@ def test_an_invalid_range_is_refused(start: int, end: int) -> None:
 
 @pytest.mark.parametrize("token", ["", "../../../../etc/x", TOKEN + "0", TOKEN + "\n", "G" * 16])
 def test_a_token_of_another_shape_is_refused(token: str) -> None:
-    with pytest.raises(ValueError, match="expected 16 hexadecimal digits"):
+    with pytest.raises(ValueError, match="expected a pack's token of 16 hexadecimal digits"):
         pack_name(DAY, "a", 0, 1, token)
 
 
@@ -76,7 +76,7 @@ def test_no_token_is_given_twice() -> None:
 
 def test_a_broker_too_long_for_a_folder_is_refused() -> None:
     assert len(pack_name(DAY, "a" * 248, 0, 1, TOKEN).split("/")[1]) == 255
-    with pytest.raises(ValueError, match="at most 255 bytes once escaped"):
+    with pytest.raises(ValueError, match="at most 255 bytes once it is escaped"):
         pack_name(DAY, "a" * 249, 0, 1, TOKEN)
 
 

@@ -139,7 +139,7 @@ def test_a_writer_can_finish_twice_but_not_append_afterwards() -> None:
 def test_a_body_outside_its_window_is_refused_and_not_added(position: int, length: int) -> None:
     output = io.BytesIO()
     writer = PackWriter(output)
-    with pytest.raises(ValueError, match="outside its window of 10 bytes"):
+    with pytest.raises(ValueError, match="within the window of 10 bytes"):
         writer.append_bodies(np.zeros(10, np.uint8), np.array([0, position]), np.array([2, length]))
     assert len(writer.finish()) == 0
     assert output.getvalue() == b""
@@ -149,7 +149,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     writer = PackWriter(io.BytesIO())
     with pytest.raises(ValueError, match="2 positions and 1 lengths"):
         writer.append_bodies(np.zeros(10, np.uint8), np.array([0, 1]), np.array([1]))
-    with pytest.raises(ValueError, match="of int64: expected one dimension of uint8"):
+    with pytest.raises(ValueError, match=r"expected an array of one dimension of uint8, found .* of int64"):
         writer.append_bodies(np.zeros(10, np.int64), np.array([0]), np.array([1]))
     for size in (0, FRAME_BYTES + 1):
         with pytest.raises(ValueError, match="expected 1 to"):
@@ -172,6 +172,6 @@ def test_a_pack_whose_writer_failed_does_not_exist(tmp_path: Path) -> None:
             append(writer, [bytes(FRAME_BYTES), b"x"])  # one frame is out by now
             writer.append_bodies(np.zeros(1, np.uint8), np.array([0]), np.array([2]))
 
-    with pytest.raises(ValueError, match="outside its window"):
+    with pytest.raises(ValueError, match="within the window"):
         fail()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -75,7 +75,9 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, how: str) -> N
     else:
         data[data.index(b"a")] ^= 1
         path.write_bytes(data if how == "flipped" else data[:-9])
-    with pytest.raises(LakeError, match=r"data file part\.parquet: expected a whole Parquet file") as error:
+    with pytest.raises(
+        LakeError, match=r"the data file part\.parquet is damaged and cannot be read as Parquet"
+    ) as error:
         list(TableRows(str(tmp_path), None, SCHEMA).read_file(file))
     assert error.value.exit_code == ExitCode.DAMAGE
 

@@ -165,7 +165,7 @@ def test_manifest_in_the_form_of_hdfs_is_not_a_missing_one(
     if is_local:
         where = (pafs.LocalFileSystem(), str(folder))
         for path in (folder, folder / "commitlog", tmp_path / "remote" / "{broker}"):
-            with pytest.raises(StoreError, match="moved out of HDFS"):
+            with pytest.raises(StoreError, match="another tool moved the copy out of HDFS"):
                 find_stores(str(path), broker="b", formats=COMMITLOGS)
     for name in (LOG_MANIFEST, FILES_MANIFEST):
         with pytest.raises(StoreError, match="ship --store hdfs://… --to FOLDER --once"):
@@ -205,7 +205,7 @@ def test_names_that_no_file_can_have_are_refused_with_the_manifest(
     files = {name: ShippedFile(name, 1, is_sealed=True, crc=0, modified_ms=1) for name in names}
     monkeypatch.setattr(shipped_stores, "_copy_small_file", copy_nothing)
     manifest.write_bytes(serialize_manifest(Manifest("broker-a", "commitlog", files)))
-    refused = f"copy/{FILES_MANIFEST}: expected names of files, found one that cannot be"
+    refused = f"copy/{FILES_MANIFEST}: lists a file whose name is not possible here"
     with pytest.raises(StoreError, match=refused), open_small_files_folder(f"{COPY}/commitlog"):
         pass
 

@@ -235,7 +235,7 @@ CHANGES: dict[str, tuple[Callable[[ShippedFile], ShippedFile | None], str]] = {
     ),
     "other first bytes": (
         lambda entry: replace(entry, parts=(Part(0, entry.shipped_bytes, 1),), head_crc=entry.head_crc ^ 1),
-        r"expected \d+ first bytes with the CRC-32 [0-9a-f]{8}, found [0-9a-f]{8}: the copy was changed",
+        r"the first \d+ bytes have the CRC-32 [0-9a-f]{8}, found [0-9a-f]{8}: the copy was changed",
     ),
     "no such file": (lambda _: None, r"expected \d+ bytes, found 0: the copy was changed"),
 }

@@ -208,7 +208,7 @@ def test_damaged_records_are_handled_according_to_the_mode(cluster: LiveCluster,
     assert found[1]["_corrupt_record"]["start"] == broker.store.get("orders", 0, 0).messages[1].physical_offset
     assert len(rows(options(cluster, mode=Mode.DROPMALFORMED), parts)) == 2
     records[1] = b"no record at all, whatever the mode says" * 4
-    with pytest.raises(DamagedLogError, match="expected whole records in an answer to a pull, found magic"):
+    with pytest.raises(DamagedLogError, match="expected whole records in the broker's answer to a pull, found magic"):
         rows(options(cluster, mode=Mode.PERMISSIVE), parts)
 
 

@@ -64,9 +64,9 @@ def test_a_slave_is_detected() -> None:
         ("[store]\nfile_reserved_time=true", "found True"),
         ("[cluster]\nbroker_role='MASTER'", "cluster.broker_role: expected one of ASYNC_MASTER"),
         ("[cluster]\nbroker_role=1", "cluster.broker_role: expected one of"),
-        ("store=1", "store: expected a table, found 1"),
-        ("fileReservedTime=72", "expected the tables cluster, broker, store, log .* found 'fileReservedTime'"),
-        ("deleteWhen=04;16", "expected BoltMQ's settings in TOML"),
+        ("store=1", "store: expected a TOML table, found 1"),
+        ("fileReservedTime=72", "expected only the tables cluster, broker, store, log .* found 'fileReservedTime'"),
+        ("deleteWhen=04;16", "expected BoltMQ's settings as TOML"),
     ],
 )
 def test_invalid_settings_are_refused(text: str, message: str) -> None:
