@@ -111,7 +111,7 @@ def test_the_error_for_a_missing_path_names_the_expected_one(tmp_path: Path) -> 
 
 
 def test_folder_without_a_log_is_not_a_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"is not a store: there is no 'commitlog' folder in it"):
+    with pytest.raises(StoreError, match=r"is not a store, because it has no folder 'commitlog'"):
         find_stores(str(tmp_path), formats=COMMITLOGS)
 
 

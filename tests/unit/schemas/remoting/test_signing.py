@@ -45,9 +45,9 @@ def test_the_flag_of_a_unique_key_query_may_be_signed_or_not(is_signed: bool) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"topic": "U"}, "was not made with the secret key of RocketMQ"),
-        ({"more": "x"}, "was not made with the secret key of RocketMQ"),
-        ({"Signature": "é"}, "was not made with the secret key of RocketMQ"),
+        ({"topic": "U"}, "was not made with the secret key of 'RocketMQ'"),
+        ({"more": "x"}, "was not made with the secret key of 'RocketMQ'"),
+        ({"Signature": "é"}, "was not made with the secret key of 'RocketMQ'"),
         ({"AccessKey": "Nobody"}, "found 'Nobody'"),
     ],
 )
@@ -59,7 +59,7 @@ def test_a_changed_request_is_refused(changes: dict[str, str], message: str) -> 
 
 def test_another_body_or_no_signature_is_refused() -> None:
     fields = sign_fields({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
-    with pytest.raises(NotPermittedError, match="was not made with the secret key of RocketMQ"):
+    with pytest.raises(NotPermittedError, match="was not made with the secret key of 'RocketMQ'"):
         check_signature(fields, b"another", SECRETS)
     with pytest.raises(NotPermittedError, match="the request is not signed"):
         check_signature({"topic": "T"}, b"body", SECRETS)

@@ -124,7 +124,9 @@ def test_names_are_decoded_once(tmp_path: Path) -> None:
 def test_a_version_cleaned_from_the_log_is_an_error(uri: str) -> None:
     DeltaTable(uri).create_checkpoint()
     (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
-    with pytest.raises(VersionGoneError, match=r"version 0 of .* is no longer in its log: expected 0{20}\.json"):
+    with pytest.raises(
+        VersionGoneError, match=r"version 0 of .* is no longer in its log: expected the file 0{20}\.json"
+    ):
         list(added_versions(uri, -1))
     assert files_of_table(uri, DeltaTable(uri)).row_count == 4
 

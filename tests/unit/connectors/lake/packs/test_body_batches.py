@@ -150,4 +150,4 @@ def test_bodies_are_decompressed_and_one_that_cannot_be_is_null_with_its_reason(
         assert [row["n"] for row in found] == list(range(7))
         assert [row["body"] for row in found] == [b"plain", long, None, None, long, None, None]
         assert [bool(row["body_error"]) for row in found] == [False, False, True, True, False, False, True]
-    assert "expected at most 1048576 bytes" in found[2]["body_error"]
+    assert "more than the limit of 1048576 bytes" in found[2]["body_error"]

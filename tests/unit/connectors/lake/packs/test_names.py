@@ -60,7 +60,7 @@ def test_distinct_brokers_have_distinct_names() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 0), (2, 1), (0, 1 << 63)])
 def test_an_invalid_range_is_refused(start: int, end: int) -> None:
-    with pytest.raises(ValueError, match="expected 0 <= start <= end"):
+    with pytest.raises(ValueError, match="with 0 <= start <= end"):
         pack_name(DAY, "a", start, end, TOKEN)
 
 

@@ -114,7 +114,7 @@ def test_files_that_no_manifest_names_do_not_exist(tmp_path: Path, filesystem: p
         open_remote(filesystem, PATH)
     (tmp_path / "remote" / "copy" / "shipped").mkdir(parents=True)
     (tmp_path / "remote" / "copy" / LOG_MANIFEST).write_bytes(b"{}")
-    with pytest.raises(StoreError, match="expected a manifest"):
+    with pytest.raises(StoreError, match="expected the manifest"):
         open_remote(filesystem, PATH)
 
 

@@ -235,7 +235,7 @@ CHANGES: dict[str, tuple[Callable[[ShippedFile], ShippedFile | None], str]] = {
     ),
     "other first bytes": (
         lambda entry: replace(entry, parts=(Part(0, entry.shipped_bytes, 1),), head_crc=entry.head_crc ^ 1),
-        r"the first \d+ bytes have the CRC-32 [0-9a-f]{8}, found [0-9a-f]{8}: the copy was changed",
+        r"expected that the first \d+ bytes have the CRC-32 [0-9a-f]{8}, found [0-9a-f]{8}: the copy was changed",
     ),
     "no such file": (lambda _: None, r"expected \d+ bytes, found 0: the copy was changed"),
 }
@@ -270,7 +270,7 @@ def test_manifest_with_a_file_larger_than_those_of_brokers_is_refused(copy: str,
     if size < 1 << 31:
         assert open_store_files(copy).size_of(path) == size
         return
-    with pytest.raises(StoreError, match=f"copy/{path}: expected at most 2147483647 bytes, .* found {size} in"):
+    with pytest.raises(StoreError, match=f"copy/{path}: .* has {size} bytes: expected at most 2147483647 bytes"):
         open_store_files(copy)
 
 
