@@ -223,7 +223,7 @@ def _read_version(table_uri: str, version: int, filesystem: pafs.FileSystem) -> 
             data = commit.readall()
     except FileNotFoundError:
         raise VersionGoneError(
-            f"version {version:020d} of {table_uri} is no longer in its log: expected the file {version:020d}.json "
+            f"version {version} of {table_uri} is no longer in its log: expected the file {version:020d}.json "
             "there. Rebuild the tables that are derived from it; next time, update them before the log is cleaned "
             "(delta.logRetentionDuration)"
         ) from None
