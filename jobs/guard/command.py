@@ -25,7 +25,6 @@ from commitlake.jobs.arguments.stores import StoreName
 from commitlake.jobs.arguments.unknown_lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import option
-from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.guard.arguments import RuleArguments
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.schemas.errors import ExitCode
@@ -82,31 +81,30 @@ class Guard(
 
     def run(self) -> ExitCode:
         """Forecast the deletion of the stores' segments, and print a report."""
-        from commitlake.jobs.guard.report import (
-            disk_lines,
-            guard_verdict,
-            print_report,
-            risk_findings,
-            risk_lines,
-            rule_lines,
-            summary,
-        )
+        from commitlake.jobs.guard.report import TITLE, guard_report, print_report
+        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
+        from commitlake.jobs.report.text_blocks import print_notices, print_summary
 
         now = datetime.datetime.now(datetime.UTC)
         lake = open_lake_argument(self)
-        watch = _forecast_stores if self.html is None else _forecast_and_write_page
-        progress, watched = watch(self, lake, now)
+        file = check_page_file(self.html)
+        with write_page_on_failure(file, "guard", TITLE, [("Lake", lake.root), ("Store", self.store)], lake):
+            progress, watched = _forecast_stores(self, lake, now)
+            report = guard_report(
+                watched,
+                lake,
+                self.within,
+                now,
+                placeholders=_advice_placeholders(self, lake, watched),
+                lake_exists=progress is not None,
+            )
+            if file is not None:
+                file.write(report, None if progress is None else lake)
         print_report(self.output, watched, now)
-        risks = risk_findings(watched, now, _advice_placeholders(self, lake, watched))
-        for line in risk_lines(risks, only_critical=self.quiet):
-            print_line(line)
+        print_notices(report, "findings", only_critical=self.quiet)
         if not self.quiet:
-            lines = [*rule_lines(watched), *disk_lines(watched), summary(watched, self.within)]
-            if progress is None:
-                lines.insert(0, f"there is no lake in {self.lake} yet: nothing is archived")
-            for each in lines:
-                print_line(each)
-        return guard_verdict(watched).exit_code
+            print_summary(report, "runs", "disks", "segments")
+        return report.verdict.exit_code
 
 
 def _forecast_stores(
@@ -132,25 +130,6 @@ def _forecast_stores(
             )
     warn_of_unknown_broker("commitlake guard", command.broker, progress or ())
     return progress, watch_stores(stores, progress or {}, make_rule_reader(command, now), now, command.within)
-
-
-def _forecast_and_write_page(
-    command: Guard, lake: Lake, now: datetime.datetime
-) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
-    """Forecast the deletion of the stores' segments, and write the HTML page if one is requested."""
-    from commitlake.jobs.guard.page import TITLE, make_guard_page
-    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
-
-    file = check_page_file(command.html)
-    assert file is not None
-    facts = [("Lake", lake.root), ("Store", command.store)]
-    with write_page_on_failure(file, "guard", TITLE, facts, lake):
-        progress, watched = _forecast_stores(command, lake, now)
-        places = _advice_placeholders(command, lake, watched)
-        file.write(
-            make_guard_page(watched, lake, command.within, now, placeholders=places, lake_exists=progress is not None)
-        )
-    return progress, watched
 
 
 def _advice_placeholders(command: Guard, lake: Lake, watched_stores: Sequence[WatchedStore]) -> Places:

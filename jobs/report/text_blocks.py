@@ -16,6 +16,7 @@ from commitlake.schemas.report import (
     CollapsedContent,
     Examples,
     Figures,
+    Kind,
     LineChart,
     Notice,
     Paragraph,
@@ -43,11 +44,22 @@ def print_sections(report: Report, *anchors: str) -> None:
             print()
 
 
-def print_summary(report: Report, anchor: str) -> None:
-    """Print the figures of a section, and the verdict of a report, on standard error."""
-    figures = [block for block in report.find_section(anchor).blocks if isinstance(block, Figures)]
-    for line in block_lines([*figures, Paragraph(report.verdict.sentence)]):
+def print_notices(report: Report, anchor: str, *, only_critical: bool) -> None:
+    """Print the notices of a section on standard error, or only the critical ones."""
+    notices = [block for block in report.find_section(anchor).blocks if isinstance(block, Notice)]
+    shown = (notice for notice in notices if notice.kind is Kind.CRITICAL or not only_critical)
+    for line in block_lines(shown):
         print_line(line)
+
+
+def print_summary(report: Report, *anchors: str) -> None:
+    """Print sections and the verdict of a report on standard error; charts and HTML are left out."""
+    blocks = [block for anchor in anchors for block in report.find_section(anchor).blocks]
+    for block in (*blocks, Paragraph(report.verdict.sentence)):
+        if isinstance(block, Table):
+            write_table_block(block, sys.stderr)
+        for line in block_lines([block]):
+            print_line(line)
 
 
 def block_lines(blocks: Iterable[Block]) -> Iterator[str]:

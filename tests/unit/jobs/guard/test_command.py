@@ -58,9 +58,10 @@ def test_without_a_lake_an_expired_segment_is_at_risk(tmp_path: Path, capsys: py
     assert [row["archived"] for row in rows] == ["no"] * 4
     assert rows[0]["cause"] == "time"
     assert rows[3]["expires_at"] == ""
-    assert "there is no lake in" in err
+    assert "There is no lake in" in err
     assert "At risk: broker-a · 2 segments\n  16.0 KiB will be deleted from" in err
-    assert "4 segments of 1 store: 0 archived, 2 not yet, 2 at risk within 12 h" in err
+    counts = "stores: 1; segments: 4; archived: 0; not archived yet: 2; at risk within 12 h: 2"
+    assert counts in err
 
 
 def test_a_segment_that_is_kept_longer_than_the_limit_is_not_at_risk(
@@ -160,7 +161,7 @@ def test_many_stores_have_their_own_settings(tmp_path: Path, capsys: pytest.Capt
     assert code == ExitCode.DAMAGE
     assert [verdict for broker, verdict in rows if broker == "broker-a"] == ["at risk", "at risk", "waits"]
     assert [verdict for broker, verdict in rows if broker == "broker-b"] == ["waits"] * 3
-    assert "6 segments of 2 stores" in err
+    assert "stores: 2; segments: 6;" in err
 
 
 def test_the_disk_is_reported_with_its_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,8 +172,9 @@ def test_the_disk_is_reported_with_its_limits(tmp_path: Path, capsys: pytest.Cap
     assert 0 < disk["used_bytes"] < disk["entire_bytes"]
     assert [limit["percent"] for limit in disk["limits"]] == [75, 85, 90]
     assert found["growth_bytes_per_hour"] > 0
-    assert "disk of broker-a: " in err
-    assert "are written per hour" in err
+    row = next(line for line in err.splitlines() if line.startswith("broker-a  "))
+    assert f"{disk['used_percent']:.1f} %" in row
+    assert "75 %: expired segments are deleted at any hour" in err
 
 
 def test_a_table_has_sizes_with_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,10 +187,11 @@ def test_a_table_has_sizes_with_units(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_quiet_prints_only_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = write_aged(tmp_path / "broker-a", 80, 1, 0)
     _, _, err = run(capsys, store, tmp_path / "lake", "--quiet", "--broker-conf", conf_of(tmp_path))
-    first, second, third = err.splitlines()
+    first, second, third, example = err.splitlines()
     assert first.startswith("At risk: broker-a")
     assert "will be deleted from" in second
     assert "What to do: archive now: 'commitlake archive" in third
+    assert "is deleted at" in example
 
 
 @pytest.mark.parametrize(

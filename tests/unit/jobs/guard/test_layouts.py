@@ -126,4 +126,4 @@ def test_guard_of_a_jmq_store_states_that_it_uses_rocketmqs_rules(
     code, rows, err = run(capsys, store, "--broker-conf", str(conf))
     assert code == ExitCode.DAMAGE
     assert [row["verdict"] for row in rows[:-1]] == ["at risk"] * (len(rows) - 1)
-    assert "rules of broker-j: RocketMQ's rules, by which broker_lite deletes files of a journal" in err
+    assert "Rules of broker-j: RocketMQ's rules, by which broker_lite deletes files of a journal" in err

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.guard import command as guard
-from commitlake.jobs.guard.page import MAX_ROWS, make_guard_page
+from commitlake.jobs.guard.report import MAX_ROWS, guard_report
 from commitlake.jobs.report.html_page import render_page
 from commitlake.pipelines.retention.deletion_forecast import Forecast, SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
@@ -56,7 +56,7 @@ def store(
 
 
 def text_of(*stores: WatchedStore) -> str:
-    return render_page(make_guard_page(stores, Lake("/nowhere/lake"), 12 * HOUR, NOW, placeholders=PLACES))
+    return render_page(guard_report(stores, Lake("/nowhere/lake"), 12 * HOUR, NOW, placeholders=PLACES))
 
 
 def page_of(*stores: WatchedStore) -> Element:
@@ -73,8 +73,8 @@ def test_the_page_of_an_archived_store_shows_no_risk() -> None:
     assert root.all("h1")[0].text == "No segment is lost or at risk within 12 h"
     assert root.of_class("verdict")[0].attributes["class"] == "verdict good"
     assert tiles_of(root) == {
-        "segments": "3", "archived": "2", "not archived yet": "1", "at risk within 12 h": "0", "lost": "0 B",
-        "log": "3.0 GiB",
+        "stores": "1", "segments": "3", "archived": "2", "not archived yet": "1", "at risk within 12 h": "0",
+        "lost": "0 B", "log": "3.0 GiB",
     }  # fmt: skip
     assert "No segment is lost or at risk, and no disk is too full." in root.text
 
@@ -151,7 +151,7 @@ def test_the_command_writes_a_page_with_and_without_a_lake(tmp_path: Path, capsy
     moment = time.time() - 60
     os.utime(growing.store / "commitlog" / f"{0:020d}", (moment, moment))
     assert guard.main(arguments) == 0
-    assert "There is no lake in this place yet" in parse_page(page.read_text()).by_id("runs").text
+    assert f"There is no lake in {growing.lake.root} yet" in parse_page(page.read_text()).by_id("runs").text
     growing.archive()
     assert guard.main(arguments) == 0
     assert table_of(parse_page(page.read_text()).by_id("runs"))[1][3] == "10"
