@@ -37,7 +37,7 @@ def print_sections(report: Report, *anchors: str) -> None:
         for block in blocks:
             if isinstance(block, Table):
                 write_table_block(block, sys.stdout)
-            elif not isinstance(block, Figures):
+            if not isinstance(block, Figures):
                 for line in block_lines([block]):
                     print_text(line)
         if blocks:
@@ -45,10 +45,11 @@ def print_sections(report: Report, *anchors: str) -> None:
 
 
 def print_notices(report: Report, anchor: str, *, only_critical: bool) -> None:
-    """Print the notices of a section on standard error, or only the critical ones."""
-    notices = [block for block in report.find_section(anchor).blocks if isinstance(block, Notice)]
-    shown = (notice for notice in notices if notice.kind is Kind.CRITICAL or not only_critical)
-    for line in block_lines(shown):
+    """Print the notices of a section on standard error, or only the critical ones, and the note on those left out."""
+    blocks = report.find_section(anchor).blocks
+    notices = [block for block in blocks if isinstance(block, Notice)]
+    shown = [notice for notice in notices if notice.kind is Kind.CRITICAL or not only_critical]
+    for line in block_lines([*shown, *blocks[len(notices) :]] if notices else []):
         print_line(line)
 
 
@@ -63,11 +64,13 @@ def print_summary(report: Report, *anchors: str) -> None:
 
 
 def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield blocks of a report as lines of text; tables, charts and HTML are skipped."""
+    """Yield blocks of a report as lines of text; of tables, only the note on further rows, and no charts and HTML."""
     for block in blocks:
         match block:
             case Paragraph():
                 yield to_plain_text(block.text)
+            case Table() if block.rest:
+                yield block.rest
             case Figures():
                 yield "; ".join(f"{label}: {figure}" for label, figure in block.figures.items())
             case AdviceBlock() if block.advice.parts:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.report.text_blocks import block_lines, chart_to_table
+import pytest
+
+from commitlake.jobs.report.text_blocks import block_lines, chart_to_table, print_notices
 from commitlake.schemas.finding_advice import Advice
 from commitlake.schemas.report import (
     NO_FIGURE,
@@ -18,8 +20,11 @@ from commitlake.schemas.report import (
     Name,
     Notice,
     Paragraph,
+    Report,
+    Section,
     Series,
     Table,
+    Verdict,
 )
 from commitlake.schemas.times import TimeWindows
 
@@ -40,6 +45,7 @@ def test_blocks_are_lines_and_those_of_a_notice_are_indented() -> None:
         ),
         Examples([{"place": "byte 7", "found": "", "expected": "a magic code"}]),
         Table.of_values("Groups", []),
+        Table.of_values("Stores", [{"store": "broker-a"}], "1 more store is left out."),
     ]
     assert list(block_lines(blocks)) == [
         "groups: 2; lost: 1",
@@ -50,6 +56,7 @@ def test_blocks_are_lines_and_those_of_a_notice_are_indented() -> None:
         "  Notes",
         "    its filter is not known",
         "place: byte 7; expected: a magic code",
+        "1 more store is left out.",
     ]
 
 
@@ -60,3 +67,16 @@ def test_the_numbers_of_a_chart_have_no_row_for_a_time_without_figures() -> None
         ["2026-11-20 12:00", NO_FIGURE, "0"],
         ["2026-11-20 12:02", "1,200", NO_FIGURE],
     ]
+
+
+def test_notices_are_printed_without_the_sentence_for_none(capsys: pytest.CaptureFixture[str]) -> None:
+    def print_findings(*blocks: Block, only_critical: bool = False) -> list[str]:
+        report = Report("Stores", Verdict(Kind.GOOD, ""), [], [Section("findings", "Findings", blocks)])
+        print_notices(report, "findings", only_critical=only_critical)
+        return capsys.readouterr().err.splitlines()
+
+    lost, full = Notice(Kind.CRITICAL, "broker-a"), Notice(Kind.WARNING, "disk")
+    rest = Paragraph("Not shown: 7 more groups.")
+    assert print_findings(lost, full, rest) == ["Critical: broker-a", "Warning: disk", "Not shown: 7 more groups."]
+    assert print_findings(lost, full, only_critical=True) == ["Critical: broker-a"]
+    assert print_findings(Paragraph("Nothing was found.")) == []
