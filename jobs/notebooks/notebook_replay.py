@@ -9,26 +9,14 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
-from commitlake.pipelines.replay.ledger import Counts, Ledger, read_replay_states
-from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay, find_other_replays, record_plan
-from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned_messages import PlannedMessages
-from commitlake.pipelines.replay.planning import (
-    CountsOverTime,
-    QueueCount,
-    check_queue_numbers,
-    divide_into_parts,
-    find_original_topics,
-    make_plan,
-    needed_target_topics,
-    target_queue_ends,
-)
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, read_replay_state, read_replay_states
+from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay
+from commitlake.pipelines.replay.plan import ReplayPlan, ReplayRequest
+from commitlake.pipelines.replay.planning import CountsOverTime, QueueCount, plan_replay, record_replay
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.verifying import verify_replay
 from commitlake.schemas.count_texts import format_count
@@ -108,47 +96,29 @@ def replay_once(
     """
     if not name_servers or not queue_counts:
         return None
-    earlier = None if includes_replayed else _find_earlier_replay(lake, condition, name_servers, target_topic)
+    request = ReplayRequest(
+        name_servers=name_servers, target_topic=target_topic, rate=rate, accepts_unfinished=includes_replayed
+    )
+    earlier = None if includes_replayed else _find_earlier_replay(lake, condition, request)
     with open_target_client(name_servers) as client:
-        if earlier is not None:
-            plan, counts = earlier, Ledger(lake, earlier.replay_id).count_sent_and_failed()
-        else:
-            origins = find_original_topics(table, condition) if target_topic is None else []
-            queues = target_queue_ends(client, needed_target_topics(queue_counts, target_topic, origins))
-            target = Target(name_servers, target_topic, QueueMapping.SAME, queues)
-            check_queue_numbers(queue_counts, target)
-            plan = make_plan(
-                queue_counts, divide_into_parts(table, condition), condition, target, command="by a notebook"
-            )
-            others = find_other_replays(lake, plan, table)
-            if not includes_replayed:
-                check_no_unfinished_replay(others)
-            record_plan(lake, plan, table, others)
-            messages = PlannedMessages(plan, table, open_pack_store(lake.packs))
-            counts = ReplayRun(lake, messages, client, Pace(rate or 0), ReplaySettings()).run(is_resumed=False)
-            found = verify_replay(messages, Ledger(lake, plan.replay_id), client.puller)
-            if found.problems:
-                raise UsageError(
-                    f"the replay {plan.replay_id} is not in the target as it was sent: 'commitlake replay verify "
-                    f"{plan.replay_id}' shows the {format_count(found.problems.total(), 'difference')}"
-                )
+        plan = earlier or _send_new_replay(lake, table, condition, queue_counts, request, client)
         rows = read_replay_rows(lake, plan.replay_id)
         groups = [
             GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).read_outcomes()
             for name in sorted({queue.topic for queue in plan.target.queues})
             for group in client.admin.groups_of_topic(name)
         ]
-    return ReplayOutcome(plan, counts, groups, is_new=earlier is None)
+    return ReplayOutcome(plan, Ledger(lake, plan.replay_id).count_sent_and_failed(), groups, is_new=earlier is None)
 
 
-def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, target_topic: str | None) -> ReplayPlan | None:
+def _find_earlier_replay(lake: Lake, condition: str, request: ReplayRequest) -> ReplayPlan | None:
     """Return the newest finished replay of the same messages to the same target, ignoring withdrawn replays."""
     states = [
         state
         for state in read_replay_states(lake).values()
         if state.event is not ReplayEvent.WITHDRAWN
         and state.plan.condition == condition
-        and (state.plan.target.name_servers, state.plan.target.topic) == (name_servers, target_topic)
+        and (state.plan.target.name_servers, state.plan.target.topic) == (request.name_servers, request.target_topic)
     ]
     if not states:
         return None
@@ -158,12 +128,41 @@ def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, target_t
             f"the replay {state.plan.replay_id} of the same messages was undone for some groups: again=yes sends its "
             "messages to all groups again"
         )
-    if state.event not in (ReplayEvent.FINISHED, ReplayEvent.VERIFIED):
+    _check_finished(state)
+    return state.plan
+
+
+def _check_finished(state: ReplayState) -> None:
+    if state.event is not ReplayEvent.FINISHED:
         raise UsageError(
             f"the replay {state.plan.replay_id} of the same messages is {state.event}: 'commitlake replay resume "
             f"{state.plan.replay_id}' continues it"
         )
-    return state.plan
+
+
+def _send_new_replay(
+    lake: Lake,
+    table: DeltaTable,
+    condition: str,
+    queue_counts: Sequence[QueueCount],
+    request: ReplayRequest,
+    client: TargetClient,
+) -> ReplayPlan:
+    """Plan a replay, send its messages, and compare them with the target."""
+    plan, others = plan_replay(lake, table, condition, queue_counts, request, client, "by a notebook")
+    if not request.accepts_unfinished:
+        check_no_unfinished_replay(others)
+    record_replay(lake, plan, table, others)
+    run = ReplayRun(lake, read_replay_state(lake, plan.replay_id), request, client)
+    run.run()
+    _check_finished(read_replay_state(lake, plan.replay_id))
+    found = verify_replay(lake, run.messages, client.puller)
+    if found.problems:
+        raise UsageError(
+            f"the replay {plan.replay_id} is not in the target as it was sent: 'commitlake replay verify "
+            f"{plan.replay_id}' shows the {format_count(found.problems.total(), 'difference')}"
+        )
+    return plan
 
 
 def selected_messages_report(

@@ -25,7 +25,6 @@ from commitlake.pipelines.replay.message_changes import (
     mask_and_encode,
 )
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
-from commitlake.pipelines.replay.replay_rows import write_changed_rows
 from commitlake.schemas.count_texts import format_count
 
 if TYPE_CHECKING:
@@ -51,18 +50,13 @@ def read_changes(arguments: SendingArguments) -> MessageChanges:
     )
 
 
-def write_changes(lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> None:
-    """Write the changed messages of a replay plan to the table `replay_rows`, from which they are sent."""
-    write_changed_rows(lake, messages, changes, _open_session_for_transform(lake, changes))
-
-
 def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> None:
     """Show the first messages of a plan before and after the changes, side by side."""
     rows = messages.read_rows_of_part(0, 0).slice(0, _SAMPLE)
     before, errors = decode_messages(rows, messages.read_bodies_of_rows(rows))
     before = before.filter(pa.array([error is None for error in errors], pa.bool_()))
     after = before
-    spark = _open_session_for_transform(lake, changes)
+    spark = open_session_for_transform(lake, changes)
     if spark is not None and changes.transform is not None:
         from commitlake.pipelines.replay.spark_transform import apply_transform
 
@@ -93,7 +87,8 @@ def _shortened_value_text(value: object) -> str | None:
     return None if value is None else str(value)[:_MAX_SHOWN]
 
 
-def _open_session_for_transform(lake: Lake, changes: MessageChanges) -> SparkSession | None:
+def open_session_for_transform(lake: Lake, changes: MessageChanges) -> SparkSession | None:
+    """Return a session that runs the function over a DataFrame; None if the messages are not changed by one."""
     if changes.transform is None:
         return None
     from commitlake.connectors.spark.session import get_session

@@ -25,7 +25,7 @@ from commitlake.jobs.arguments.selection import (
 )
 from commitlake.jobs.arguments.store_layout import layout_option
 from commitlake.jobs.arguments.stores import make_integer_parser
-from commitlake.jobs.arguments.times import parse_time
+from commitlake.jobs.arguments.times import parse_time, time_text
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
     Rule,
@@ -36,6 +36,7 @@ from commitlake.jobs.cli.options import (
     flag,
     only_for_actions,
     option,
+    options_with_fields,
     repeated,
     requires_one_of,
     rules_for_values,
@@ -58,11 +59,11 @@ ACTIONS = {
     UNDO: "show which offsets make the target's groups skip what it sent; with --apply, set them",
 }
 _OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY, UNDO)
-_OF_SEND = (
-    "store", "from_broker", "topic", "queue", "key", "keys_file", "tag", "id", "broker", "start", "end", "where",
-    "dlq_of", "not_consumed_by", "all_copies", "to_topic", "limit", "transform", "mask", "again",
-)  # fmt: skip
 _SELECTING = ("topic", "key", "keys_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
+_OF_SEND = (
+    "store", "from_broker", *_SELECTING, "queue", "end", "all_copies", "to_topic", "limit", "transform", "mask",
+    "again",
+)  # fmt: skip
 ALL_IDS = "'commitlake replay list --lake LAKE' lists all replays"
 NO_TARGET = "--namesrv names the target's name server; --dry-run shows what would be sent, and needs none"
 _NONE = "none"
@@ -331,3 +332,16 @@ class ReplayOptions(
         if self.resume is None or self.action != SEND or self.replay_id:
             return self
         return replace(self, action=RESUME, replay_id=self.resume, resume=None)
+
+    def selection_text(self) -> str:
+        """Return the given options that say which messages are sent, as on a command line."""
+        given: list[str] = []
+        for name, declaration in options_with_fields(type(self)):
+            value = getattr(self, name)
+            if declaration.section not in (_FROM, WHICH, _CHANGES) or value in (None, (), False):
+                continue
+            (option_name, *_) = declaration.command_line_names(name)
+            for one in value if isinstance(value, tuple) else (value,):
+                text = time_text(one) if isinstance(one, datetime.datetime) else one
+                given.append(option_name if one is True else f"{option_name} {text}")
+        return " ".join(given)

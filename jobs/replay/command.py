@@ -18,17 +18,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
-from commitlake.jobs.replay.arguments import (
-    LIST,
-    RESUME,
-    SEND,
-    SHOW,
-    STOP,
-    THROTTLE,
-    UNDO,
-    VERIFY,
-    ReplayOptions,
-)
+from commitlake.jobs.replay.arguments import LIST, RESUME, SEND, SHOW, STOP, THROTTLE, UNDO, VERIFY, ReplayOptions
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -93,10 +83,10 @@ class Replay(ReplayOptions):
             request_rate_change,
             request_stop,
             show_replay,
+            verify_replay_by_id,
         )
         from commitlake.jobs.replay.send import resume_replay, send_new_replay
         from commitlake.jobs.replay.undo import undo_replay
-        from commitlake.jobs.replay.verify import verify_replay_by_id
 
         acts = {
             SEND: send_new_replay,

@@ -1,8 +1,8 @@
-"""Selection of messages by the options of `replay`."""
+"""Selection of messages by the options of `replay`, and warnings of names in them that no message has."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +11,13 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import in_condition, text_literal
 from commitlake.jobs.arguments.keys_file import read_keys
 from commitlake.jobs.arguments.similar_names import known_names_hint, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.unknown_lake_names import (
+    check_archived_brokers,
+    unknown_queue_sentences,
+    unknown_tag_sentences,
+    unknown_topic_sentences,
+    unknown_value_sentences,
+)
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.message_source import MessageSource, archived_store_names
@@ -19,9 +26,10 @@ from commitlake.pipelines.replay.errors import UnknownGroupError
 from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.selection import SENDABLE, selection_condition
-from commitlake.schemas.layouts.rocketmq.topics import Kind, is_system_group, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, is_system_group, kind_of
 
 _MAX_KEYS = 10_000
+_IS_DEAD = f"starts_with(topic, '{DLQ_PREFIX}')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +102,40 @@ def _topics_with_messages(source: MessageSource, topics: Sequence[str]) -> list[
         return []
     sql = f"SELECT DISTINCT topic FROM messages WHERE {in_condition('topic', map(text_literal, topics))}"
     return sorted(row["topic"] for row in run_sql(source.table, "messages", sql).read_all().to_pylist())
+
+
+def warn_of_unknown_names(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> None:
+    """Warn of requested names, such as topics and tags, that no message of the source has.
+
+    The topics and queues of a store or of live topics are checked while they are read, and here only the others.
+
+    Raises:
+        JobError: if the lake has no such store.
+    """
+    if not source.is_copied:
+        check_archived_brokers(lake, arguments.broker)
+    for sentence in _unknown_name_sentences(arguments, lake, source):
+        print_warning(PROG, sentence)
+
+
+def _unknown_name_sentences(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> Iterator[str]:
+    table, unknown = source.table, [] if source.is_copied else _unknown_topic_sentences(arguments, lake, source)
+    yield from unknown
+    if arguments.dlq_of is not None:
+        sentence = f"{'there is' if source.is_copied else 'the lake has'} no dead letter of the group {{}}"
+        yield from unknown_value_sentences(table, "topic", [arguments.dlq_of], sentence, _IS_DEAD, DLQ_PREFIX)
+    if source.is_copied:
+        yield from unknown_value_sentences(table, "tags", arguments.tag, "no message that was read has the tag {}")
+        return
+    yield from unknown_tag_sentences(table, arguments.tag)
+    if not unknown:
+        for queue_id in arguments.queue:
+            yield from unknown_queue_sentences(table, arguments.topic, [queue_id])
+
+
+def _unknown_topic_sentences(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> list[str]:
+    topics = list(arguments.topic)
+    if arguments.all_copies:  # for some of these topics, only retries or dead letters may be archived
+        origin = original_topic_sql(source.table)
+        topics = [topic for topic in topics if unknown_value_sentences(source.table, origin, [topic], "{}")]
+    return unknown_topic_sentences(lake, source.table, topics)

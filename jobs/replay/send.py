@@ -6,18 +6,17 @@ import datetime
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.durations import duration_text
-from commitlake.jobs.arguments.lake_location import open_packs
+from commitlake.jobs.arguments.lake_location import check_packs_location, open_packs
 from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
@@ -28,54 +27,24 @@ from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.replay.applied_changes import read_changes, show_changes, write_changes
+from commitlake.jobs.replay.applied_changes import open_session_for_transform, read_changes, show_changes
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
-from commitlake.jobs.replay.message_selection import SelectedMessages, select_messages
+from commitlake.jobs.replay.message_selection import SelectedMessages, select_messages, warn_of_unknown_names
 from commitlake.jobs.replay.message_source import MessageSource, open_message_source
-from commitlake.jobs.replay.replay_management import PROG
-from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
-from commitlake.jobs.replay.verify import verify_replay_by_id, verify_sent_messages
+from commitlake.jobs.replay.replay_management import PROG, verify_replay_by_id, verify_sent_messages
 from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.consumed_counts import ChosenMessages, Places, fetch_live_offsets
 from commitlake.pipelines.replay.groups.not_consumed_messages import NotConsumed
-from commitlake.pipelines.replay.ledger import (
-    ROWS_LOST,
-    Counts,
-    Ledger,
-    ReplayState,
-    add_replay_event,
-    check_has_copies,
-    check_is_known_whether_begun,
-    check_is_not_running,
-    read_replay_state,
-)
+from commitlake.pipelines.replay.ledger import ROWS_LOST, Counts, ReplayState, check_can_continue, read_replay_state
 from commitlake.pipelines.replay.message_changes import MessageChanges
-from commitlake.pipelines.replay.other_replays import (
-    OtherReplay,
-    check_no_unfinished_replay,
-    find_other_replays,
-    record_plan,
-)
-from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
-from commitlake.pipelines.replay.planning import (
-    QueueCount,
-    check_queue_numbers,
-    count_messages_by_queue,
-    divide_into_parts,
-    find_original_topics,
-    make_plan,
-    needed_target_topics,
-    plan_changed_messages,
-    target_queue_ends,
-)
-from commitlake.pipelines.replay.replay_rows import write_copied_rows
+from commitlake.pipelines.replay.other_replays import OtherReplay, check_no_unfinished_replay
+from commitlake.pipelines.replay.plan import TARGET_TIMEOUT, QueueMapping, ReplayPlan, ReplayRequest
+from commitlake.pipelines.replay.planned_messages import PlannedMessages
+from commitlake.pipelines.replay.planning import QueueCount, count_messages_by_queue, plan_replay, record_replay
+from commitlake.pipelines.replay.replay_rows import write_changed_rows, write_copied_rows
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.pipelines.replay.sending.rate_limit import Pace
-from commitlake.pipelines.replay.sending.replay_control import watch_replay
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.sending.tasks import check_no_speculation
 from commitlake.schemas.count_texts import format_count
@@ -111,7 +80,7 @@ def send_new_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     with open_message_source(arguments, lake) as source:
         warn_of_unknown_names(arguments, lake, source)
         chosen = select_messages(arguments, lake, source)
-        code = send_selected_messages(arguments, lake, source, chosen, _selection_options_text(arguments)).exit_code
+        code = send_selected_messages(arguments, lake, source, chosen, arguments.selection_text()).exit_code
         return ExitCode.DAMAGE if (source.damaged or source.missing) and code == ExitCode.OK else code
 
 
@@ -132,48 +101,65 @@ def send_selected_messages(
         JobError: if `--where` is invalid, or sending is not confirmed.
         ReplayError: if the messages cannot be sent.
     """
-    changes, condition = read_changes(arguments), selected_messages.condition
+    changes, condition, table = read_changes(arguments), selected_messages.condition, source.table
     choice = _count_selected_by_queue(arguments, lake, source, condition)
     if not choice:
         _print_not_consumed_notes(selected_messages.not_consumed)
         print("no message matches: nothing is sent", file=sys.stderr)
         _print_already_replayed_count(source, selected_messages)
         return SendOutcome(ExitCode.OK)
+    request = _replay_request(arguments)
     if arguments.namesrv is None:
         _show_selected_queues(arguments, source, choice, selected_messages.not_consumed)
-        nowhere = Target("", None, QueueMapping(arguments.queues), ())
         if changes:
-            plan = _make_plan(arguments, source, condition, choice, nowhere, choice_text)
-            show_changes(arguments, lake, _open_planned_messages(lake, source, plan), changes)
+            plan, _ = plan_replay(lake, table, condition, choice, request, None, choice_text)
+            show_changes(arguments, lake, _open_source_messages(lake, source, plan), changes)
         return SendOutcome(ExitCode.OK)
     with open_target_client(arguments.namesrv) as client:
-        origins = find_original_topics(source.table, condition) if arguments.to_topic is None else []
-        topics = needed_target_topics(choice, arguments.to_topic, origins)
-        queues = target_queue_ends(client, topics)
-        target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
-        check_queue_numbers(choice, target)
-        plan = _make_plan(arguments, source, condition, choice, target, choice_text)
-        others = _find_other_replays(lake, source, plan)
+        plan, others = plan_replay(
+            lake, table, condition, choice, request, client, choice_text, on_unreadable=_warn_of_unreadable_replay
+        )
         if arguments.dry_run or not arguments.quiet:
             _show_selected_queues(arguments, source, choice, selected_messages.not_consumed)
             _show_target(arguments, source, plan, choice, client.admin)
             _show_other_replays(others)
         if arguments.dry_run:
             if changes:
-                show_changes(arguments, lake, _open_planned_messages(lake, source, plan), changes)
+                show_changes(arguments, lake, _open_source_messages(lake, source, plan), changes)
             return SendOutcome(ExitCode.OK)
-        if not arguments.again:
+        if not request.accepts_unfinished:
             check_no_unfinished_replay(others)
         _confirm_sending(arguments, plan)
         runner = _open_runner(arguments, lake, plan)
         if source.is_copied:
             open_messages_for_append(lake)  # the ledger is stored in a lake, which may be new
-        # Rows before the plan: whatever plan is recorded can be sent, also after a crash between the two.
-        sent = _write_changed_messages(arguments, lake, source, plan, changes)
-        record_plan(lake, sent, source.table, others, plan.selection)
+        write_rows = partial(_write_rows, lake, source, plan, changes) if changes or source.is_copied else None
+        sent = record_replay(lake, plan, table, others, write_rows, is_copied=source.is_copied)
+        left_out = plan.messages_to_send - sent.messages_to_send
+        if left_out and not arguments.quiet:
+            print_line(f"{format_count(left_out, 'message is', 'messages are')} dropped by {arguments.transform}")
+        if not sent.messages:
+            print("no message is left: nothing is sent", file=sys.stderr)
+            return SendOutcome(ExitCode.OK)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
-        return SendOutcome(_run_replay(arguments, lake, sent, client, runner, is_resumed=False), sent)
+        state = read_replay_state(lake, plan.replay_id)
+        return SendOutcome(_run_replay(arguments, lake, state, client, runner), sent)
+
+
+def _replay_request(arguments: SendingArguments) -> ReplayRequest:
+    timeout = arguments.target_timeout
+    return ReplayRequest(
+        name_servers=arguments.namesrv,
+        target_topic=arguments.to_topic,
+        mapping=QueueMapping(arguments.queues),
+        limit=arguments.limit,
+        rate=arguments.rate,
+        speed=arguments.speed,
+        lag_limit=arguments.pause_if_lag,
+        accepts_unfinished=arguments.again,
+        target_timeout=TARGET_TIMEOUT if timeout is None else timeout,
+    )
 
 
 def _print_already_replayed_count(source: MessageSource, selected_messages: SelectedMessages) -> None:
@@ -200,53 +186,22 @@ def _count_selected_by_queue(
         raise JobError(f"--where is not a valid condition: {error}") from None
 
 
-def _make_plan(
-    arguments: SendingArguments,
-    source: MessageSource,
-    condition: str,
-    queue_counts: Sequence[QueueCount],
-    target: Target,
-    choice_text: str,
-) -> ReplayPlan:
-    parts = divide_into_parts(source.table, condition)
-    plan = make_plan(queue_counts, parts, condition, target, limit=arguments.limit, command=choice_text)
-    return replace(plan, rate=arguments.rate or 0.0, speed=arguments.speed or 0.0, lag_limit=arguments.pause_if_lag)
-
-
-def _find_other_replays(lake: Lake, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
-    try:
-        return find_other_replays(lake, plan, source.table, on_unreadable=_warn_of_unreadable_replay)
-    except LakeError:
-        if source.is_copied:  # the ledger's lake may not exist yet
-            return []
-        raise
-
-
 def _warn_of_unreadable_replay(replay_id: str, error: ReplayError) -> None:
     print_warning(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
-def _open_planned_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
+def _open_source_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
     """Return a reader of a plan's messages in their original form, before changes are applied."""
-    packs = None if source.is_copied else open_packs(lake)
-    return PlannedMessages(plan, source.table, packs)
+    return PlannedMessages(plan, source.table, None if source.is_copied else open_packs(lake))
 
 
-def _write_changed_messages(
-    arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: MessageChanges
-) -> ReplayPlan:
-    """Store changed or copied messages in `replay_rows`, and return a plan that sends these rows."""
+def _write_rows(lake: Lake, source: MessageSource, plan: ReplayPlan, changes: MessageChanges) -> None:
+    """Store changed or copied messages in `replay_rows`."""
+    messages = _open_source_messages(lake, source, plan)
     if changes:
-        write_changes(lake, _open_planned_messages(lake, source, plan), changes)
-    elif source.is_copied:
-        write_copied_rows(lake, _open_planned_messages(lake, source, plan))
+        write_changed_rows(lake, messages, changes, open_session_for_transform(lake, changes))
     else:
-        return plan
-    sent = plan_changed_messages(plan, lake.table("replay_rows"))
-    left_out = plan.messages_to_send - sent.messages_to_send
-    if left_out and not arguments.quiet:
-        print_line(f"{format_count(left_out, 'message is', 'messages are')} dropped by {arguments.transform}")
-    return replace(sent, selection="") if source.is_copied else sent
+        write_copied_rows(lake, messages)
 
 
 def resume_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
@@ -263,30 +218,12 @@ def resume_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         return verify_replay_by_id(arguments, lake)
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
-    check_is_known_whether_begun(state)
+    check_can_continue(lake, state)
     if state.has_lost_rows and not arguments.quiet:
         print_line(f"{ROWS_LOST}: it first looks in the target for all messages that it has sent")
-    check_has_copies(state)
-    check_is_not_running(state, Ledger(lake, plan.replay_id).last_outcome_time())
-    if arguments.rate is not None or arguments.speed is not None:  # replaces earlier requests
-        add_replay_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate, speed=arguments.speed)
-    paced = replace(
-        plan,
-        rate=state.current_rate if arguments.rate is None else arguments.rate,
-        speed=state.current_speed if arguments.speed is None else arguments.speed,
-        lag_limit=arguments.pause_if_lag or plan.lag_limit,
-    )
-    runner = _open_runner(arguments, lake, paced)
+    runner = _open_runner(arguments, lake, state.plan_with_limits(arguments.rate, arguments.speed, None))
     with open_target_client(arguments.namesrv or plan.target.name_servers) as client:
-        return _run_replay(
-            arguments,
-            lake,
-            paced,
-            client,
-            runner,
-            is_resumed=_has_begun_sending(state),
-            has_lost_rows=state.has_lost_rows,
-        )
+        return _run_replay(arguments, lake, state, client, runner)
 
 
 def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> Runner | None:
@@ -312,54 +249,22 @@ def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> R
     return SparkRunner(spark)
 
 
-def _has_begun_sending(state: ReplayState) -> bool:
-    return state.owner is not None
-
-
 def _run_replay(
-    arguments: SendingArguments,
-    lake: Lake,
-    plan: ReplayPlan,
-    client: TargetClient,
-    runner: Runner | None,
-    *,
-    is_resumed: bool,
-    has_lost_rows: bool = False,
+    arguments: SendingArguments, lake: Lake, state: ReplayState, client: TargetClient, runner: Runner | None
 ) -> ExitCode:
-    pace = Pace(plan.rate, plan.speed)
-    settings = (
-        ReplaySettings()
-        if arguments.target_timeout is None
-        else ReplaySettings(arguments.target_timeout.total_seconds())
-    )
-    messages = open_planned_messages(lake, plan, open_packs(lake))
+    plan, request = state.plan, _replay_request(arguments)
+    check_packs_location(lake)
+    notify: Callable[[str], None] = (lambda _: None) if arguments.quiet else print_line
     with counted_progress("sending", plan.messages_to_send, "messages", quiet=arguments.quiet) as advance:
-        shown = 0
-
-        def on_progress(counts: Counts) -> None:
-            nonlocal shown
-            done = counts.sent + counts.failed
-            # The progress bar takes differences.
-            advance(done - shown)
-            shown = done
-
-        run = ReplayRun(lake, messages, client, pace, settings, on_progress, runner=runner)
-        tell = print_line if not arguments.quiet else _discard_message
-        with (
-            watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),
-            call_on_first_signal(pace.stop),
-        ):
+        run = ReplayRun(lake, state, request, client, runner, on_progress=advance, notify=notify)
+        with call_on_first_signal(run.pace.stop):
             began = time.monotonic()
-            counts = run.run(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+            counts = run.run()
             seconds = time.monotonic() - began
     result = _print_summary(arguments, plan, counts, seconds)
     if arguments.verify is not False and result is not ExitCode.INTERRUPTED:
-        return max(result, verify_sent_messages(arguments, lake, messages, client.puller))
+        return max(result, verify_sent_messages(arguments, lake, run.messages, client.puller))
     return result
-
-
-def _discard_message(_: str) -> None:
-    """Ignore a line of text, where a function that prints lines is required."""
 
 
 def _print_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
@@ -532,35 +437,3 @@ def _confirm_sending(arguments: SendingArguments, plan: ReplayPlan) -> None:
         refusal_message="nothing was sent",
         is_confirmed=arguments.yes or plan.messages_to_send <= arguments.confirm_over,
     )
-
-
-def _selection_options_text(arguments: ReplayOptions) -> str:
-    names = (
-        "store",
-        "from_broker",
-        "topic",
-        "queue",
-        "key",
-        "keys_file",
-        "tag",
-        "id",
-        "broker",
-        "where",
-        "dlq_of",
-        "not_consumed_by",
-        "all_copies",
-        "include_replayed",
-        "born",
-        "transform",
-        "mask",
-    )
-    given: list[tuple[str, object]] = []
-    for name in names:
-        value = getattr(arguments, name)
-        if value is True:
-            given.append((name, ""))
-        elif value not in (None, (), False):
-            given += [(name, each) for each in (value if isinstance(value, tuple) else [value])]
-    times = (("from", arguments.start), ("to", arguments.end), ("offsets_at", arguments.offsets_at))
-    given += [(name, time_text(moment)) for name, moment in times if moment]
-    return " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in given)

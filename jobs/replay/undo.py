@@ -19,13 +19,7 @@ from commitlake.pipelines.offsets.broker_offset_update import set_offsets
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.offset_sources import open_lake_sources
 from commitlake.pipelines.replay.groups.undo_offsets import GroupStep, find_consumer_groups, plan_group_steps
-from commitlake.pipelines.replay.ledger import (
-    Ledger,
-    ReplayState,
-    add_replay_event,
-    check_is_not_running,
-    read_replay_state,
-)
+from commitlake.pipelines.replay.ledger import ReplayState, add_replay_event, check_is_not_running, read_replay_state
 from commitlake.pipelines.replay.sent_messages import RunsByQueue, add_unrecorded_runs, read_sent_runs
 from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -49,7 +43,7 @@ def undo_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         RocketMQError: The target does not answer.
     """
     state = read_replay_state(lake, arguments.replay_id)
-    check_is_not_running(state, Ledger(lake, arguments.replay_id).last_outcome_time())
+    check_is_not_running(lake, state)
     with offset_client(arguments.namesrv or state.plan.target.name_servers) as client:
         runs = _read_sent_runs(lake, state, client)
         if not runs:

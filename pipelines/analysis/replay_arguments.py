@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from commitlake.pipelines.analysis.rates_arguments import make_window
 from commitlake.pipelines.replay.named_replay import NamedReplay, check_replay_name
 from commitlake.pipelines.replay.plan import QueueMapping
-from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.tasks import check_no_speculation
 from commitlake.schemas.errors import UsageError
 
@@ -56,7 +55,7 @@ def make_named_replay(
         rate=_check_number("rate", rate),
         speed=_check_number("speed", speed),
         lag_limit=_check_lag_limit(pause_if_lag),
-        settings=ReplaySettings(make_window(target_timeout, "target_timeout").total_seconds()),
+        target_timeout=make_window(target_timeout, "target_timeout"),
         includes_replayed=include_replayed,
         accepts_unfinished=again,
         verifies=verify,

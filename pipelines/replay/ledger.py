@@ -17,13 +17,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows, commit_with_transaction
@@ -95,15 +94,20 @@ class ReplayState:
     has_lost_rows: bool = False
     is_verified: bool = False
 
-    @property
-    def current_rate(self) -> float:
-        """The last requested rate, or else the planned one, in messages per second; 0 for no limit."""
-        return self.plan.rate if self.rate is None else self.rate
-
-    @property
-    def current_speed(self) -> float:
-        """The last requested speed, or else the planned one, as a factor of the original pace; 0 for no limit."""
-        return self.plan.speed if self.speed is None else self.speed
+    def plan_with_limits(
+        self,
+        rate: float | None = None,
+        speed: float | None = None,
+        lag_limit: tuple[str, int] | None = None,
+    ) -> ReplayPlan:
+        """Return the plan with the given limits; for None with that last requested, or else that of the plan."""
+        rates, speeds = (rate, self.rate, self.plan.rate), (speed, self.speed, self.plan.speed)
+        return replace(
+            self.plan,
+            rate=next(each for each in rates if each is not None),
+            speed=next(each for each in speeds if each is not None),
+            lag_limit=lag_limit or self.plan.lag_limit,
+        )
 
 
 _NOT_STATES = (
@@ -180,9 +184,8 @@ def _now() -> datetime.datetime:
 def _event_time(lake: Lake, replay_id: str) -> datetime.datetime:
     """Return the time for a new event of a replay, later than all of its events so far even if clocks differ."""
     now = _now()
-    try:
-        table = lake.table("replays")
-    except NoTableError:
+    table = lake.find("replays")
+    if table is None:
         return now
     sql = f"SELECT max(at) AS last FROM replays WHERE replay_id = {text_literal(replay_id)}"
     last: datetime.datetime | None = run_sql(table, "replays", sql).read_all().column("last")[0].as_py()
@@ -366,7 +369,7 @@ class Ledger:
         Raises:
             OtherProcessError: if another process does so at the same time, or has taken the replay over.
         """
-        table = self._open_table()
+        table = self._lake.find("replay_messages")
         sender = self._sender_application_id(claim.number)
         version = None if table is None else table.transaction_version(sender)
         if table is None or table.transaction_version(self._application) != claim.run:
@@ -425,7 +428,7 @@ class Ledger:
 
     def is_superseded(self, claim: SenderClaim) -> bool:
         """Return whether another process has taken over the replay, or the share that this one has claimed."""
-        table = self._open_table()
+        table = self._lake.find("replay_messages")
         replay, sender = _application_id(self._id), self._sender_application_id(claim.number)
         if table is None or table.transaction_version(replay) != claim.run:
             return True
@@ -457,7 +460,7 @@ class Ledger:
         return OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
 
     def _transaction_version(self, application_id: str) -> int | None:
-        table = self._open_table()
+        table = self._lake.find("replay_messages")
         return None if table is None else table.transaction_version(application_id)
 
     def _sender_application_id(self, sender_number: int) -> str:
@@ -465,7 +468,7 @@ class Ledger:
 
     def _sender_versions(self) -> list[int]:
         """Return the transaction number of each sender of the replay in the Delta log."""
-        table = self._open_table()
+        table = self._lake.find("replay_messages")
         found: list[int] = []
         while table is not None:
             version = table.transaction_version(self._sender_application_id(len(found)))
@@ -474,14 +477,8 @@ class Ledger:
             found.append(version)
         return found
 
-    def _open_table(self) -> DeltaTable | None:
-        try:
-            return self._lake.table("replay_messages")
-        except NoTableError:
-            return None
-
     def _query_rows(self, columns: str, condition: str = "true", sql_suffix: str = "") -> pa.Table | None:
-        table = self._open_table()
+        table = self._lake.find("replay_messages")
         if table is None:
             return None
         sql = f"SELECT {columns} FROM t WHERE replay_id = {text_literal(self._id)} AND {condition} {sql_suffix}"
@@ -562,11 +559,13 @@ def check_has_copies(state: ReplayState) -> None:
         )
 
 
-def check_is_known_whether_begun(state: ReplayState) -> None:
-    """Raise an error if a repair has lost rows, so that the replay may have begun to send unnoticed.
+def check_can_continue(lake: Lake, state: ReplayState) -> None:
+    """Raise an error if the messages of a replay that has not ended cannot be sent now.
 
     Raises:
-        ReplayError: if it has.
+        ReplayError: if a repair of the lake has lost rows that may have said that the replay has begun, or if the
+            copies of its messages were dropped.
+        OtherProcessError: if a process is sending it, or may be.
     """
     if state.has_lost_rows and state.event is ReplayEvent.PLANNED:
         raise ReplayError(
@@ -574,9 +573,11 @@ def check_is_known_whether_begun(state: ReplayState) -> None:
             "begun, or was withdrawn",
             hint="plan a new replay; --again sends messages that this one may have sent",
         )
+    check_has_copies(state)
+    check_is_not_running(lake, state)
 
 
-def check_is_not_running(state: ReplayState, last_written_at: datetime.datetime | None) -> None:
+def check_is_not_running(lake: Lake, state: ReplayState) -> None:
     """Raise an error if a process is sending a replay now, or may be.
 
     Raises:
@@ -593,7 +594,7 @@ def check_is_not_running(state: ReplayState, last_written_at: datetime.datetime 
                 f"'commitlake replay stop {replay_id}'"
             )
         return
-    seen = max(state.at, last_written_at or state.at)
+    seen = max(state.at, Ledger(lake, replay_id).last_outcome_time() or state.at)
     left = _OTHER_HOST_SECONDS - (datetime.datetime.now(datetime.UTC) - seen).total_seconds()
     if left > 0:
         raise OtherProcessError(

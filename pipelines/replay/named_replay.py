@@ -19,7 +19,8 @@ import re
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.lake import Lake
@@ -33,42 +34,22 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import (
     Ledger,
     ReplayState,
-    add_replay_event,
+    check_can_continue,
     check_has_copies,
-    check_is_known_whether_begun,
-    check_is_not_running,
     read_replay_state,
     read_replay_states,
 )
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
-from commitlake.pipelines.replay.other_replays import (
-    check_no_unfinished_replay,
-    find_other_replays,
-    record_plan,
-    split_addresses,
-)
-from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
-from commitlake.pipelines.replay.planning import (
-    QueueCount,
-    check_queue_numbers,
-    count_messages_by_queue,
-    divide_into_parts,
-    find_original_topics,
-    make_plan,
-    needed_target_topics,
-    plan_changed_messages,
-    target_queue_ends,
-)
+from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay, split_addresses
+from commitlake.pipelines.replay.plan import ReplayPlan, ReplayRequest, Target
+from commitlake.pipelines.replay.planned_messages import PlannedMessages
+from commitlake.pipelines.replay.planning import QueueCount, count_messages_by_queue, plan_replay, record_replay
 from commitlake.pipelines.replay.replay_rows import read_copies_number, write_copied_rows
 from commitlake.pipelines.replay.selection import SENDABLE
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.pipelines.replay.sending.rate_limit import Pace
-from commitlake.pipelines.replay.sending.replay_control import watch_replay
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.target_client import open_target_client
-from commitlake.pipelines.replay.verifying import verification_text, verify_replay
+from commitlake.pipelines.replay.verifying import verify_replay
 from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode, UsageError
 from commitlake.schemas.layouts.rocketmq.topics import kind_of
@@ -81,34 +62,17 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NamedReplay:
-    """Settings for sending a DataFrame's messages under a name, by which a later call continues the replay.
+class NamedReplay(ReplayRequest):
+    """Request to send a DataFrame's messages under a name, by which a later call continues the replay.
 
     Attributes:
         name: name of the replay, its id in the ledger.
-        name_servers: name servers of the target, `host:port` of each, separated by semicolons; None for none.
-        target_topic: topic for all messages; None for the original topic of each.
-        mapping: rule that assigns messages to queues of the target.
-        rate: largest number of messages per second; None for that of the replay so far, which is at first no limit.
-        speed: factor of the pace at which they were stored; None for that of the replay so far, which is at first no
-            such limit.
-        lag_limit: a group, and the largest number of messages that it may have to consume; None for that of the plan.
-        settings: settings of the run.
         includes_replayed: True to send messages that an earlier replay has sent, too.
-        accepts_unfinished: True to send messages of another replay to the same target that has not finished.
         verifies: True to read the messages back from the target.
     """
 
     name: str
-    name_servers: str | None = None
-    target_topic: str | None = None
-    mapping: QueueMapping = QueueMapping.SAME
-    rate: float | None = None
-    speed: float | None = None
-    lag_limit: tuple[str, int] | None = None
-    settings: ReplaySettings = field(default_factory=ReplaySettings)
     includes_replayed: bool = False
-    accepts_unfinished: bool = False
     verifies: bool = True
 
 
@@ -185,7 +149,7 @@ def send_named_replay(
         raise _other_messages_error(request.name)
     if state is not None:
         _check_target(state.plan, request)
-        return _result_of_state(lake, state) if is_dry_run else _continue_replay(lake, state, request, runner)
+        return _result_of_state(lake, state) if is_dry_run else _send(lake, state, request, runner)
     with tempfile.TemporaryDirectory(prefix="commitlake-replay-") as folder:
         copy = Lake(folder)
         copy_chosen_messages(lake.table("messages"), places, copy)
@@ -256,25 +220,24 @@ def _plan_and_send(
     if request.name_servers is None:
         raise UsageError("namesrv: expected the name servers of the target, found none")
     with open_target_client(request.name_servers) as client:
-        plan = _make_plan(chosen, condition, queues, request, client)
-        others = find_other_replays(lake, plan, chosen)
+        plan, others = plan_replay(lake, chosen, condition, queues, request, client, "lake.replay")
         if is_dry_run:
             return replace(result, groups=_receiving_groups(client, plan.target))
         if not request.accepts_unfinished:
             check_no_unfinished_replay(others)
-        # Before the plan: a plan without its copies could not be sent after a crash, copies without a plan only take
-        # space.
-        write_copied_rows(lake, PlannedMessages(plan, chosen, open_pack_store(lake.packs)), number)
-        if read_copies_number(lake, name) != number:  # another process was faster
-            raise _other_messages_error(name)
-        sent = replace(plan_changed_messages(plan, lake.table("replay_rows")), selection="")
-        if not sent.messages:
+        write_copies = partial(_write_copies, lake, PlannedMessages(plan, chosen, open_pack_store(lake.packs)), number)
+        if not record_replay(lake, plan, chosen, others, write_copies, is_copied=True).messages:
             raise ReplayError(f"'commitlake maintain' has dropped the copies of the replay {name}: choose another name")
-        record_plan(lake, sent, chosen, others, plan.selection)
-        # Read again, because another process may have continued this plan since it was recorded.
-        state = read_replay_state(lake, name)
-        done = _send(lake, state, request, client, runner, is_resumed=False)
+    # Another process may have continued this plan since it was recorded.
+    done = _send(lake, read_replay_state(lake, name), request, runner)
     return replace(done, already_replayed=replayed, queues=tuple(queues))
+
+
+def _write_copies(lake: Lake, messages: PlannedMessages, number: int) -> None:
+    name = messages.plan.replay_id
+    write_copied_rows(lake, messages, number)
+    if read_copies_number(lake, name) != number:  # another process was faster
+        raise _other_messages_error(name)
 
 
 def _check_kinds(queues: list[QueueCount]) -> None:
@@ -291,20 +254,6 @@ def _check_kinds(queues: list[QueueCount]) -> None:
         )
 
 
-def _make_plan(
-    chosen: DeltaTable, condition: str, queues: list[QueueCount], request: NamedReplay, client: TargetClient
-) -> ReplayPlan:
-    topic = request.target_topic
-    origins = find_original_topics(chosen, condition) if topic is None else []
-    ends = target_queue_ends(client, needed_target_topics(queues, topic, origins))
-    target = Target(request.name_servers or "", topic, request.mapping, ends)
-    check_queue_numbers(queues, target)
-    plan = make_plan(queues, divide_into_parts(chosen, condition), condition, target, command="lake.replay")
-    return replace(
-        plan, replay_id=request.name, rate=request.rate or 0.0, speed=request.speed or 0.0, lag_limit=request.lag_limit
-    )
-
-
 def _receiving_groups(client: TargetClient, target: Target) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for topic in sorted({queue.topic for queue in target.queues}):
@@ -318,71 +267,26 @@ def _result_of_state(lake: Lake, state: ReplayState) -> ReplayResult:
     return ReplayResult(state.plan.replay_id, str(state.event), state.plan.messages_to_send, counts.sent, counts.failed)
 
 
-def _continue_replay(lake: Lake, state: ReplayState, request: NamedReplay, runner: Runner | None) -> ReplayResult:
-    """Continue a replay that an earlier call has planned, or return its result if it is finished."""
+def _send(lake: Lake, state: ReplayState, request: NamedReplay, runner: Runner | None) -> ReplayResult:
+    """Send the messages of a plan that have not been sent yet, and verify all, if this is requested."""
     plan = state.plan
     if state.event in (ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN):
         raise ReplayError(
             f"the replay {plan.replay_id} was {state.event}: choose another name to send the messages again",
             exit_code=ExitCode.REFUSED,
         )
-    name_servers = request.name_servers or plan.target.name_servers
-    if state.event is ReplayEvent.FINISHED:
-        if state.is_verified or not request.verifies:
-            return _result_of_state(lake, state)
-        check_has_copies(state)
-        messages = open_planned_messages(lake, plan, open_pack_store(lake.packs))
-        with open_target_client(name_servers) as client:
-            # Sent by an earlier call, which was killed before it had verified.
-            return _verify(lake, messages, client, _result_of_state(lake, state))
-    check_is_known_whether_begun(state)
+    if state.event is not ReplayEvent.FINISHED:
+        check_can_continue(lake, state)
+    elif state.is_verified or not request.verifies:
+        return _result_of_state(lake, state)
     check_has_copies(state)
-    check_is_not_running(state, Ledger(lake, plan.replay_id).last_outcome_time())
-    with open_target_client(name_servers) as client:
-        # A process that planned it may have begun to send since its events were read.
-        return _send(lake, state, request, client, runner, is_resumed=True)
-
-
-def _send(
-    lake: Lake,
-    state: ReplayState,
-    request: NamedReplay,
-    client: TargetClient,
-    runner: Runner | None,
-    *,
-    is_resumed: bool,
-) -> ReplayResult:
-    plan = replace(
-        state.plan,
-        rate=state.current_rate if request.rate is None else request.rate,
-        speed=state.current_speed if request.speed is None else request.speed,
-        lag_limit=request.lag_limit or state.plan.lag_limit,
-    )
-    if runner is not None and plan.speed:
-        raise ReplayError(
-            f"the replay {plan.replay_id} keeps to {plan.speed:g} times the pace at which the messages were stored, "
-            "which tasks on Spark cannot do",
-            hint=f"'commitlake replay throttle {plan.replay_id} --speed none' ends that, and a lake without a session "
-            "sends in one process",
-        )
-    if (plan.rate, plan.speed) != (state.current_rate, state.current_speed):  # replaces earlier requests
-        add_replay_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=plan.rate, speed=plan.speed)
-    pace = Pace(plan.rate, plan.speed)
-    messages = open_planned_messages(lake, plan, open_pack_store(lake.packs))
-    run = ReplayRun(lake, messages, client, pace, request.settings, runner=runner)
-    with watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, _ignore_message):
-        counts = run.run(is_resumed=is_resumed, has_lost_rows=state.has_lost_rows)
-    result = _result_of_state(lake, read_replay_state(lake, plan.replay_id))
-    is_done = counts.sent + counts.failed >= plan.messages_to_send
-    return _verify(lake, messages, client, result) if request.verifies and is_done else result
-
-
-def _ignore_message(_: str) -> None:
-    """Do nothing with a notification on the pace of sending, because the result has the replay's state."""
-
-
-def _verify(lake: Lake, messages: PlannedMessages, client: TargetClient, result: ReplayResult) -> ReplayResult:
-    found = verify_replay(messages, Ledger(lake, result.name), client.puller)
-    text = verification_text(found)
-    add_replay_event(lake, result.name, ReplayEvent.VERIFIED, detail=text)
-    return replace(result, verification=text, differences=found.problems.total())
+    with open_target_client(request.name_servers or plan.target.name_servers) as client:
+        run = ReplayRun(lake, state, request, client, runner)
+        if state.event is not ReplayEvent.FINISHED:  # or else an earlier call was killed before it had verified
+            run.run()
+            state = read_replay_state(lake, plan.replay_id)
+        result = _result_of_state(lake, state)
+        if not request.verifies or state.event is not ReplayEvent.FINISHED:
+            return result
+        found = verify_replay(lake, run.messages, client.puller)
+    return replace(result, verification=found.text, differences=found.problems.total())

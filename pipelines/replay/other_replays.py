@@ -56,7 +56,8 @@ def find_other_replays(
         messages_table: the table `messages`, of the lake or copied.
         on_unreadable: called with the id of each replay that cannot be read.
     """
-    states = read_replay_states(lake, on_error=on_unreadable)
+    # The lake may not exist yet: a replay of a store or of live topics makes it.
+    states = {} if lake.find("replays") is None else read_replay_states(lake, on_error=on_unreadable)
     found: list[OtherReplay] = []
     ended = 0
     for name, state in sorted(states.items(), key=lambda item: item[1].plan.created_at, reverse=True):

@@ -1,7 +1,7 @@
 """Plan of a replay: the messages to send and their target. It is fixed before the first message is sent.
 
 The table `replays` has the plan as JSON. Anyone who can write to the lake can change that text. Every field is
-therefore checked before anything is sent.
+therefore checked before anything is sent, by the type that its class declares.
 """
 
 from __future__ import annotations
@@ -9,17 +9,23 @@ from __future__ import annotations
 import datetime
 import json
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.schemas.layouts.integer_parsing import INT32_MAX, INT64_MAX, int_in_range
 from commitlake.schemas.times import parse_iso
 
 VERSION = 3
-_MAX_BATCH_BYTES = 16 << 20
+_RANGES = {"batch_bytes": (1, 16 << 20), "queue_id": (0, INT32_MAX)}
+"""Ranges of whole numbers by field; others may be up to 2^63-1."""
 _MAX_NUMBER = 1e9
+_field_types = cache(get_type_hints)
+TARGET_TIMEOUT = datetime.timedelta(minutes=10)
 _MAX_SHOWN = 100
 _REPLAY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -50,6 +56,36 @@ class QueueEnd(NamedTuple):
     broker: str
     queue_id: int
     offset: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayRequest:
+    """Request to send messages: where to, how fast, and under which conditions.
+
+    Attributes:
+        name: id of the replay; None for a new one.
+        name_servers: name servers of the target, `host:port` of each, separated by semicolons; None for none.
+        target_topic: topic for all messages; None for the original topic of each.
+        mapping: rule that assigns messages to queues of the target.
+        limit: number of messages to send, the first ones; 0 for all.
+        rate: largest number of messages per second; None for that of the replay so far, which is at first no limit.
+        speed: factor of the pace at which they were stored; None for that of the replay so far, which is at first no
+            such limit.
+        lag_limit: a group, and the largest number of messages that it may have to consume; None for that of the plan.
+        target_timeout: time for which the target may not answer, or may refuse everything.
+        accepts_unfinished: True to send messages of another replay to the same target that has not finished.
+    """
+
+    name: str | None = None
+    name_servers: str | None = None
+    target_topic: str | None = None
+    mapping: QueueMapping = QueueMapping.SAME
+    limit: int = 0
+    rate: float | None = None
+    speed: float | None = None
+    lag_limit: tuple[str, int] | None = None
+    target_timeout: datetime.timedelta = TARGET_TIMEOUT
+    accepts_unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +150,17 @@ class ReplayPlan:
         return min(self.messages, self.limit) if self.limit else self.messages
 
 
+_EXPECTED = {
+    str: "a text",
+    int: "a whole number",
+    float: f"a number from 0 to {_MAX_NUMBER:,.0f}",
+    bool: "true or false",
+    datetime.datetime: "a time",
+    QueueMapping: f"one of {', '.join(QueueMapping)}",
+}
+"""The types of single values, and what is expected of each."""
+
+
 def plan_to_json(plan: ReplayPlan) -> str:
     """Serialize a plan to JSON."""
     fields = asdict(plan) | {"created_at": plan.created_at.isoformat()}
@@ -136,122 +183,71 @@ def plan_from_json(text: str) -> ReplayPlan:
             f"the plan has version {_shorten_repr(version)}, and this program reads version {VERSION}. Resume the "
             "replay with the program that planned it"
         )
-    _integer_field(fields, "version", VERSION, VERSION)
-    return ReplayPlan(
-        replay_id=_matching_field(fields, "replay_id", _REPLAY_ID),
-        created_at=_time_field(fields, "created_at"),
-        condition=_text_field(fields, "condition"),
-        parts=tuple(
-            tuple(_parse_log_range(stretch) for stretch in _check_list(part, "a part"))
-            for part in _check_list(fields.get("parts"), "parts")
-        ),
-        messages=_integer_field(fields, "messages"),
-        bytes=_integer_field(fields, "bytes"),
-        limit=_integer_field(fields, "limit"),
-        target=_parse_target(_check_object(fields.get("target"), "target")),
-        batch_bytes=_integer_field(fields, "batch_bytes", 1, _MAX_BATCH_BYTES),
-        command=_text_field(fields, "command"),
-        is_changed=_bool_field(fields, "is_changed"),
-        selection=_text_field(fields, "selection"),
-        rate=_number_field(fields, "rate"),
-        speed=_number_field(fields, "speed"),
-        lag_limit=None if fields.get("lag_limit") is None else _parse_lag_limit(fields["lag_limit"]),
-    )
+    if version != VERSION:
+        raise _field_error("version", str(VERSION), version)
+    plan: ReplayPlan = _parse_value(fields, ReplayPlan, "the plan")
+    if not _REPLAY_ID.fullmatch(plan.replay_id):
+        raise _field_error("replay_id", f"a text like {_REPLAY_ID.pattern}", plan.replay_id)
+    return plan
 
 
-def _parse_target(fields: dict[str, Any]) -> Target:
-    mapping = _text_field(fields, "mapping")
-    if mapping not in list(QueueMapping):
-        raise _field_error("mapping", f"one of {', '.join(QueueMapping)}", mapping)
-    return Target(
-        name_servers=_text_field(fields, "name_servers"),
-        topic=None if fields.get("topic") is None else _text_field(fields, "topic"),
-        mapping=QueueMapping(mapping),
-        queues=tuple(_parse_queue_end(queue) for queue in _check_list(fields.get("queues"), "queues")),
-    )
+def _parse_value(value: Any, kind: Any, name: str) -> Any:
+    """Return a value of JSON as the type with which a class of this module declares it.
+
+    Args:
+        kind: type of a field, or one of these classes.
+        name: name of the field, for errors.
+    """
+    if kind in _EXPECTED:
+        return _parse_scalar(value, kind, name)
+    if isinstance(kind, UnionType):
+        return None if value is None else _parse_value(value, get_args(kind)[0], name)
+    if kind in (ReplayPlan, Target):
+        fields, kinds = _check_object(value, name), _field_types(kind)
+        return kind(**{each: _parse_value(fields.get(each), kinds[each], each) for each in kinds})
+    if get_origin(kind) is tuple:
+        return _parse_tuple(value, get_args(kind), name)
+    types = _field_types(kind)  # of a named tuple
+    return kind(*map(_parse_value, _check_list(value, name, len(types)), types.values(), types))
 
 
-def _parse_lag_limit(values: object) -> tuple[str, int]:
-    found = dict(zip(("group", "messages"), _check_list_size(values, 2, "lag_limit"), strict=True))
-    return _text_field(found, "group"), _integer_field(found, "messages")
+def _parse_tuple(value: Any, kinds: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    if kinds[-1] is Ellipsis:
+        return tuple(_parse_value(each, kinds[0], name) for each in _check_list(value, name))
+    found = zip(_check_list(value, name, len(kinds)), kinds, strict=True)
+    return tuple(_parse_value(each, kind, name) for each, kind in found)
 
 
-def _parse_log_range(values: object) -> LogRange:
-    found = dict(
-        zip(LogRange._fields, _check_list_size(values, len(LogRange._fields), "a range of a log"), strict=True)
-    )
-    return LogRange(_text_field(found, "broker"), _integer_field(found, "start"), _integer_field(found, "end"))
-
-
-def _parse_queue_end(values: object) -> QueueEnd:
-    found = dict(zip(QueueEnd._fields, _check_list_size(values, len(QueueEnd._fields), "a queue"), strict=True))
-    return QueueEnd(
-        _text_field(found, "topic"),
-        _text_field(found, "broker"),
-        _integer_field(found, "queue_id", 0, INT32_MAX),
-        _integer_field(found, "offset"),
-    )
-
-
-def _check_list_size(values: object, size: int, name: str) -> list[Any]:
-    found = _check_list(values, name)
-    if len(found) != size:
-        raise _field_error(name, f"{size} values", values)
+def _parse_scalar(value: Any, kind: Any, name: str) -> Any:
+    minimum, maximum = _RANGES.get(name, (0, INT64_MAX))
+    found = value if type(value) is kind else None
+    if kind is int:
+        found = int_in_range(value, minimum, maximum)
+    elif kind is float:
+        found = float(value) if type(value) in (int, float) and 0 <= value <= _MAX_NUMBER else None
+    elif kind is QueueMapping:
+        found = next((one for one in QueueMapping if one == value), None)
+    elif kind is bool and value is None:  # added later than the others
+        found = False
+    elif kind is datetime.datetime and isinstance(value, str):
+        with suppress(ValueError, OverflowError):
+            found = parse_iso(value)
+    if found is None:
+        within = f" from {minimum} to {maximum}" if kind is int else ""
+        raise _field_error(name, _EXPECTED[kind] + within, value)
     return found
 
 
-def _check_object(value: object, name: str) -> dict[str, Any]:
+def _check_object(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _field_error(name, "an object", value)
     return value
 
 
-def _check_list(value: object, name: str) -> list[Any]:
-    if not isinstance(value, list) or not value:
-        raise _field_error(name, "a list that is not empty", value)
+def _check_list(value: Any, name: str, size: int = 0) -> list[Any]:
+    if not isinstance(value, list) or not value or len(value) != (size or len(value)):
+        raise _field_error(name, f"a list of {size} values" if size else "a list that is not empty", value)
     return value
-
-
-def _text_field(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str):
-        raise _field_error(name, "a text", value)
-    return value
-
-
-def _bool_field(fields: dict[str, Any], name: str) -> bool:
-    value = fields.get(name, False)
-    if not isinstance(value, bool):
-        raise _field_error(name, "true or false", value)
-    return value
-
-
-def _matching_field(fields: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str:
-    value = _text_field(fields, name)
-    if not pattern.fullmatch(value):
-        raise _field_error(name, f"a text like {pattern.pattern}", value)
-    return value
-
-
-def _time_field(fields: dict[str, Any], name: str) -> datetime.datetime:
-    try:
-        return parse_iso(_text_field(fields, name))
-    except (ValueError, OverflowError):
-        raise _field_error(name, "a time", fields[name]) from None
-
-
-def _integer_field(fields: dict[str, Any], name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:
-    value = int_in_range(fields.get(name), minimum, maximum)
-    if value is None:
-        raise _field_error(name, f"a whole number from {minimum} to {maximum}", fields.get(name))
-    return value
-
-
-def _number_field(fields: dict[str, Any], name: str) -> float:
-    value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_NUMBER:
-        raise _field_error(name, "a number of at least 0", value)
-    return float(value)
 
 
 def _field_error(name: str, expected: str, found: object) -> ReplayError:

@@ -99,8 +99,10 @@ def sending_order(rows: pa.Table) -> Array:
 
 
 def bodies_from_column(rows: pa.Table) -> StoredBodies:
-    """Return the bodies in the column `body` of rows."""
-    return StoredBodies(pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b""), {})
+    """Return the bodies of rows that have a column `body`, and possibly one of errors, as `replay_rows` has."""
+    texts = rows.column("error").to_pylist() if "error" in rows.column_names else []
+    values = pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b"")
+    return StoredBodies(values, {row: text for row, text in enumerate(texts) if text})
 
 
 def read_bodies_from_packs(rows: pa.Table, pack_store: PackStore) -> StoredBodies:

@@ -92,14 +92,22 @@ class PlannedMessages:
         # Only after the division, because the limit counts messages, not records.
         return rows.slice(0, max(0, plan.limit - earlier_message_count)) if plan.limit else rows
 
+    def read_parts(self) -> Iterator[pa.Table]:
+        """Yield the rows of each part, in the order of sending."""
+        before = 0
+        for number in range(len(self.plan.parts)):
+            rows = self.read_rows_of_part(number, before)
+            before += rows.num_rows
+            yield rows
+
     def read_bodies_of_rows(self, rows: pa.Table) -> StoredBodies:
         """Return the bodies of rows of a part, including messages split off from inner batches."""
         return bodies_of_split_rows(rows, self._stored_bodies)
 
     def _stored_bodies(self, rows: pa.Table) -> StoredBodies:
-        if self.plan.is_changed:
-            return bodies_of_changed_rows(rows)
-        return bodies_from_column(rows) if self.packs is None else read_bodies_from_packs(rows, self.packs)
+        if self.packs is None or self.plan.is_changed:
+            return bodies_from_column(rows)
+        return read_bodies_from_packs(rows, self.packs)
 
     @property
     def failure_outcome(self) -> SendOutcome:
@@ -159,15 +167,6 @@ def _row_formats(rows: pa.Table) -> pa.Array:
     is_copied = np.zeros(rows.num_rows, np.bool_)
     is_copied[owners] = True
     return pc.if_else(pa.array(is_copied), _COPIED_FORMAT, _FORMAT)
-
-
-def bodies_of_changed_rows(rows: pa.Table) -> StoredBodies:
-    """Return the bodies in rows of `replay_rows`, and the errors of messages that could not be changed."""
-    errors = rows.column("error").to_pylist()
-    values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
-    return StoredBodies(
-        values, {int(row): str(errors[row]) for row in np.flatnonzero([bool(error) for error in errors])}
-    )
 
 
 def count_further_messages(table: DeltaTable, condition: str, group_expressions: str) -> dict[tuple[Any, ...], int]:

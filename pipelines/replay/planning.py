@@ -1,10 +1,14 @@
-"""Makes the plan of a replay: counts the chosen messages, divides them into parts, reads the target's queue ends."""
+"""Makes the plan of a replay and records it.
+
+count the chosen messages → find the target's queues → divide the messages into parts → find other replays of them
+→ write changed or copied messages to `replay_rows` → record the plan
+"""
 
 from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,13 +16,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
-from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.other_replays import OtherReplay, find_other_replays, record_plan
+from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, ReplayRequest, Target
 from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_rows_condition, count_further_messages
 from commitlake.pipelines.replay.queue_mapping import target_queues
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
@@ -153,32 +159,40 @@ def _join_into_parts(sized_ranges: Iterable[_Stretch]) -> Iterator[tuple[LogRang
         yield tuple(ranges)
 
 
-def needed_target_topics(
-    queue_counts: Sequence[QueueCount], target_topic: str | None, original_topics: Iterable[str]
-) -> list[str]:
-    """Return the sorted names of the topics that the target must have.
-
-    Args:
-        queue_counts: from `count_messages_by_queue`.
-        target_topic: topic for all messages; None for the original topic of each.
-        original_topics: original topics of dead letters and retries.
+def _find_target(
+    client: TargetClient,
+    table: DeltaTable,
+    condition: str,
+    queue_counts: Sequence[QueueCount],
+    request: ReplayRequest,
+) -> Target:
+    """Return the target of a replay, with its queues and their current end offsets.
 
     Raises:
-        ReplayError: if one of them is not a topic of applications.
+        ReplayError: if it lacks a topic or a queue, or if a topic is none of applications, or is not known.
+        RocketMQError: if it does not answer.
+        QueryError: in the cases of `count_messages_by_queue`.
     """
-    if target_topic is not None:
-        topics = {target_topic}
+    if request.target_topic is not None:
+        topics = {request.target_topic}
     else:
         stored = {queue.topic for queue in queue_counts}
-        topics = {topic for topic in stored if kind_of(topic) is Kind.NORMAL} | set(original_topics)
+        topics = {topic for topic in stored if kind_of(topic) is Kind.NORMAL} | _find_original_topics(table, condition)
     for topic in topics:
         if kind_of(topic) is not Kind.NORMAL:
             raise ReplayError(f"{topic} is a system topic of the broker: messages cannot be sent to it")
-    return sorted(topics)
+    queues = tuple(queue for topic in sorted(topics) for queue in _read_queue_ends(client, topic))
+    target = Target(request.name_servers or "", request.target_topic, request.mapping, queues)
+    if target.mapping is QueueMapping.SAME:
+        # Dead letters and retries that go to their original topics are only checked when they are sent.
+        target_queue_indexes(
+            [queue for queue in queue_counts if target.topic is not None or kind_of(queue.topic) is Kind.NORMAL], target
+        )
+    return target
 
 
-def find_original_topics(table: DeltaTable, condition: str) -> list[str]:
-    """Return the sorted topics to which the chosen dead letters and retries were originally sent.
+def _find_original_topics(table: DeltaTable, condition: str) -> set[str]:
+    """Return the topics to which the chosen dead letters and retries were originally sent.
 
     Raises:
         QueryError: in the cases of `count_messages_by_queue`.
@@ -189,48 +203,34 @@ def find_original_topics(table: DeltaTable, condition: str) -> list[str]:
         f"SELECT {original_topic_sql(table)} AS origin, count(*) AS messages, min(msg_id) AS msg_id FROM messages "
         f"WHERE {condition} AND {failed} GROUP BY 1"
     )
-    found = rows_to_dicts(run_sql(table, "messages", sql).read_all())
+    found = list(rows_to_dicts(run_sql(table, "messages", sql).read_all()))
     for row in found:
         if row["origin"] is None:
             raise ReplayError(
                 f"the original topic of {format_count(row['messages'], 'message')} is not known, such as of "
                 f"{row['msg_id']}: give a topic with --to-topic, or leave these messages out with --where"
             )
-    return sorted(row["origin"] for row in found)
+    return {row["origin"] for row in found}
 
 
-def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[QueueEnd, ...]:
-    """Return the queues of topics that accept messages, with their current end offsets.
-
-    Args:
-        topics: names of the topics.
-
-    Raises:
-        ReplayError: if the target has no such topic, or no queue of it that accepts messages, or if its name server
-            knows no broker.
-        RocketMQError: if it does not answer.
-    """
-    found: list[QueueEnd] = []
-    for topic in topics:
-        try:
-            queues = publish_queues(topic, client.puller.routing.route(topic))
-        except NoRouteError:
-            _check_has_brokers(client)
-            raise ReplayError(
-                f"the target has no topic {topic}: create it with as many queues as needed (mqadmin updateTopic), "
-                "or send to another one with --to-topic",
-                exit_code=ExitCode.REFUSED,
-            ) from None
-        if not queues:
-            raise ReplayError(
-                f"the target's topic {topic} has no queue that can be written to: check its permission",
-                exit_code=ExitCode.REFUSED,
-            )
-        # Whatever is at or after these ends may be of this replay, and nothing before them is.
-        found += [
-            QueueEnd(topic, queue.broker_name, queue.queue_id, client.puller.max_offset(queue)) for queue in queues
-        ]
-    return tuple(found)
+def _read_queue_ends(client: TargetClient, topic: str) -> list[QueueEnd]:
+    """Return the queues of a topic that accept messages, with their current end offsets."""
+    try:
+        queues = publish_queues(topic, client.puller.routing.route(topic))
+    except NoRouteError:
+        _check_has_brokers(client)
+        raise ReplayError(
+            f"the target has no topic {topic}: create it with as many queues as needed (mqadmin updateTopic), "
+            "or send to another one with --to-topic",
+            exit_code=ExitCode.REFUSED,
+        ) from None
+    if not queues:
+        raise ReplayError(
+            f"the target's topic {topic} has no queue that can be written to: check its permission",
+            exit_code=ExitCode.REFUSED,
+        )
+    # Whatever is at or after these ends may be of this replay, and nothing before them is.
+    return [QueueEnd(topic, queue.broker_name, queue.queue_id, client.puller.max_offset(queue)) for queue in queues]
 
 
 def _check_has_brokers(client: TargetClient) -> None:
@@ -242,24 +242,6 @@ def _check_has_brokers(client: TargetClient) -> None:
                 exit_code=ExitCode.FAILED,
                 is_transient=True,
             )
-
-
-def check_queue_numbers(queue_counts: Sequence[QueueCount], target: Target) -> None:
-    """Raise an error if queues are assigned by number and the target lacks a queue with the same number.
-
-    Dead letters and retries that go to their original topics are only checked when they are sent.
-
-    Args:
-        queue_counts: from `count_messages_by_queue`.
-
-    Raises:
-        ReplayError: names the first missing queue.
-    """
-    if target.mapping is not QueueMapping.SAME:
-        return
-    target_queue_indexes(
-        [queue for queue in queue_counts if target.topic is not None or kind_of(queue.topic) is Kind.NORMAL], target
-    )
 
 
 def target_queue_indexes(queue_counts: Sequence[QueueCount], target: Target) -> Array:
@@ -287,43 +269,93 @@ def new_replay_id(now: datetime.datetime) -> str:
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-def make_plan(
-    queue_counts: Sequence[QueueCount],
-    parts: Sequence[tuple[LogRange, ...]],
+def plan_replay(
+    lake: Lake,
+    table: DeltaTable,
     condition: str,
-    target: Target,
+    queue_counts: Sequence[QueueCount],
+    request: ReplayRequest,
+    client: TargetClient | None,
+    command: str,
     *,
-    limit: int = 0,
-    batch_bytes: int = DEFAULT_BATCH_BYTES,
-    command: str = "",
-) -> ReplayPlan:
-    """Return the plan of a new replay from the chosen messages, the target and the limits.
+    on_unreadable: Callable[[str, ReplayError], None] = lambda *_: None,
+) -> tuple[ReplayPlan, list[OtherReplay]]:
+    """Return the plan of a new replay, and other replays of the same messages to the same queues.
+
+    Nothing is written: `record_replay` does, once the plan is accepted.
 
     Args:
-        queue_counts: from `count_messages_by_queue`.
-        parts: from `divide_into_parts`.
+        lake: the lake with the ledger.
+        table: the table `messages`, of the lake or copied.
         condition: from `selection.selection_condition`.
-        limit: number of messages to send, the first ones; 0 for all.
-        batch_bytes: maximum size of a batch.
+        queue_counts: from `count_messages_by_queue`.
+        client: client of the target; None for a plan without a target, which is only shown.
         command: the selection in words.
+        on_unreadable: called with the id of each replay in the ledger that cannot be read.
+
+    Raises:
+        ReplayError: if the messages cannot be sent to the target.
+        RocketMQError: if the target does not answer.
     """
     now = datetime.datetime.now(datetime.UTC)
-    return ReplayPlan(
-        replay_id=new_replay_id(now),
+    nowhere = Target("", None, request.mapping, ())
+    target = nowhere if client is None else _find_target(client, table, condition, queue_counts, request)
+    plan = ReplayPlan(
+        replay_id=request.name or new_replay_id(now),
         created_at=now,
         condition=condition,
-        parts=tuple(parts),
+        parts=tuple(divide_into_parts(table, condition)),
         messages=sum(queue.messages for queue in queue_counts),
         bytes=sum(queue.bytes for queue in queue_counts),
-        limit=limit,
+        limit=request.limit,
         target=target,
-        batch_bytes=batch_bytes,
+        batch_bytes=DEFAULT_BATCH_BYTES,
         command=command,
         selection=condition,
+        rate=request.rate or 0.0,
+        speed=request.speed or 0.0,
+        lag_limit=request.lag_limit,
     )
+    return plan, [] if client is None else find_other_replays(lake, plan, table, on_unreadable=on_unreadable)
 
 
-def plan_changed_messages(plan: ReplayPlan, changed_rows_table: DeltaTable) -> ReplayPlan:
+def record_replay(
+    lake: Lake,
+    plan: ReplayPlan,
+    table: DeltaTable,
+    accepted_replays: Collection[OtherReplay],
+    write_rows: Callable[[], None] | None = None,
+    *,
+    is_copied: bool = False,
+) -> ReplayPlan:
+    """Record a new replay, so that it can be sent, and continued after a crash.
+
+    Args:
+        plan: the plan, from `plan_replay`.
+        table: the table by which it was made.
+        accepted_replays: other replays of the same messages that are accepted.
+        write_rows: writes the messages to `replay_rows`, if they are not sent as the lake has them.
+        is_copied: True if the table was copied, and is deleted later.
+
+    Returns:
+        The plan as recorded. If `replay_rows` has no message to send, there are none in the plan, and it is not
+        recorded.
+
+    Raises:
+        ReplayError: if another process has just planned to send the same messages; nothing is sent.
+    """
+    recorded = plan
+    if write_rows is not None:
+        # Before the plan: whatever plan is recorded can be sent, also after a crash between the two.
+        write_rows()
+        recorded = _plan_changed_messages(plan, lake.table("replay_rows"))
+        recorded = replace(recorded, selection="") if is_copied else recorded
+    if recorded.messages:
+        record_plan(lake, recorded, table, accepted_replays, plan.selection)
+    return recorded
+
+
+def _plan_changed_messages(plan: ReplayPlan, changed_rows_table: DeltaTable) -> ReplayPlan:
     """Return the plan for sending the messages that were changed and written to `replay_rows`.
 
     Args:

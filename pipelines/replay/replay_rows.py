@@ -72,13 +72,13 @@ def write_changed_rows(
     """
     replay_id = messages.plan.replay_id
     if changes.transform is None:
-        _commit_files(lake, replay_id, "masked", _write_masked_files(lake, messages, changes))
+        _commit_files(lake, replay_id, "masked", _write_decoded_files(lake, messages, changes))
         return
     if spark is None:
         raise ValueError("expected a Spark session for a function over a DataFrame, found none")
     from commitlake.pipelines.replay.spark_transform import transformed_rows  # noqa: PLC0415 (loads Spark)
 
-    _commit_files(lake, replay_id, "originals", _write_unchanged_messages(lake, messages))
+    _commit_files(lake, replay_id, "originals", _write_decoded_files(lake, messages, None))
     try:
         rows = transformed_rows(spark, lake, replay_id, changes.transform)
         _commit_files(lake, replay_id, "transformed", _write_transformed_files(lake, replay_id, rows, changes))
@@ -110,18 +110,6 @@ def read_copies_number(lake: Lake, replay_id: str) -> int | None:
     return None if table is None else table.transaction_version(_application_id(replay_id, "copied"))
 
 
-def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
-    before = 0
-    for number in range(len(messages.plan.parts)):
-        rows = messages.read_rows_of_part(number, before)
-        before += rows.num_rows
-        stored = messages.read_bodies_of_rows(rows)
-        others = [name for name in rows.column_names if name != "body"]
-        rows = rows.select(others).append_column("body", stored.values)
-        errors = [stored.errors.get(row) for row in range(rows.num_rows)]
-        yield _write_file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
-
-
 def _commit_files(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile], number: int = 1) -> None:
     """Add data files to `replay_rows` once for each replay and stage; do nothing if another process has added them.
 
@@ -148,35 +136,30 @@ def _delete_rows(lake: Lake, condition: str) -> None:
     lake.seal_log("replay_rows")
 
 
-def _read_decoded_parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
-    before = 0
-    for number in range(len(messages.plan.parts)):
-        rows = messages.read_rows_of_part(number, before)
-        before += rows.num_rows
-        yield decode_messages(rows, messages.read_bodies_of_rows(rows))
+def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
+    for rows in messages.read_parts():
+        stored = messages.read_bodies_of_rows(rows)
+        others = [name for name in rows.column_names if name != "body"]
+        errors = [stored.errors.get(row) for row in range(rows.num_rows)]
+        copied = rows.select(others).append_column("body", stored.values)
+        yield _write_file(lake, messages.plan.replay_id, copied, errors, is_changed=True)
 
 
-def _write_masked_files(lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> Iterator[DataFile]:
-    for rows, errors in _read_decoded_parts(messages):
-        is_there = pa.array([error is None for error in errors], pa.bool_())
-        yield from _write_failed_files(lake, messages.plan.replay_id, rows, errors)
-        done, why = mask_and_encode(rows.filter(is_there), changes)
-        yield _write_file(lake, messages.plan.replay_id, done, why, is_changed=True)
+def _write_decoded_files(lake: Lake, messages: PlannedMessages, changes: MessageChanges | None) -> Iterator[DataFile]:
+    """Write messages as users' functions and masks see them, masked unless `changes` is None.
 
-
-def _write_unchanged_messages(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
-    for rows, errors in _read_decoded_parts(messages):
-        is_there = pa.array([error is None for error in errors], pa.bool_())
-        yield from _write_failed_files(lake, messages.plan.replay_id, rows, errors)
-        done = rows.filter(is_there)
-        yield _write_file(lake, messages.plan.replay_id, done, [None] * done.num_rows, is_changed=False)
-
-
-def _write_failed_files(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
-    """Write a data file with the rows of messages whose body could not be read, including the errors."""
-    failed = rows.filter(pa.array([error is not None for error in errors], pa.bool_()))
-    if failed.num_rows:
-        yield _write_file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
+    Those whose body cannot be read are final, and have the error.
+    """
+    replay_id = messages.plan.replay_id
+    for stored in messages.read_parts():
+        rows, errors = decode_messages(stored, messages.read_bodies_of_rows(stored))
+        failed = pa.array([error is not None for error in errors], pa.bool_())
+        if pc.any(failed).as_py():
+            texts = [error for error in errors if error is not None]
+            yield _write_file(lake, replay_id, rows.filter(failed), texts, is_changed=True)
+        rows = rows.filter(pc.invert(failed))
+        done, why = (rows, [None] * rows.num_rows) if changes is None else mask_and_encode(rows, changes)
+        yield _write_file(lake, replay_id, done, why, is_changed=changes is not None)
 
 
 def _write_file(
@@ -335,7 +318,7 @@ def _is_abandoned(lake: Lake, state: ReplayState, cutoff: datetime.datetime) -> 
     if last_written is not None and last_written >= cutoff:
         return False
     with suppress(OtherProcessError):
-        check_is_not_running(state, last_written)
+        check_is_not_running(lake, state)
         return True
     return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
@@ -100,9 +100,8 @@ RunsByQueue = dict[MessageQueue, list[OffsetRun]]
 
 def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
     """Return the queue offsets at which a replay's messages were stored, as runs, from `replay_messages`."""
-    try:
-        table = lake.table("replay_messages")
-    except NoTableError:
+    table = lake.find("replay_messages")
+    if table is None:
         return {}
     queue = "target_topic, target_broker, target_queue_id"
     numbered = (

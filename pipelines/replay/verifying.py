@@ -21,12 +21,13 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.rocketmq.pulled_records import PulledRecords
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, read_range
-from commitlake.pipelines.replay.ledger import Ledger
+from commitlake.pipelines.replay.ledger import Ledger, add_replay_event
 from commitlake.pipelines.replay.origin_properties import DROPPED, ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.sending.batches import added_properties, split_properties
@@ -35,6 +36,7 @@ from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.messages import SOURCE
+from commitlake.schemas.tables.replays import ReplayEvent
 
 MAX_EXAMPLES = 1000
 _MAX_THREADS = 16
@@ -43,6 +45,8 @@ _COLUMNS = ("queue_offset", "sys_flag", "flag", "body_size", "body_crc", "proper
 _SCHEMA = arrow_schema(SOURCE.select_columns(_COLUMNS))
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 _QUEUE = ("target_topic", "target_broker", "target_queue_id")
+_DIFFERENCE = [*_QUEUE, "target_offset", "broker", "physical_offset"]
+"""Columns of `replay_messages` with the fields of a `Difference`."""
 
 
 class Problem(StrEnum):
@@ -118,6 +122,18 @@ class Verification:
         with self._lock:
             self.compared += compared
             self.without_body += without_body
+
+    @property
+    def text(self) -> str:
+        """The result as a text for users."""
+        text = f"{format_count(self.compared, 'message')} read back from the target and compared with the lake"
+        if self.without_body:
+            text += f", {self.without_body:,} of them by size and checksum, because the lake does not have their bodies"
+        if not self.problems:
+            return f"{text}: no differences"
+        counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(self.problems.items()))
+        is_cut = self.problems.total() > len(self.examples)
+        return f"{text}: {counts}" + (f"; the first {len(self.examples):,} are shown" if is_cut else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,19 +275,18 @@ class _QueueVerifier:
 
 
 def verify_replay(
-    messages: PlannedMessages, ledger: Ledger, puller: Puller, on_progress: Callable[[int], None] = lambda _: None
+    lake: Lake, messages: PlannedMessages, puller: Puller, on_progress: Callable[[int], None] = lambda _: None
 ) -> Verification:
-    """Compare the messages in the target with those that the replay has sent.
+    """Compare the messages in the target with those that the replay has sent, and record the result.
 
     Args:
         messages: messages of the plan.
-        ledger: ledger of the replay.
         on_progress: called with the number of messages of each part.
 
     Raises:
         RocketMQError: if the target cannot be read.
     """
-    plan = messages.plan
+    plan, ledger = messages.plan, Ledger(lake, messages.plan.replay_id)
     found = Verification()
     queues = {
         (queue.topic, queue.broker, queue.queue_id): _QueueVerifier(
@@ -279,18 +294,16 @@ def verify_replay(
         )
         for queue in plan.target.queues
     }
-    before = 0
     with ThreadPoolExecutor(min(_MAX_THREADS, len(queues))) as pool:
         # Parts one after another, because the messages of one fill the memory; queues side by side, because each waits
         # for its broker.
-        for number in range(len(plan.parts)):
-            rows = messages.read_rows_of_part(number, before)
-            before += rows.num_rows
+        for number, rows in enumerate(messages.read_parts()):
             expected = _expected_by_queue(rows, ledger.sent_offsets_of_part(number), messages, found)
             list(pool.map(lambda item: queues[item[0]].compare_messages(item[1]), expected.items()))
             on_progress(rows.num_rows)
         # Only now: a second copy may be behind the last message of the last part.
         list(pool.map(_QueueVerifier.check_rest_of_queue, queues.values()))
+    add_replay_event(lake, plan.replay_id, ReplayEvent.VERIFIED, detail=found.text)
     return found
 
 
@@ -301,7 +314,8 @@ def _expected_by_queue(
     numbers = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     known = sent_offsets.join(numbers, ["broker", "physical_offset"], join_type="left outer")
     is_gone = pc.is_null(known.column("row"))
-    verification.add_differences([_not_in_lake_difference(row) for row in known.filter(is_gone).to_pylist()])
+    gone = known.filter(is_gone).select(_DIFFERENCE).to_pylist()
+    verification.add_differences([Difference(Problem.NOT_IN_LAKE, *row.values()) for row in gone])
     known = known.filter(pc.invert(is_gone)).sort_by([(name, "ascending") for name in (*_QUEUE, "target_offset")])
     if not known.num_rows:
         return {}
@@ -320,18 +334,6 @@ def _expected_by_queue(
             offsets[start:end], sent_as[start:end], rows.slice(start, end - start), values, has_body[start:end]
         )
     return result
-
-
-def _not_in_lake_difference(row: Mapping[str, object]) -> Difference:
-    return Difference(
-        Problem.NOT_IN_LAKE,
-        str(row["target_topic"]),
-        str(row["target_broker"]),
-        int(str(row["target_queue_id"])),
-        int(str(row["target_offset"])),
-        str(row["broker"]),
-        int(str(row["physical_offset"])),
-    )
 
 
 def _lacks_properties(batch: pa.RecordBatch, rows: pa.Table, replay_id: str) -> Array:
@@ -375,21 +377,3 @@ def _column_array(rows: pa.Table, name: str) -> pa.Array:
 
 def _equals_column(batch: pa.RecordBatch, rows: pa.Table, name: str) -> pa.Array:
     return pc.fill_null(pc.equal(batch.column(name), _column_array(rows, name)), False)
-
-
-def verification_text(verification: Verification) -> str:
-    """Return the result of a verification as a sentence for users."""
-    text = f"{format_count(verification.compared, 'message')} read back from the target and compared with the lake"
-    if verification.without_body:
-        text += (
-            f", {verification.without_body:,} of them by size and checksum, because the lake does not have their bodies"
-        )
-    if not verification.problems:
-        return f"{text}: no differences"
-    counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(verification.problems.items()))
-    shown = (
-        ""
-        if verification.problems.total() <= len(verification.examples)
-        else f"; the first {len(verification.examples):,} are shown"
-    )
-    return f"{text}: {counts}{shown}"

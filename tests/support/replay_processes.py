@@ -5,6 +5,7 @@ python -m tests.support.replay_processes LAKE REPLAY_ID TASKS
 
 from __future__ import annotations
 
+import datetime
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Result, Task
 from commitlake.pipelines.replay.ledger import read_replay_state
-from commitlake.pipelines.replay.planned_messages import open_planned_messages
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.plan import ReplayRequest
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -63,13 +61,10 @@ def main(root: str, replay_id: str, tasks: str) -> None:
     """Send a planned replay, or the rest of it."""
     lake = Lake(root)
     state = read_replay_state(lake, replay_id)
-    messages = open_planned_messages(lake, state.plan, open_pack_store(lake.packs))
+    request = ReplayRequest(target_timeout=datetime.timedelta(minutes=2))
+    runner = SpawningRunner(int(tasks)) if int(tasks) else None
     with open_target_client(state.plan.target.name_servers) as client:
-        runner = SpawningRunner(int(tasks)) if int(tasks) else None
-        settings = ReplaySettings(target_timeout_seconds=120)
-        pace = Pace(state.plan.rate if state.rate is None else state.rate)
-        run = ReplayRun(lake, messages, client, pace, settings, runner=runner)
-        counts = run.run(is_resumed=state.owner is not None)
+        counts = ReplayRun(lake, state, request, client, runner).run()
     print(counts)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import OWN_PACKS
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
@@ -54,9 +54,8 @@ def read_known_offsets(lake: Lake, brokers: Sequence[str]) -> KnownOffsets:
     """
     found: dict[str, Places] = {}
     as_of: dict[str, datetime.datetime] = {}
-    try:
-        table = lake.table("consumer_offsets")
-    except NoTableError:
+    table = lake.find("consumer_offsets")
+    if table is None:
         return KnownOffsets(found, as_of)
     for broker in brokers:
         moment = offsets_at(table, broker, None).get(OffsetKind.GROUP)

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
@@ -110,9 +110,8 @@ class GroupOutcomes:
 def read_replay_rows(lake: Lake, replay_id: str) -> pa.Table:
     """Return the rows of `replay_messages` for a replay: messages that were sent, and those that could not be."""
     schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS])
-    try:
-        table = lake.table("replay_messages")
-    except NoTableError:
+    table = lake.find("replay_messages")
+    if table is None:
         return schema.empty_table()
     sql = f"SELECT {', '.join(_COLUMNS)} FROM t WHERE replay_id = {text_literal(replay_id)}"
     return run_sql(table, "t", sql).read_all().cast(schema)

@@ -82,10 +82,7 @@ class Pace:
                 self._restart_clock()
 
     def restart_speed_clock(self) -> None:
-        """Measure the speed from the next message on, so that idle time is not made up for.
-
-        That time is not made up for. A rate does not make up for any time.
-        """
+        """Measure the speed from the next message on, so that idle time is not made up for."""
         with self._lock:
             if self._speed:
                 self._began = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from deltalake.exceptions import DeltaError
 
@@ -26,7 +27,7 @@ def watch_replay(
     pace: Pace,
     admin: Admin,
     lag_limit: tuple[str, int] | None,
-    notify: Callable[[str], None],
+    notify: Callable[[str], None] = lambda _: None,
     check_owner: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
     """Context manager that applies requests to stop or change the rate, and pauses while a group's lag is too large.
@@ -41,18 +42,21 @@ def watch_replay(
     lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, notify)
     if lag is not None:
         lag.pause_or_resume_replay()  # before the first message is sent
-    stop = threading.Event()
-    thread = threading.Thread(
-        target=_apply_requests,
-        args=(lake, replay_id, pace, lag, notify, check_owner, stop),
-        name="replay-watch",
-        daemon=True,
-    )
+    look = partial(_apply_requests, lake, replay_id, pace, lag, notify, check_owner)
+    with run_beside("replay-watch", look):
+        yield
+
+
+@contextmanager
+def run_beside(name: str, function: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run a function in a thread while the block runs; it must return soon after the event that it is given is set."""
+    end = threading.Event()
+    thread = threading.Thread(target=function, args=(end,), name=name, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        stop.set()
+        end.set()
         thread.join()
 
 

@@ -47,17 +47,6 @@ _KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offs
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaySettings:
-    """Settings of a replay's run that its plan does not have.
-
-    Attributes:
-        target_timeout_seconds: time for which the target may not answer, or may refuse everything.
-    """
-
-    target_timeout_seconds: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
 class _Part:
     """Part of a plan that is ready to be sent: rows and encoded messages, sorted by target queue.
 
@@ -101,12 +90,13 @@ class ShareSender:
         client: Client of the target.
         ledger: Ledger of the replay, which this process has claimed, or its share of it.
         pace: Limits of the rate.
-        settings: Further settings.
+        target_timeout: Time for which the target may not answer, or may refuse everything.
         queues: Indexes of the target's queues; None for all.
         ledger_seconds: Least time between two commits to the ledger; 0 to commit after each wave.
         counts: Numbers of messages that were sent, and that could not be sent, before.
         on_progress: Called now and then with the numbers so far.
-        clock: Returns seconds of a monotonic clock.
+        is_resumed: True if a process has begun to send before.
+        has_lost_rows: True if the ledger may lack any of the rows that were added to it.
     """
 
     def __init__(
@@ -115,33 +105,33 @@ class ShareSender:
         client: TargetClient,
         ledger: Ledger,
         pace: Pace,
-        settings: ReplaySettings,
+        target_timeout: datetime.timedelta,
         queues: Collection[int] | None = None,
         ledger_seconds: float = 0.0,
         counts: Counts = Counts(0, 0),  # noqa: B008 (a tuple)
         on_progress: Callable[[Counts], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_resumed: bool,
+        has_lost_rows: bool,
     ) -> None:
         plan = messages.plan
         self._messages, self._plan, self._ledger = messages, plan, ledger
-        self._client, self._pace, self._settings, self._on_progress = client, pace, settings, on_progress
-        self._clock = clock
+        self._client, self._pace, self._on_progress = client, pace, on_progress
         self._queues = [MessageQueue(queue.topic, queue.broker, queue.queue_id) for queue in plan.target.queues]
         self._own = sorted(range(len(self._queues)) if queues is None else queues)
-        self._ledger_seconds = ledger_seconds
+        self._target_timeout, self._ledger_seconds = target_timeout, ledger_seconds
         self._unwritten: list[pa.Table] = []
         # Tasks that begin at the same time do not all commit at the same time.
-        self._written_at = clock() - random.uniform(0, ledger_seconds)  # noqa: S311 (no secret)
+        self._written_at = time.monotonic() - random.uniform(0, ledger_seconds)  # noqa: S311 (no secret)
         self._counts = counts
         self._counting = threading.Lock()
+        self._is_resumed, self._has_lost_rows = is_resumed or has_lost_rows, has_lost_rows
 
-    def send(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool = False) -> bool:
+    def send(self, connections: TrackedConnections) -> bool:
         """Send until all messages of this share have an outcome, or until sending is stopped.
 
         Args:
             connections: Connections over which the messages are sent.
-            is_resumed: True if a process has begun to send before.
-            has_lost_rows: True if the ledger may lack any of the rows that were added to it.
 
         Returns:
             True if all messages have an outcome.
@@ -150,14 +140,14 @@ class ShareSender:
             ReplayError: if it cannot continue; the ledger has all that was done.
         """
         try:
-            return self._send_parts(connections, is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+            return self._send_parts(connections)
         finally:  # also after an interruption: what has been sent by then is recorded
             self._write_to_ledger()
 
-    def _send_parts(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool) -> bool:
+    def _send_parts(self, connections: TrackedConnections) -> bool:
         """Send the parts of the plan one after another, and return whether all were sent."""
-        known = self._read_known_parts(has_lost_rows=has_lost_rows)
-        ends = {} if has_lost_rows else self._ledger.end_offsets()
+        known = self._read_known_parts()
+        ends = {} if self._has_lost_rows else self._ledger.end_offsets()
         senders = {
             number: QueueSender(
                 self._client,
@@ -165,16 +155,16 @@ class ShareSender:
                 queue,
                 max(self._plan.target.queues[number].offset, ends.get(queue, 0)),
                 self._plan.replay_id,
-                self._settings.target_timeout_seconds,
+                self._target_timeout.total_seconds(),
                 is_stopped=lambda: self._pace.is_stopped,
-                needs_all=has_lost_rows,
+                needs_all=self._has_lost_rows,
             )
             for number in self._own
             for queue in [self._queues[number]]
         }
         with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
             try:
-                there = self._find_unrecorded_messages(senders, pool, is_resumed=is_resumed or has_lost_rows)
+                there = self._find_unrecorded_messages(senders, pool)
             except StoppedError:
                 return False
             coming = reading.submit(self._prepare_part, known.first, known.before, known)
@@ -186,9 +176,9 @@ class ShareSender:
                     return False
         return True
 
-    def _read_known_parts(self, *, has_lost_rows: bool) -> _KnownParts:
+    def _read_known_parts(self) -> _KnownParts:
         """Read which parts have recorded outcomes, and from which part sending continues."""
-        if has_lost_rows:
+        if self._has_lost_rows:
             return _KnownParts(0, 0, len(self._plan.parts))
         if self._ledger.count_senders() > 1:
             # Each sender has sent its queues' messages part by part; other queues were at other parts.
@@ -202,20 +192,20 @@ class ShareSender:
         return _KnownParts(first, sum(count for part, count in counts.items() if part < first), first + bool(counts))
 
     def _find_unrecorded_messages(
-        self, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor, *, is_resumed: bool
+        self, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor
     ) -> dict[Origin, tuple[int, int]]:
         """Return messages that an earlier process sent but did not record, with their target queue and offset."""
         by_broker = {sender.queue.broker_name: sender for sender in senders.values()}
         list(
             pool.map(
-                QueueSender.wait_for_late_messages if is_resumed else QueueSender.check_broker_lists_clients,
+                QueueSender.wait_for_late_messages if self._is_resumed else QueueSender.check_broker_lists_clients,
                 by_broker.values(),
             )
         )
-        found = pool.map(QueueSender.find_stored_messages, senders.values()) if is_resumed else ()
+        found = pool.map(QueueSender.find_stored_messages, senders.values()) if self._is_resumed else ()
         return {
             origin: (number, offset)
-            for number, offsets in zip(senders, found, strict=is_resumed)
+            for number, offsets in zip(senders, found, strict=self._is_resumed)
             for origin, offset in offsets.items()
         }
 
@@ -335,14 +325,14 @@ class ShareSender:
             batch = next(part.encoded.iterate_batches(rows, self._plan.batch_bytes, most))
             if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
                 return False
-            began = self._clock()
+            began = time.monotonic()
             try:
                 for landing in sender.send(batch, origin_of):
                     results.append(landing)
                     self._count_outcome(landing)
             except StoppedError:  # the run that resumes the replay checks whether the batch was stored
                 return False
-            if self._clock() - began > _AWAY_SECONDS:
+            if time.monotonic() - began > _AWAY_SECONDS:
                 self._pace.restart_speed_clock()
             rows = rows[len(batch) :]
         return True
@@ -379,7 +369,7 @@ class ShareSender:
             "error": _repeat_values([landing.error for landing in results], sizes, pa.string()),
         }
         self._unwritten.append(pa.table({name: columns[name] for name in REPLAY_MESSAGES.names}).cast(_OUTCOMES))
-        is_due = self._clock() - self._written_at >= self._ledger_seconds
+        is_due = time.monotonic() - self._written_at >= self._ledger_seconds
         if is_due or sum(table.num_rows for table in self._unwritten) >= _MAX_UNWRITTEN:
             self._write_to_ledger()
 
@@ -389,7 +379,7 @@ class ShareSender:
             rows = pa.concat_tables(self._unwritten)
             self._unwritten.clear()  # if this fails, another process has taken over, or the replay ends
             self._ledger.add_outcomes(rows)
-        self._written_at = self._clock()
+        self._written_at = time.monotonic()
 
 
 def _origins_of(rows: pa.Table) -> Iterator[Origin]:

@@ -34,10 +34,12 @@ An error of the replay is a task's result, because Spark would start a task that
 
 from __future__ import annotations
 
+import datetime
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from deltalake.exceptions import DeltaError
@@ -45,15 +47,15 @@ from deltalake.exceptions import DeltaError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
-from commitlake.connectors.runtime.runner import Runner, Shared
+from commitlake.connectors.runtime.runner import Shared
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import count_messages_by_queue, target_queue_indexes
 from commitlake.pipelines.replay.sending.rate_limit import Pace
-from commitlake.pipelines.replay.sending.replay_control import watch_replay
-from commitlake.pipelines.replay.sending.share_sender import ReplaySettings, ShareSender
+from commitlake.pipelines.replay.sending.replay_control import run_beside, watch_replay
+from commitlake.pipelines.replay.sending.share_sender import ShareSender
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
@@ -63,7 +65,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOK_SECONDS = 1.0
-_COMMITS_PER_SECOND = 2.0
+COMMITS_PER_SECOND = 2.0
+"""Number of commits to the ledger by all tasks of a run together."""
 _COUNT_LOOKS = 3
 """Number of looks after which the messages in the ledger are counted."""
 
@@ -92,7 +95,7 @@ class SendingTask:
         claim: right to claim the share in the ledger.
         name_servers: name servers of the target.
         ledger_seconds: least time between two of the task's commits to the ledger.
-        settings: further settings.
+        target_timeout: time for which the target may not answer, or may refuse everything.
         is_resumed: True if a process has begun to send before this run.
         has_lost_rows: True if the ledger may lack rows.
     """
@@ -103,7 +106,7 @@ class SendingTask:
     claim: SenderClaim
     name_servers: str
     ledger_seconds: float
-    settings: ReplaySettings
+    target_timeout: datetime.timedelta
     is_resumed: bool
     has_lost_rows: bool
 
@@ -178,39 +181,6 @@ def _target_queue_sizes(messages: PlannedMessages) -> list[int]:
     return sizes if any(sizes) else unknown
 
 
-def send_on_runner(
-    runner: Runner,
-    lake: Lake,
-    plan: ReplayPlan,
-    shares: Sequence[tuple[QueueShare, SenderClaim]],
-    name_servers: str,
-    settings: ReplaySettings,
-    *,
-    is_resumed: bool,
-    has_lost_rows: bool,
-) -> bool:
-    """Send the messages of a plan by parallel tasks; return whether all messages have an outcome.
-
-    Args:
-        shares: share and claim of each task.
-
-    Raises:
-        ReplayError: if a task could not continue; the others have stopped.
-    """
-    plans = Shared(plan)
-    ledger_seconds = len(shares) / _COMMITS_PER_SECOND
-    tasks = [
-        SendingTask(lake, plans, share, claim, name_servers, ledger_seconds, settings, is_resumed, has_lost_rows)
-        for share, claim in shares
-    ]
-    results = [result for _, result in runner.run(send_share, tasks, is_io_bound=True)]
-    # Only after all tasks have ended, so that no task still sends when the error is reported.
-    for result in results:
-        if result.error is not None:
-            raise result.error
-    return all(result.is_done for result in results)
-
-
 def send_share(task: SendingTask) -> TaskResult:
     """Send the messages for the queues of one task."""
     ledger = Ledger(task.lake, task.plan.value.replay_id)
@@ -241,38 +211,34 @@ def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
             share=str(claim.number),
             check_owner=ledger.check_is_owner,
         ) as connections,
-        watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, _ignore_message, ledger.check_is_owner),
+        # The driver prints what changes.
+        watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, check_owner=ledger.check_is_owner),
     ):
-        sender = ShareSender(messages, client, ledger, pace, task.settings, task.share.queues, task.ledger_seconds)
-        is_resumed = task.is_resumed or not is_first
-        return sender.send(connections, is_resumed=is_resumed, has_lost_rows=task.has_lost_rows)
+        sender = ShareSender(
+            messages,
+            client,
+            ledger,
+            pace,
+            task.target_timeout,
+            task.share.queues,
+            task.ledger_seconds,
+            is_resumed=task.is_resumed or not is_first,
+            has_lost_rows=task.has_lost_rows,
+        )
+        return sender.send(connections)
 
 
-def _ignore_message(_: str) -> None:
-    """Do nothing with a notification in a task, because the driver prints notifications."""
-
-
-@contextmanager
 def follow_tasks(
     lake: Lake, replay_id: str, pace: Pace, ledger: Ledger, on_progress: Callable[[Counts], None]
-) -> Iterator[None]:
-    """Context manager that reports the progress of a replay's tasks, and stops them if `pace` is stopped.
+) -> AbstractContextManager[None]:
+    """Return a context manager that reports the progress of a replay's tasks, and stops them if `pace` is stopped.
 
     Args:
         pace: A stop of this pace stops the tasks.
         ledger: The ledger that has claimed the replay. Tasks of a process that has taken it over are not stopped.
         on_progress: Called with the numbers of messages in the ledger.
     """
-    end = threading.Event()
-    thread = threading.Thread(
-        target=_follow_tasks, args=(lake, replay_id, pace, ledger, on_progress, end), name="replay-tasks", daemon=True
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
+    return run_beside("replay-tasks", partial(_follow_tasks, lake, replay_id, pace, ledger, on_progress))
 
 
 def _follow_tasks(

@@ -90,6 +90,7 @@ def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, 
         assert printed_table(printed, "Groups") == [["billing", "12", "11", "1", "0", "0", "0", "1"]]
         assert len(consumer_rows(client, topic)) == 12
         *_, replay_id = read_replay_states(growing.lake)
+        assert read_replay_states(growing.lake)[replay_id].is_verified
         add_replay_event(growing.lake, replay_id, ReplayEvent.UNDONE)
         with pytest.raises(UsageError, match="undone for some groups: again=yes sends"):
             run_notebook(REPLAY, growing.lake.root, *asked)

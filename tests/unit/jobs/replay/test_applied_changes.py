@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.replay.ledger import Ledger
+from commitlake.pipelines.replay.ledger import Ledger, read_replay_states
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.support.replays import ReplayWorld
 
@@ -44,6 +44,9 @@ MEND = """
     def broken(messages):
         raise RuntimeError("out of order")
 
+    def dropping(messages):
+        return messages.where("false")
+
     def leaving(messages):
         raise SystemExit(0)
 
@@ -65,6 +68,14 @@ def sent(world: ReplayWorld) -> dict[int, Message]:
 def changed_rows(world: ReplayWorld) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = DeltaTable(world.lake.uri("replay_rows")).to_pyarrow_table().to_pylist()
     return rows
+
+
+def test_a_function_that_drops_every_message_leaves_no_replay(
+    world: ReplayWorld, mend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert world.replay(*CHOICE, "--transform", f"{mend}:dropping") == 0
+    assert "no message is left: nothing is sent" in capsys.readouterr().err
+    assert read_replay_states(world.lake) == {}
 
 
 @pytest.fixture

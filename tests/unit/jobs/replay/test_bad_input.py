@@ -19,7 +19,7 @@ from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay import send
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay import plan, planning
-from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event, read_replay_states
+from commitlake.pipelines.replay.ledger import Ledger, read_replay_states
 from commitlake.pipelines.replay.other_replays import record_plan
 from commitlake.pipelines.replay.sending import queue_sender
 from commitlake.pipelines.replay.sending.run import ReplayRun
@@ -169,17 +169,11 @@ def test_the_pace_does_not_catch_up_after_an_outage_of_the_target(
 def test_a_resumed_replay_keeps_its_pace(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     paces: list[tuple[float, float, tuple[str, int] | None]] = []
 
-    def stopped(
-        self: ReplayRun,
-        *,
-        is_resumed: bool,
-        has_lost_rows: bool,
-    ) -> Counts:
-        paces.append((self._pace.rate, self._plan.speed, self._plan.lag_limit))
-        add_replay_event(world.lake, self._plan.replay_id, ReplayEvent.STOPPED)
-        return Counts(0, 0)
+    def stop(self: ReplayRun, *, is_resumed: bool) -> bool:
+        paces.append((self.pace.rate, self.pace.speed, self._plan.lag_limit))
+        return False
 
-    monkeypatch.setattr(ReplayRun, "run", stopped)
+    monkeypatch.setattr(ReplayRun, "_send_in_this_process", stop)
     world.replay("--topic", TOPIC, "--rate", "50/s", "--speed", "2x", "--pause-if-lag", "billing>9")
     name = world.replay_id()
     world.act("resume", name, "--quiet")
@@ -196,7 +190,7 @@ def test_only_one_of_two_simultaneous_replays_sends(world: ReplayWorld, monkeypa
         together.wait()
         record_plan(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(send, "record_plan", at_once)
+    monkeypatch.setattr(planning, "record_plan", at_once)
     # Only the main thread handles signals: a replay in another thread cannot be stopped by them.
     monkeypatch.setattr(send, "call_on_first_signal", lambda _: nullcontext())
     threads = [threading.Thread(target=lambda: codes.append(world.replay("--topic", TOPIC))) for _ in range(2)]
@@ -216,12 +210,12 @@ def test_a_replay_is_not_sent_if_another_one_ended_while_it_was_planned(
 
     def after_another(*arguments: object) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(send, "record_plan", record_plan)
+            patched.setattr(planning, "record_plan", record_plan)
             assert world.replay("--topic", TOPIC) == 0
         other.append(world.replay_id())
         record_plan(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(send, "record_plan", after_another)
+    monkeypatch.setattr(planning, "record_plan", after_another)
     assert world.replay("--topic", TOPIC) == ExitCode.REFUSED
     assert f"the replay {other[0]} of 80 of these messages began and ended while this one was planned" in (
         capsys.readouterr().err

@@ -23,12 +23,13 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.query.command import main as query
-from commitlake.jobs.replay import verify
+from commitlake.jobs.replay import replay_management
 from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_replay_event, read_replay_state
+from commitlake.pipelines.replay.ledger import Ledger, ReplayState, SenderClaim, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.sending import replay_control
 from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.share_sender import ShareSender
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
@@ -191,6 +192,14 @@ def test_only_messages_that_a_group_has_not_consumed_are_sent(
     assert "no offsets of the group 'billing' at that time" in capsys.readouterr().err
 
 
+def test_the_options_that_choose_messages_are_stored_as_on_the_command_line(world: ReplayWorld) -> None:
+    chosen_by = ["--topic", TOPIC, "--topic", "topic-02", "--from", "2020-01-01", "--include-replayed"]
+    assert world.replay(*chosen_by, "--limit", "1", "--rate", "100", "--mask", "keys=null") == 0
+    assert read_replay_state(world.lake, world.replay_id()).plan.command == (
+        f"--topic {TOPIC} --topic topic-02 --from 2020-01-01T00:00:00Z --include-replayed --mask keys=null"
+    )
+
+
 def test_a_dry_run_prints_the_plan_and_sends_nothing(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     place = ["--lake", world.lake.root, "--namesrv", world.name_servers, "--to-topic", world.topic]
     assert main([*place, "--topic", TOPIC, "--dry-run", "--output", "jsonl", "--rate", "10"]) == 0
@@ -249,7 +258,7 @@ def test_a_replay_killed_while_it_reads_back_is_proven_when_it_resumes(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(verify, "verify_replay", kill)
+        patched.setattr(replay_management, "verify_replay", kill)
         assert world.replay("--topic", TOPIC) == 1
     assert len(world.ledger()) == 80
     assert world.act("resume", world.replay_id(), "--no-verify") == 2
@@ -423,6 +432,34 @@ def test_a_temporarily_unreadable_ledger_does_not_end_the_watch(
     assert [text.split(":")[0] for text in reported[:2]] == [
         "the ledger cannot be read, so requests to stop are not seen"
     ] * 2
+
+
+def test_a_stop_of_an_earlier_run_does_not_end_one_that_is_slow_to_begin(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(ShareSender, "send", lambda *_, **__: False)
+        assert world.replay("--topic", TOPIC) == ExitCode.INTERRUPTED
+    name = world.replay_id()
+    add_replay_event(world.lake, name, ReplayEvent.STOPPING)
+    add_replay_event(world.lake, name, ReplayEvent.STOPPED)
+    claim_replay = Ledger.claim_replay
+    is_read = threading.Event()
+
+    def read(lake: Lake, replay_id: str) -> ReplayState:
+        state = read_replay_state(lake, replay_id)
+        is_read.set()
+        return state
+
+    def claim_late(ledger: Ledger, sender_count: int = 0) -> list[SenderClaim]:
+        is_read.wait(0.5)  # nobody may look for requests yet
+        return claim_replay(ledger, sender_count)
+
+    monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(replay_control, "read_replay_state", read)
+    monkeypatch.setattr(Ledger, "claim_replay", claim_late)
+    assert world.act("resume", name, "--quiet") == 0
+    assert world.origins() == by_queue(chosen(world))
 
 
 def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: ReplayWorld) -> None:

@@ -27,7 +27,7 @@ def make(**others: Any) -> NamedReplay:
 def test_arguments_become_a_request() -> None:
     made = make(queues="key", rate=5, pause_if_lag=("billing", 0), target_timeout=datetime.timedelta(seconds=3))
     assert (made.mapping, made.rate, made.speed, made.lag_limit) == (QueueMapping.KEY, 5.0, None, ("billing", 0))
-    assert made.settings.target_timeout_seconds == 3
+    assert made.target_timeout == datetime.timedelta(seconds=3)
     assert make(namesrv=None, dry_run=True).name_servers is None
 
 

@@ -21,11 +21,12 @@ from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.replay import ledger, named_replay, replay_rows
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
-from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, read_events, read_replay_state
+from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event, read_events, read_replay_state
 from commitlake.pipelines.replay.named_replay import ReplayResult
-from commitlake.pipelines.replay.sending import share_sender
+from commitlake.pipelines.replay.sending import run, share_sender
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -176,7 +177,7 @@ def test_nothing_is_sent_for_an_empty_choice(world: ReplayWorld, lake: Lake[pa.T
 def test_messages_of_an_unfinished_replay_need_again(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
     frame = choose(lake)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(named_replay, "_send", _raise_killed)
+        patched.setattr(ReplayRun, "run", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame)
     with pytest.raises(ReplayError, match=f"belong to the replay {NAME}, which has not finished"):
@@ -212,19 +213,28 @@ def _raise_killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("step", ["copy_chosen_messages", "write_copied_rows", "record_plan", "_send", "_verify"])
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [
+        (named_replay, "copy_chosen_messages"),
+        (named_replay, "write_copied_rows"),
+        (named_replay, "record_replay"),
+        (ReplayRun, "run"),
+        (named_replay, "verify_replay"),
+    ],
+)
 def test_a_call_that_was_killed_after_a_step_is_completed_by_the_next(
-    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch, step: str
+    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch, owner: object, step: str
 ) -> None:
     frame = choose(lake)
-    original: Callable[..., object] = getattr(named_replay, step)
+    original: Callable[..., object] = getattr(owner, step)
 
     def kill(*arguments: object, **others: object) -> None:
         original(*arguments, **others)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(named_replay, step, kill)
+        patched.setattr(owner, step, kill)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame)
     assert send(world, lake, frame).sent == CHOSEN
@@ -278,14 +288,14 @@ def test_a_process_that_is_late_to_send_its_own_plan_searches_the_target_first(
 ) -> None:
     frame = choose(lake)
     with pytest.MonkeyPatch.context() as patched:
-        original = named_replay._send
+        original = ReplayRun.run
 
-        def send_after_another(*arguments: Any, **others: Any) -> ReplayResult:
-            patched.setattr(named_replay, "_send", original)
+        def send_after_another(late: ReplayRun) -> Counts:
+            patched.setattr(ReplayRun, "run", original)
             assert send(world, lake, frame, verify=False).sent == CHOSEN
-            return original(*arguments, **others)
+            return original(late)
 
-        patched.setattr(named_replay, "_send", send_after_another)
+        patched.setattr(ReplayRun, "run", send_after_another)
         assert send(world, lake, frame).sent == CHOSEN
     assert world.origins() == by_queue(world, frame)
 
@@ -314,7 +324,7 @@ def test_a_plan_that_may_have_begun_before_rows_were_lost_is_not_sent(
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
-        patched.setattr(named_replay, "_send", _raise_killed)
+        patched.setattr(ReplayRun, "run", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame)
     add_replay_event(world.lake, NAME, ReplayEvent.ROWS_LOST)
@@ -328,7 +338,7 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
-        patched.setattr(named_replay, "_send", _raise_killed)
+        patched.setattr(ReplayRun, "run", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame, rate=5000, pause_if_lag=("billing", 7))
     used: list[tuple[float, float, object]] = []
@@ -338,7 +348,7 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(named_replay, "watch_replay", watch_limits)
+        patched.setattr(run, "watch_replay", watch_limits)
         for requested, options in ((None, {}), (4000.0, {}), (None, {}), (None, {"rate": 3000}), (None, {})):
             if requested is not None:
                 add_replay_event(world.lake, NAME, ReplayEvent.THROTTLED, rate=requested, speed=2.0)
@@ -360,7 +370,7 @@ def test_a_plan_that_is_lost_before_any_process_has_begun_to_send_is_named(
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
-        patched.setattr(named_replay, "_send", _raise_killed)
+        patched.setattr(ReplayRun, "run", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame)
     world.lake.table("replays").delete()

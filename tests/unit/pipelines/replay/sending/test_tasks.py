@@ -18,20 +18,19 @@ from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnection, TrackedConnections
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.connectors.runtime.runner import Result, Shared, Task
+from commitlake.connectors.runtime.runner import Result, Runner, Shared, Task
 from commitlake.jobs.replay import send
 from commitlake.pipelines.replay import ledger as ledger_module
 from commitlake.pipelines.replay import planning
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
-from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
+from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, ReplayRequest
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.sending import replay_control, share_sender, tasks
 from commitlake.pipelines.replay.sending.batches import Batch
 from commitlake.pipelines.replay.sending.queue_sender import QueueSender, TargetClient
 from commitlake.pipelines.replay.sending.rate_limit import Pace
 from commitlake.pipelines.replay.sending.run import ReplayRun
-from commitlake.pipelines.replay.sending.share_sender import ReplaySettings
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.sending.tasks import QueueShare, SendingTask, TaskResult, divide_queues, send_share
 from commitlake.schemas.errors import ExitCode
@@ -42,7 +41,7 @@ from tests.support.replays import ReplayWorld
 from tests.support.waiting import let_pass, wait_until
 
 MESSAGES, QUEUES, PARTS = 400, 4, 8
-SETTINGS = ReplaySettings(target_timeout_seconds=30)
+TIMEOUT = datetime.timedelta(seconds=30)
 KILLED = "the worker was killed"
 
 
@@ -109,13 +108,15 @@ def planned(world: ReplayWorld, plan: ReplayPlan) -> PlannedMessages:
     return open_planned_messages(world.lake, plan, open_pack_store(world.lake.packs))
 
 
-def run(
-    world: ReplayWorld, plan: ReplayPlan, workers: int, *, is_resumed: bool = False, pace: Pace | None = None
-) -> Counts:
+def replay_run(world: ReplayWorld, plan: ReplayPlan, runner: Runner | None) -> ReplayRun:
+    """Return a run that sends a plan with the limits of its state."""
+    state = replace(read_replay_state(world.lake, plan.replay_id), plan=plan)
+    return ReplayRun(world.lake, state, ReplayRequest(target_timeout=TIMEOUT), world.client, runner)
+
+
+def run(world: ReplayWorld, plan: ReplayPlan, workers: int) -> Counts:
     """Send with some tasks; in this process if `workers` is 0."""
-    runner = RestartingRunner(workers) if workers else None
-    replay = ReplayRun(world.lake, planned(world, plan), world.client, pace or Pace(), SETTINGS, runner=runner)
-    return replay.run(is_resumed=is_resumed)
+    return replay_run(world, plan, RestartingRunner(workers) if workers else None).run()
 
 
 def check_sent_once_in_order(world: ReplayWorld) -> None:
@@ -137,7 +138,7 @@ def claimed_tasks(world: ReplayWorld, plan: ReplayPlan, count: int, *, is_resume
     claims = Ledger(world.lake, plan.replay_id).claim_replay(len(shares))
     add_replay_event(world.lake, plan.replay_id, ReplayEvent.STARTED, sender_count=len(shares))
     return [
-        SendingTask(world.lake, Shared(plan), each, claim, world.name_servers, 0.0, SETTINGS, is_resumed, False)
+        SendingTask(world.lake, Shared(plan), each, claim, world.name_servers, 0.0, TIMEOUT, is_resumed, False)
         for each, claim in zip(shares, claims, strict=True)
     ]
 
@@ -199,14 +200,12 @@ def test_killed_tasks_and_drivers_send_each_message_once(
         patched.setattr(QueueSender, "_send_batch", killed(QueueSender._send_batch, 0.08))
         patched.setattr(Ledger, "add_outcomes", killed(Ledger.add_outcomes, 0.05))
         patched.setattr(Ledger, "claim_sender", killed(Ledger.claim_sender, 0.05))
-        is_resumed = False
         while True:
             try:
-                assert run(world, plan, chance.choice([0, 1, 2, 3, 4]), is_resumed=is_resumed) == Counts(MESSAGES, 0)
+                assert run(world, plan, chance.choice([0, 1, 2, 3, 4])) == Counts(MESSAGES, 0)
                 break
             except (SystemExit, RuntimeError) as error:
                 assert str(error) == KILLED
-                is_resumed = True
     assert kills[0] > 5
     check_sent_once_in_order(world)
 
@@ -249,7 +248,7 @@ def test_a_suspended_task_sends_nothing_after_its_successor_began(
     else:
         workers = 2 if successor == "driver with tasks" else 0
         counts: list[Counts] = []
-        new = threading.Thread(target=lambda: counts.append(run(world, plan, workers, is_resumed=True)), daemon=True)
+        new = threading.Thread(target=lambda: counts.append(run(world, plan, workers)), daemon=True)
         new.start()
         wait_until(lambda: Ledger(world.lake, plan.replay_id)._sender_versions()[0] > task.claim.version + 1, 30)
     assert is_cut or sum(map(len, world.received().values())) < MESSAGES
@@ -294,7 +293,7 @@ def test_two_processes_do_not_wait_for_each_other(
         suspended.continue_.set()
         old.join(20)
     assert isinstance(old_results[0].error, OtherProcessError)
-    assert run(world, plan, 0, is_resumed=True) == Counts(MESSAGES, 0)
+    assert run(world, plan, 0) == Counts(MESSAGES, 0)
     check_sent_once_in_order(world)
 
 
@@ -387,20 +386,20 @@ def test_a_stop_reaches_tasks_and_the_replay_is_resumed(
 ) -> None:
     monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(tasks, "_LOOK_SECONDS", 0.05)
-    pace = Pace()
+    replay = replay_run(world, replace(plan, rate=10), RestartingRunner(2))
 
     def stop_once_it_sends() -> None:
         wait_until(lambda: sum(map(len, world.received().values())) > 0, 60)
-        pace.stop()
+        replay.pace.stop()
 
     threading.Thread(target=stop_once_it_sends).start()
-    sent, failed = run(world, replace(plan, rate=10), 2, pace=pace)
+    sent, failed = replay.run()
     assert 0 < sent < MESSAGES
     assert failed == 0
     state = read_replay_state(world.lake, plan.replay_id)
     assert state.event is ReplayEvent.STOPPED
     assert state.wants_stop
-    assert run(world, plan, 3, is_resumed=True) == Counts(MESSAGES, 0)
+    assert run(world, plan, 3) == Counts(MESSAGES, 0)
     check_sent_once_in_order(world)
 
 
@@ -438,7 +437,7 @@ def test_a_task_that_cannot_continue_stops_the_others(
     state = read_replay_state(world.lake, plan.replay_id)
     assert (state.event, state.detail) == (ReplayEvent.FAILED, "the queue is gone")
     assert len(world.ledger()) < MESSAGES
-    assert run(world, plan, 0, is_resumed=True) == Counts(MESSAGES, 0)
+    assert run(world, plan, 0) == Counts(MESSAGES, 0)
     check_sent_once_in_order(world)
 
 
@@ -474,7 +473,6 @@ def test_a_driver_that_was_replaced_stops_no_task_of_its_successor(
 ) -> None:
     monkeypatch.setattr(tasks, "_LOOK_SECONDS", 0.05)
     released = threading.Event()
-    pace = Pace()
 
     class WaitingRunner(ThreadRunner):
         def run(
@@ -483,14 +481,12 @@ def test_a_driver_that_was_replaced_stops_no_task_of_its_successor(
             assert released.wait(60)
             return super().run(function, tasks, is_io_bound=is_io_bound)
 
-    replay = ReplayRun(
-        world.lake, planned(world, plan), world.client, pace, SETTINGS, runner=WaitingRunner(2)
-    )  # fmt: skip
+    replay = replay_run(world, plan, WaitingRunner(2))
     failed: list[BaseException] = []
 
     def send_all() -> None:
         try:
-            replay.run(is_resumed=False)
+            replay.run()
         except ReplayError as error:
             failed.append(error)
 
@@ -498,7 +494,7 @@ def test_a_driver_that_was_replaced_stops_no_task_of_its_successor(
     thread.start()
     wait_until(lambda: read_replay_state(world.lake, plan.replay_id).event is ReplayEvent.STARTED, 20)
     claimed_tasks(world, plan, 2, is_resumed=True)
-    pace.stop()
+    replay.pace.stop()
     let_pass(0.5, "several looks of the driver's thread")
     assert not read_replay_state(world.lake, plan.replay_id).wants_stop
     released.set()
