@@ -113,7 +113,7 @@ class StoreFollower:
             self._on_result(result)
 
     def add_deliveries(self) -> None:
-        """Add the deliveries that consume logs and retry stores have recorded since the last run.
+        """Add to the lake the deliveries to consumers that stores of JMQ have recorded since the last run.
 
         A micro-batch does the same, but there is none as long as no message arrives.
         """
@@ -220,7 +220,7 @@ def find_unfinished_work(config: Config) -> ArchiveWork | None:
 
 
 def _may_have_deliveries(config: Config) -> bool:
-    """Return whether some store has a consume log or retry store, which may record deliveries to archive."""
+    """Return whether some store has files of JMQ that record deliveries to consumers, which can be archived."""
     try:
         stores = find_stores(config.store, config.broker, formats=config.layout)
     except EmptyStoreError:

@@ -78,7 +78,7 @@ class Answer(Protocol):
 
 @dataclass
 class FoundKeys:
-    """Keys whose journeys do not fit the criteria. `rows` can be read once, and `count` is complete afterwards.
+    """Keys whose journeys do not fit the criteria; `rows` can be read once, after which `count` is complete.
 
     Attributes:
         rows: the keys that are shown.
@@ -91,7 +91,7 @@ class FoundKeys:
 
 @dataclass(frozen=True)
 class KnownTimes:
-    """Store time of the newest record that was read, and that of each broker at least ten minutes behind it.
+    """Store time of the newest record that was read, and that of each broker that is at least ten minutes older.
 
     Attributes:
         until: store time of the newest record that was read.

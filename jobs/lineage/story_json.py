@@ -45,7 +45,7 @@ def story_json(story: Story) -> str:
 
 
 def story_to_dict(story: Story) -> dict[str, Any]:
-    """Return a message's story as JSON-compatible dictionaries and lists."""
+    """Return a message's story as dictionaries and lists that can be written as JSON."""
     return {
         "version": VERSION,
         "asked": story.asked,
@@ -115,7 +115,7 @@ def _time_text(moment: datetime.datetime | None) -> str | None:
 
 
 def step_rows(story: Story) -> list[dict[str, Any]]:
-    """Return a table row for people for each step of a story."""
+    """Return one row, of a table for people, for each step of a message's story."""
     gaps = {edge.target: edge.gap for edge in story.edges}
     return [
         {

@@ -51,7 +51,7 @@ _KINDS = {StepKind.DLQ: "bold red", StepKind.RETRY: "yellow", StepKind.MISSING: 
 
 @dataclass(frozen=True, slots=True)
 class _Glyphs:
-    """Line-drawing characters for the tree."""
+    """Characters with which the lines of the tree are drawn."""
 
     root: str
     only: str

@@ -319,7 +319,7 @@ def _queue_row(queue: QueueCount, not_consumed: NotConsumed | None) -> Row:
 
 
 def _print_not_consumed_notes(not_consumed: NotConsumed | None) -> None:
-    """Print when and from which offsets it was determined which messages a group has not consumed."""
+    """Print the time and the source of the offsets that determine which messages a group has not consumed."""
     if not_consumed is None:
         return
     print(

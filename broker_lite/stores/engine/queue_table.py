@@ -33,7 +33,7 @@ def _is_utf8_name(name: str) -> bool:
 
 
 class QueueTable(Generic[Q]):
-    """Queues of a store by topic and queue id."""
+    """All queues of one type in a store, by topic and queue id."""
 
     def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
         """Open the existing queues.

@@ -72,7 +72,7 @@ class PutResult(NamedTuple):
 
 
 def needs_queue_offsets(sys_flag: int, properties: Container[str]) -> bool:
-    """Return whether queue offsets may have to be added to a record's properties, as for light queues."""
+    """Return whether a record's properties may have to name queue offsets, as for light queues (LMQ)."""
     return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
 

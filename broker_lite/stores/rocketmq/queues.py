@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StoreQueues:
-    """Queues of a store by topic and queue id.
+    """All queues of a store, ConsumeQueues and BatchConsumeQueues, by topic and queue id.
 
     Attributes:
         refused_topics: invalid topic names that were found in records.
@@ -105,21 +105,21 @@ class StoreQueues:
         return (self._batch if self._topics.is_batch(topic) else self._simple).find_or_create(topic, queue_id)
 
     def find_light_queue(self, name: str) -> ConsumeQueue | None:
-        """Return the light queue with a name, or None."""
+        """Return the light queue (LMQ, RocketMQ's light message queue) with a name, or None."""
         return self._simple.find(name, LIGHT_QUEUE_ID)
 
     def find_or_create_light_queue(self, name: str) -> ConsumeQueue:
-        """Return a light queue, created if necessary; the caller checks `can_add_light_queues` before."""
+        """Return a light queue (LMQ), created if necessary; the caller checks `can_add_light_queues` before."""
         self.has_light_queues = self._creates_light_again = True
         self._light.add(name)
         return self._simple.find_or_create(name, LIGHT_QUEUE_ID)
 
     def can_add_light_queues(self, names: Iterable[str]) -> bool:
-        """Return whether light queues with these names exist or can be created within the limit."""
+        """Return whether light queues (LMQ) with these names exist, or can be created within the limit."""
         return len(self._light) + sum(name not in self._light for name in names) <= MAX_LIGHT_QUEUES
 
     def enable_light_queues_of_records(self) -> None:
-        """Allow log records to create the light queues that they name, because the master has accepted them."""
+        """Allow log records to create the light queues (LMQ) that they name, because the master has accepted them."""
         self._creates_light_again = True
 
     @property
@@ -154,7 +154,7 @@ class StoreQueues:
                 light.append_recovered(entry, reads_whole_log=reads_whole_log)
 
     def _recreate_light_queue(self, name: str) -> ConsumeQueue | None:
-        """Return a new light queue that a record of the log names; None if it must not be created.
+        """Return a new light queue (LMQ) that a record of the log names; None if it must not be created.
 
         Clients can name any number of queues. So a store without light queues gets none, like that of a RocketMQ broker
         without `enableLmq`. If all queues are missing, only the log can show that the store had some.
@@ -187,7 +187,7 @@ class StoreQueues:
             self._topics.create_batch_topic(record.topic, min(record.queue_id + 1, MAX_QUEUES))
 
     def reset_type_evidence(self) -> None:
-        """Forget the evidence for queue types, because the log is read from the start again."""
+        """Forget what the log has shown about the types of queues, because it is read from the start again."""
         self._unknown = BatchTopics()
 
     def decide_queue_types(self) -> None:
