@@ -49,7 +49,7 @@ def internal_topics(store: BrokerStore) -> Mapping[str, int]:
 
 
 def make_deliveries(store: BrokerStore, timer_max_delay_ms: int) -> Deliveries:
-    """Return the deliveries for a store: delays, retries, dead letters and transactions.
+    """Return the object that handles delays, retries, dead letters and transactions of a store.
 
     Args:
         store: a store in any layout.

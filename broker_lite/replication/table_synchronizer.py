@@ -36,7 +36,7 @@ class Synchronizer:
         self._groups_version: DataVersion | None = None
 
     async def run(self, master: PeerClient) -> bool:
-        """Copy all tables from the master once; on an error, return False, and keep tables that were not received."""
+        """Copy all tables from the master once; return False if an error stopped this before the last table."""
         try:
             self.replace_topics(await self._request_table(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
             self.replace_consumer_offsets(

@@ -55,7 +55,7 @@ class LogSync:
         synced: Callable[[int], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Start the thread.
+        """Start the thread that flushes the log on request.
 
         Args:
             store: store whose log is flushed.

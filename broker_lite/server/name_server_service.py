@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 class NameServerService:
-    """Service on a name server's port."""
+    """Service on a name server's port, which passes requests to the name server and sends its answers."""
 
     def __init__(self, name_server: NameServer, loop: asyncio.AbstractEventLoop) -> None:
         """Create the service for a name server, with a scheduler for requests that take long.

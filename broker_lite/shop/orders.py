@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Order with its customer."""
+    """Order of the example shop, with its lines and its customer."""
 
     number: int
     customer: str

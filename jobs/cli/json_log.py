@@ -70,7 +70,7 @@ class JsonStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
+        """Write several texts, of which each complete line is printed as a JSON object."""
         for line in lines:
             self.write(line)
 

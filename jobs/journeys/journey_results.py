@@ -216,7 +216,7 @@ class ArrowAnswer:
             yield from rows_of_batches(rows.select(_KEY_NAMES).slice(0, limit).to_batches(), 0)
 
     def _journeys_by_slice(self) -> Iterator[pa.Table]:
-        """Yield the journeys of each slice without their steps; the first call also stores totals over all slices."""
+        """Yield the journeys of each slice of the keys, without their steps; the first call also sums them up."""
         counts = dict.fromkeys(("keys", *FLAGS), 0)
         paths, hops = [], []
         for each in self.records.iterate_slices():

@@ -83,7 +83,7 @@ class JourneysPage:
 
 
 def journeys_report(page: JourneysPage) -> Report:
-    """Return the report on the paths and hops of keys, and on keys that do not fit."""
+    """Return the report on the paths of keys from topic to topic, and on keys whose paths are not as required."""
     sections = [
         Section("paths", "Paths", _path_blocks(page)),
         Section("hops", "Times from topic to topic", _hop_blocks(page)),

@@ -397,7 +397,7 @@ def _already_consumed_text(messages: ChosenMessages, group_offsets: Places, subj
 
 
 def _fetch_target_offsets(admin: Admin, group: str, brokers: Sequence[str]) -> Places:
-    """Return a group's offsets in the target on brokers with the given names; empty if they cannot be read."""
+    """Return a group's offsets on the brokers to which messages are sent; empty if they cannot be read."""
     try:
         return fetch_live_offsets(admin, group, brokers)
     except RocketMQError:

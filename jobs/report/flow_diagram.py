@@ -25,7 +25,7 @@ _Stop: TypeAlias = tuple[int, str]
 
 
 class Flow(NamedTuple):
-    """Path through the stops of a diagram, and the number of keys that take the path.
+    """Path of a diagram from stop to stop (such as topics), and the number of keys that take the path.
 
     Attributes:
         stops: its stops, in order; any texts.

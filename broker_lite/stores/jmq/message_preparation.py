@@ -137,7 +137,7 @@ class JournalMessagePreparer:
         self._max_record_bytes = max_record
 
     def prepare(self, message: NewJournalMessage, queue_id: int | None = None) -> PreparedMessage:
-        """Prepare a message for `append`, with the current time as its receive time.
+        """Check and serialize a message, except for its offsets and store time; the receive time is the current time.
 
         Args:
             message: message of a producer.

@@ -34,7 +34,7 @@ class OffsetFile(SavedTable):
     is_dated = True
 
     def __init__(self, root: Path, clock: Callable[[], int]) -> None:
-        """Read the file.
+        """Read the positions from the file.
 
         Raises:
             StoreError: if neither the file nor its `.bak` can be read.

@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """Settings of a store. File sizes must be those of the existing files.
+    """Settings of a store in JMQ's layout; file sizes must be those of the existing files.
 
     Attributes:
         journal_file_size_bytes: size of a journal file.

@@ -210,7 +210,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             return reader.log_end
 
     def log_consumption(self, consumptions: Sequence[Consumption]) -> None:
-        """Append consume records.
+        """Append consume records, which state which messages were delivered to whom, and the outcome.
 
         Raises:
             UnserializableError: if one does not fit the format; nothing was written.

@@ -210,7 +210,7 @@ class MessagePreparer:
         self._dispatching = DispatchBuilder(options)
 
     def prepare(self, message: NewMessage) -> Prepared:
-        """Prepare a message of any kind for an append.
+        """Check a message of any kind, and serialize it except for its offsets and store time.
 
         Raises:
             MessageRefusedError: if a broker would refuse the message.
@@ -233,7 +233,7 @@ class MessagePreparer:
         )
 
     def prepare_sent(self, message: SentMessage) -> Prepared:
-        """Prepare a producer's message whose properties are already serialized, which is much faster.
+        """Check and serialize a producer's message whose properties are already serialized, which is much faster.
 
         Raises:
             MessageRefusedError: if a broker would refuse the message.

@@ -21,7 +21,7 @@ RECORD_ALLOWANCE_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Settings of a store. File sizes must be those of the existing files.
+    """Settings of a store in RocketMQ's layout; file sizes must be those of the existing files.
 
     Attributes:
         segment_size_bytes: size of a CommitLog file.

@@ -162,7 +162,7 @@ class MessageStore(OpenStore[Message, Reader]):
 
     @property
     def preparer(self) -> MessagePreparer:
-        """Object that prepares messages for `send`."""
+        """Object that checks and serializes messages before `send` appends them."""
         return self._writer.preparing
 
     def send(self, message: SentMessage) -> PutResult:
