@@ -32,7 +32,7 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.role import ReplicationRole
-from commitlake.broker_lite.server.background import LogSync, SliceTimer
+from commitlake.broker_lite.server.background_tasks import LogSync, SliceTimer
 from commitlake.broker_lite.server.connections import Connection, Connections, Service
 from commitlake.broker_lite.server.limits import Limits, raise_descriptor_limit
 from commitlake.broker_lite.server.name_server_service import NameServerService

@@ -9,7 +9,7 @@ from commitlake.broker_lite.broker.slice_scheduler import SliceScheduler, Steps
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.nameserver.handlers import Answering
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.server.background import SliceTimer
+from commitlake.broker_lite.server.background_tasks import SliceTimer
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import Command
 

@@ -29,8 +29,8 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import COMMIT_KEY, com
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ConcurrentRunError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.safe_store_files import make_folders
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

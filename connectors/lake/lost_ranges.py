@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, read_file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.schemas.times import EPOCH, format_iso_time
 
 REPAIR = "repair"

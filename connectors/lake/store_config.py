@@ -10,10 +10,10 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 
 TOPIC, GROUP, SETTING = "topic", "group", "setting"
 _NAME = "store_config"

@@ -30,7 +30,7 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.settings_files import read_settings
 from commitlake.connectors.reading.unread_warnings import PULL_HINT
 from commitlake.schemas import shipped_manifest
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
 from commitlake.schemas.layouts.segment_names import parse_queue_folder
 from commitlake.schemas.safe_store_files import folders_in, open_file, read_file

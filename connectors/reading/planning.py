@@ -49,8 +49,8 @@ from commitlake.connectors.reading.snapshots import (
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.reading.time_bounds import time_bounds
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 _KEY_INDEX = "IndexFile"
 

@@ -20,8 +20,8 @@ from commitlake.pipelines.archive.derived_table_updates import unreadable_trace_
 from commitlake.pipelines.edges.table_update import catch_up_edges
 from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 
 def backfill_table(command: ArchiveOptions) -> ExitCode:

@@ -32,9 +32,9 @@ from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.arguments.runner import refuse_workers_on_spark
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.garbage_collection import garbage_collection_off
 from commitlake.jobs.cli.missing_packages import require_package
 from commitlake.jobs.cli.process import runs_in_own_process
+from commitlake.jobs.cli.python_garbage_collection import garbage_collection_off
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

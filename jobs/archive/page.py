@@ -22,9 +22,9 @@ from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refu
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun, commit_numbers_text
 from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, PageFigures
 from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.finding_advice import Advice
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.quality.expectation import Grain, Severity
 from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.report import (

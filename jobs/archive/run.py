@@ -32,7 +32,7 @@ from commitlake.jobs.arguments.runner import get_spark_session, make_runner
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.run_metrics import add_to_counter
 from commitlake.jobs.cli.terminal import print_line

@@ -8,7 +8,7 @@ from commitlake.connectors.reading.snapshots import StoreRange, TailKind
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.run import Result
 from commitlake.pipelines.archive.run_page import commit_numbers_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 _MANY_STORES = 12
 

@@ -13,8 +13,8 @@ from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.table_checks import REPAIR, TableFinding
 from commitlake.pipelines.audit.verdicts import AuditResult
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Badge, Block, Figures, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 

@@ -26,8 +26,8 @@ from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, flag, option
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 DESCRIPTION = (
     "Register a lake in Unity Catalog: its tables as external tables, and its bodies as an external volume. Then "

@@ -67,8 +67,8 @@ def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
         return run_as_process(lambda: main(sys.argv[1:]))
     import importlib
 
-    from commitlake.jobs.cli.garbage_collection import garbage_collection_off
     from commitlake.jobs.cli.process import set_command_name
+    from commitlake.jobs.cli.python_garbage_collection import garbage_collection_off
 
     arguments = list(argv)
     match arguments:

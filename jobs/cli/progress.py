@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from commitlake.connectors.printable import escape_line
 from commitlake.connectors.runtime.runner import CounterGoneError, Runner
 from commitlake.jobs.cli.terminal import unguarded_stream
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 _POLL_SECONDS = 0.5
 _LINE_SECONDS = 10.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, DlqOptions
 from commitlake.schemas.errors import ExitCode
 

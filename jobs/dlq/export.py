@@ -11,8 +11,8 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.selection import choose_dead_letters, explain_invalid_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 
 def export_dead_letters(arguments: DlqOptions, lake: Lake) -> ExitCode:

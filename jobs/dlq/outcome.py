@@ -26,8 +26,8 @@ from commitlake.pipelines.replay.groups.outcomes import (
 from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.sending.target_client import open_target_client
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
 
 PROG = "commitlake dlq"

@@ -18,8 +18,8 @@ from commitlake.pipelines.dead_letters.cause_conditions import exclude_letters_s
 from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, is_replayed_sql
 from commitlake.pipelines.replay.ledger import read_replay_states
 from commitlake.pipelines.replay.plan_part_rows import log_ranges_condition
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.replays import ReplayEvent
 
 _SHOWN = 3

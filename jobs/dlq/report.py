@@ -17,8 +17,8 @@ from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters
 from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_json_document, write_table, write_varying_rows
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import to_display_zone
 

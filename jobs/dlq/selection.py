@@ -15,8 +15,8 @@ from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers, unknown_value_sentences
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import cause_condition_sql, select_cause

@@ -15,8 +15,8 @@ from pathlib import Path
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.doctor.findings import DoctorFinding, State
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.formatted_counts import format_count
 
 _OLDEST_PYTHON = (3, 11)
 _CORE = ("deltalake", "pyarrow", "numpy", "numba")

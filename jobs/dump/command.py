@@ -35,8 +35,8 @@ from commitlake.jobs.arguments.stores import (
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, conflicts_with, flag, only_with, option, repeated, requires_one_of
 from commitlake.jobs.cli.terminal import unguarded_stream
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.stores import Store

@@ -19,7 +19,7 @@ from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.confirm import confirm_action
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.erase.arguments import EraseOptions
 from commitlake.jobs.report.rows_output import Row, write_rows
@@ -43,8 +43,8 @@ from commitlake.pipelines.erasure.run import (
     unfinished_erasures,
 )
 from commitlake.pipelines.erasure.selection import KeysToErase, count_inner_batches
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.report_columns import Column
 

@@ -37,8 +37,8 @@ from commitlake.jobs.cli.options import (
     rules_for_values,
 )
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

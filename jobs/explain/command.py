@@ -21,8 +21,8 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, must_be_less_than, option, repeated, requires_one_of
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.jobs.report.rows_output import write_varying_rows
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.planning import ReadPlan

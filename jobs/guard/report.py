@@ -16,9 +16,9 @@ from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.jobs.report.value_decoding import bytes_text, offset_text, time_text
 from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.finding_advice import NO_ADVICE, Advice, Places
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     Badge,
     Block,

@@ -13,7 +13,7 @@ from commitlake.jobs.arguments.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.guard.arguments import RuleArguments
 from commitlake.pipelines.retention.deletion_rules import Rules
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.boltmq.deletion_settings import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf

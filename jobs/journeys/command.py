@@ -26,12 +26,12 @@ from commitlake.jobs.arguments.unknown_lake_names import (
     unknown_topic_sentences,
 )
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.journeys.arguments import HOPS, KEYS, JourneysOptions
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram_html
 from commitlake.jobs.report.html_elements import tag
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.finding_advice import Command
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     Block,
     Code,

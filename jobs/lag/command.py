@@ -32,8 +32,8 @@ from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from commitlake.jobs.arguments.similar_names import abbreviate_name_list, sugges
 from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.pipelines.lag.group_summaries import find_stalled_since
 from commitlake.pipelines.lag.history import LagHistory, lag_history

@@ -22,8 +22,8 @@ from commitlake.pipelines.lag.group_summaries import (
     sum_bounds,
 )
 from commitlake.pipelines.lag.verdicts import NOT_MOVING, FigureBounds, LagVerdict
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.finding_advice import Advice
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.report import (
     AdviceBlock,

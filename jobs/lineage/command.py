@@ -24,7 +24,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.keys_file import read_keys
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
 from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.cli.terminal import print_line, unguarded_stream
 from commitlake.jobs.lineage.arguments import (
     JSON,
@@ -42,8 +42,8 @@ from commitlake.pipelines.lineage.history_reader import read_stories, read_story
 from commitlake.pipelines.lineage.message_history import Story
 from commitlake.pipelines.lineage.table_lookups import Row
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 DESCRIPTION = (
     "Show what happened to the messages of a business key, a message id or an offset: sent, delayed, retried, "

@@ -22,7 +22,7 @@ from commitlake.jobs.lineage.story_json import step_rows
 from commitlake.jobs.report.html_elements import join_html, tag
 from commitlake.jobs.report.value_decoding import time_text
 from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, StepKind, Story
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     Badge,
     Cell,

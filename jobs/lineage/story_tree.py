@@ -28,7 +28,7 @@ from commitlake.connectors.printable import escape_line
 from commitlake.jobs.cli.terminal import unguarded_stream
 from commitlake.pipelines.lineage.message_history import Branch, Outcome, OutcomeState, Step, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text, clock_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.times import to_display_zone
 
 MAX_TEXT = 400

@@ -17,7 +17,7 @@ from commitlake.jobs.report.html_elements import join_html, tag
 from commitlake.jobs.report.value_decoding import time_text
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Cell, Html, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND, format_iso_time

@@ -24,8 +24,8 @@ from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake

@@ -15,7 +15,7 @@ from commitlake.jobs.arguments.lake_location import check_packs_location
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.arguments.store_layout import find_formats
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
 from commitlake.pipelines.audit.checksums_after_repair import update_refilled_checksums
@@ -24,8 +24,8 @@ from commitlake.pipelines.repair.content_checksums import list_unsealed_tables, 
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.refill_from_stores import RefillStores
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 _VERSION = importlib.metadata.version("commitlake")
 

@@ -51,7 +51,7 @@ from commitlake.pipelines.repair.content_checksums import SUMMED_TABLES, list_un
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.minute_merging import join_sorted_batches
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 BODIES = "bodies"

@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.jobs.lag.lag_measurement import measure_lag
 from commitlake.jobs.metrics.archive_metrics import archive_metrics

@@ -19,8 +19,8 @@ from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.verifying import verify_replay
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     MAX_SERIES,
     Block,

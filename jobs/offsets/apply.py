@@ -21,8 +21,8 @@ from commitlake.pipelines.offsets.broker_offset_update import (
 )
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 
 NOTHING = "no offset was set"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.arguments import MQADMIN, OffsetsOptions
 from commitlake.schemas.errors import ExitCode

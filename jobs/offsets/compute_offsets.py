@@ -21,7 +21,7 @@ from commitlake.jobs.arguments.similar_names import (
 from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset

@@ -11,7 +11,7 @@ from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lag.group_summaries import sum_bounds
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import format_whole_number
 from commitlake.schemas.report_columns import Column
 

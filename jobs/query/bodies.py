@@ -13,8 +13,8 @@ from commitlake.connectors.printable import escape_unprintable
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
 from commitlake.jobs.report.rows_output import Row
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.packs.pack_stores import PackStore

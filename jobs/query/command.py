@@ -29,8 +29,8 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
 from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
-from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
+from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
+from commitlake.jobs.cli.lost_range_warnings import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.cli.sql_limits import enforce_limits
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
@@ -48,8 +48,8 @@ from commitlake.jobs.query.sql_query import run_sql_query
 from commitlake.jobs.report.rows_output import Row, rows_of_batches, write_rows
 from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.pipelines.query.engines import TableQuery, hbase_lag_sentence, query_deltalake, query_hbase, query_spark
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 

@@ -16,8 +16,8 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.report.rows_output import rows_of_batches, write_rows
 from commitlake.pipelines.query.engines import TableQuery
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.packs.location import PackLocation

@@ -16,14 +16,14 @@ from commitlake.connectors.lake.reader import QueryError, run_sql_over_tables
 from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
-from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
+from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
+from commitlake.jobs.cli.lost_range_warnings import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import BodyTexts, make_body_fetcher
-from commitlake.jobs.query.sql_bodies import expand_body_calls, explain_body_error, replace_body_positions
+from commitlake.jobs.query.sql_body_calls import expand_body_calls, explain_body_error, replace_body_positions
 from commitlake.jobs.report.rows_output import rows_of_batches, write_rows
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _NO_TABLE = re.compile(

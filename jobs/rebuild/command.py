@@ -30,8 +30,8 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.options import environment_variable_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.stores import Store

@@ -19,8 +19,8 @@ from commitlake.pipelines.rebuild.errors import BusyStoreError, UnknownDelaysErr
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.rebuild.store_replacement import Replacement
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.shipped_manifest import make_fetch_hint
 
 

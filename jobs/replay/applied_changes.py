@@ -25,7 +25,7 @@ from commitlake.pipelines.replay.message_changes import (
     mask_and_encode,
 )
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.replay.arguments import LIST, RESUME, SEND, SHOW, STOP, THROTTLE, UNDO, VERIFY, ReplayOptions
 from commitlake.schemas.errors import ExitCode
 

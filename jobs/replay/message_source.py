@@ -22,7 +22,7 @@ from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.arguments.similar_names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.replay_management import PROG
@@ -39,7 +39,7 @@ from commitlake.pipelines.replay.groups.not_consumed_messages import (
     find_not_consumed_live,
 )
 from commitlake.pipelines.replay.sending.target_client import client_options
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of, strip_broadcast_suffix
 from commitlake.schemas.remoting.routes import subscribe_queues
 from commitlake.schemas.selection import Selection

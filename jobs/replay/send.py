@@ -22,7 +22,7 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm_action
-from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
+from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
@@ -47,8 +47,8 @@ from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.sending.tasks import check_no_speculation
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent
 

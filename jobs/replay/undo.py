@@ -21,8 +21,8 @@ from commitlake.pipelines.offsets.offset_sources import open_lake_sources
 from commitlake.pipelines.replay.groups.undo_offsets import GroupStep, find_consumer_groups, plan_group_steps
 from commitlake.pipelines.replay.ledger import ReplayState, add_replay_event, check_is_not_running, read_replay_state
 from commitlake.pipelines.replay.sent_messages import RunsByQueue, add_unrecorded_runs, read_sent_runs
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.replays import ReplayEvent
 
 PROG = "commitlake replay"

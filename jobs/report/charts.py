@@ -20,7 +20,7 @@ from itertools import groupby
 
 from commitlake.jobs.report.chart_axes import Scale, time_ticks
 from commitlake.jobs.report.html_elements import inline_html, join_html, name_html, tag
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     MAX_SERIES,
     NO_FIGURE,

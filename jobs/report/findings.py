@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from html import escape
 
 from commitlake.jobs.report.html_blocks import MAX_SENTENCE, escape_and_shorten
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.finding_advice import NO_ADVICE, Command, FilledAdvice
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     AdviceBlock,
     Block,

@@ -15,8 +15,8 @@ from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.html_page import write_page
 from commitlake.jobs.report.run_history import history_section, read_run_history
 from commitlake.jobs.report.value_decoding import time_text
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Block, Kind, Name, Paragraph, Report, Section, Strong, Verdict
 from commitlake.schemas.times import format_time
 

@@ -20,7 +20,7 @@ from commitlake.jobs.arguments.times import TIME_TEXT, to_local_times
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
 from commitlake.jobs.report.output_formats import SCHEMA, current_display
 from commitlake.jobs.report.text_table import TextTable, wrap_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Magic
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD

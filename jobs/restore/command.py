@@ -37,13 +37,13 @@ from commitlake.jobs.arguments.stores import (
 )
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
+from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
 from commitlake.jobs.cli.options import conflicts_with, must_be_less_than, option
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import FileSettings
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY

@@ -32,8 +32,8 @@ from commitlake.pipelines.ship.agent import ShipAgent, ShipRound, ShipStoppedErr
 from commitlake.pipelines.ship.log_end import UNCHANGED_SECONDS
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceStore
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 _NICE = 10
 _IO_PRIORITY_IDLE = 3 << 13

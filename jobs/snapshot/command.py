@@ -26,8 +26,8 @@ from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, option, requires_one_of
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake

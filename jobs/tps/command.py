@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import damage_message
-from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.cli.damaged_file_errors import damage_message
+from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import (
@@ -39,8 +39,8 @@ from commitlake.jobs.tps.arguments import (
 )
 from commitlake.jobs.tps.rates_source import TpsSource, open_tps_source
 from commitlake.pipelines.tps.rates_query import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, round_time
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.times import EPOCH, add_capped, format_iso_time
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.tps.arguments import COMPARED
 from commitlake.pipelines.tps.rates_query import GROUPS, RatesQuestion
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.tps.arguments import TpsOptions
 from commitlake.pipelines.tps.rates_query import MINUTES, CountedTable, round_time
 

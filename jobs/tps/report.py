@@ -24,8 +24,8 @@ from commitlake.pipelines.tps.comparison import COLUMNS
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.rates_query import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, RatesReport
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.finding_advice import Advice, Places
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     MAX_SERIES,
     AdviceBlock,

@@ -17,7 +17,7 @@ from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.audit.window_counts import Differences
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.pipelines.verify.store_verification import StoreReport
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 _CODES = {"missing": "lake_missing", "unexpected": "lake_extra", "different": "lake_different"}
 _NOTHING = "lake_not_archived"

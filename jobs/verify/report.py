@@ -17,9 +17,9 @@ from commitlake.jobs.report.value_decoding import decode_value, ms_to_time_text,
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.store_verification import StoreReport, join_findings
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.finding_advice import FilledAdvice
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Badge, Cell, Figures, Kind, MutedText, Name, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 

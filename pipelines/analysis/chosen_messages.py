@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

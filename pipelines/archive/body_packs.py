@@ -20,13 +20,13 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays_without_pandas import string_bytes_and_offsets
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, open_pack_writer
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
 from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.pipelines.archive.task_input import Part

@@ -26,7 +26,7 @@ from commitlake.pipelines.edges.table_update import catch_up_edges
 from commitlake.pipelines.message_keys.key_files import PreparedKeys
 from commitlake.pipelines.message_keys.table_update import KeysUpdate as FollowedKeys
 from commitlake.pipelines.message_keys.table_update import catch_up_keys
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 MAX_FIRST_ROWS = 20_000_000
 """Largest number of messages of a lake for which a run builds the table `edges`."""

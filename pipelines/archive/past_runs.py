@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import timestamp_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 
 MAX_RUNS = 20
 """Number of runs in a report."""

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange
 from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.quality.profile_columns import PROFILES_SCHEMA, SCHEMA
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.tables.profile import QUEUE_KEYS, RUN_ID, RUNS

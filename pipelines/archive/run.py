@@ -66,8 +66,8 @@ from commitlake.pipelines.message_keys.key_files import PreparedKeys
 from commitlake.pipelines.quality.expectation_input import BeginJudging
 from commitlake.pipelines.quality.great_expectations_loading import start_loading_thread
 from commitlake.pipelines.quality.report import Losses, RunVerdict
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.hbase.options import HBaseOptions

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import ErasedMessages
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, group_rows_by_pack
@@ -19,7 +20,6 @@ from commitlake.connectors.lake.packs.merged_packs import pack_size
 from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 from commitlake.pipelines.audit.message_rows import MessageRows
 from commitlake.pipelines.audit.window_counts import SHOWN

@@ -17,8 +17,8 @@ from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.audit.verdicts import AuditVerdict, compare_profiles
 from commitlake.pipelines.audit.window_counts import Profile
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 
 BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
 

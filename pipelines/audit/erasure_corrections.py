@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_string_array
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages, open_erasures, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.plain_arrays import to_string_array
 from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
 from commitlake.pipelines.audit.audited_versions import Moment
 from commitlake.pipelines.audit.counts_by_window import SCHEMA, merge_windows, window_starts
@@ -28,7 +28,7 @@ from commitlake.pipelines.masking.erasure_rows import (
     newest_row_by_message,
     sum_changes_by_row,
 )
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
 _COLUMNS = (

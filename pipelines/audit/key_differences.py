@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.window_counts import SHOWN

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
 from commitlake.pipelines.audit.counts_by_window import SCHEMA, merge_windows
 from commitlake.pipelines.audit.message_rows import times_within_span

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
 from commitlake.connectors.lake.delta_log.check import find_forged_entries
 from commitlake.connectors.lake.delta_log.entries import parse_json
@@ -26,7 +27,6 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.lost_ranges import describe_lost_ranges, lost_ranges
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
@@ -40,8 +40,8 @@ from commitlake.pipelines.repair.commits import count_lost_rows
 from commitlake.pipelines.repair.content_checksums import SUMMED_TABLES, sum_table_contents
 from commitlake.pipelines.repair.data_file_check import find_damaged_files
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.finding_advice import Advice
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 

@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.erasures import newest_erasure_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import microseconds_literal, window_start_expression
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.audited_versions import Moment
 from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.window_counts import SHOWN
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 _TABLES = ("topic_minutes", "archive_runs", "profiles")

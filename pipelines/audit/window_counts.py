@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
 from commitlake.pipelines.audit.counts_by_window import (
     DIFFERENCE,

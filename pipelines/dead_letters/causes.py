@@ -30,12 +30,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.dead_letters.dead_letter_rows import (
     Letters,
     dead_letter_condition,

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine, in_condition, quote_column_name, text_literal
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_topic_sql

@@ -30,11 +30,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.log_format.recorded_deliveries import CONSUMPTION_ROWS
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.step_records import TIME
 from commitlake.pipelines.edges.steps import repeat_text
 from commitlake.schemas.tables.edges import StepOutcome

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.key_matching import Column, LinkableRecords, encode_key_columns
 from commitlake.pipelines.edges.lake_spans import Spans

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_numpy_numbers
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.pipelines.edges.step_records import Role
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import to_numpy_numbers
 from commitlake.connectors.lake.archive_commits import newest_commit
 from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.schemas.tables.edges import LINK_DAYS, AbsentReason
 from commitlake.schemas.times import epoch_us
 

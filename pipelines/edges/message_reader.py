@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.erasures import ErasedMessages
 from commitlake.connectors.lake.lake import Lake
@@ -19,7 +20,6 @@ from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces

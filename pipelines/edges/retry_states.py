@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array
 from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.client_actions import build_unique_keys
 from commitlake.pipelines.edges.key_matching import LinkableRecords, encode_key_columns, match_same_key
 from commitlake.pipelines.edges.lake_spans import Spans

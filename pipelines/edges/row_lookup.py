@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.message_reader import PLACES, ROWS, RowContents, distinct_positions
 from commitlake.pipelines.edges.step_records import KEYS_LEAF, MARKING
 from commitlake.pipelines.message_keys.key_files import key_hashes

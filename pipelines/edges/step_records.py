@@ -26,11 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_numpy_numbers
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.pipelines.verify.observed_delays import read_archived_delays
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT

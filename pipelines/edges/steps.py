@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.key_matching import Column
 from commitlake.pipelines.edges.lake_spans import LINK_US, Spans
 from commitlake.pipelines.edges.step_records import TIME

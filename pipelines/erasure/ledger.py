@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_utc_times
 from commitlake.connectors.lake.committer import append_rows, commit_with_transaction
 from commitlake.connectors.lake.erasures import (
     APPLICATION_ID,
@@ -32,7 +33,6 @@ from commitlake.connectors.lake.erasures import (
 )
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
-from commitlake.connectors.plain_arrays import to_utc_times
 from commitlake.pipelines.masking.copies_of_erased import NO_TEXTS, CopyTexts, ensure_hash_key, read_later_copies
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import (
@@ -41,8 +41,8 @@ from commitlake.pipelines.masking.erasure_rows import (
     newest_row_by_message,
     to_erasures_schema,
 )
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ConcurrentRunError, UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.times import EPOCH, format_iso_time
 

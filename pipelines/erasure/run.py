@@ -59,8 +59,8 @@ from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, s
 from commitlake.pipelines.erasure.text_erasure import TABLES, erase_texts, measure_text_erasure
 from commitlake.pipelines.maintenance.log_cleanup import SHORTEST_RETENTION
 from commitlake.pipelines.masking.copies_of_erased import read_later_copies
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.erasures import ErasureEvent
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts, to_utc_times
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
-from commitlake.connectors.plain_arrays import rows_to_dicts, to_utc_times
 from commitlake.pipelines.evidence.documents import (
     Document,
     EvidenceColumns,

@@ -8,9 +8,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 
 TASK_BYTES = 128 << 20
 """Size of the bodies of one task, unless a single pack has more."""

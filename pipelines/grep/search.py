@@ -30,7 +30,7 @@ from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.grep.pattern import Pattern
 from commitlake.pipelines.grep.planning import PackPart, SearchPlan, pack_conditions_sql
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 
 MATCH_COLUMNS = ("match_offset", "excerpt")

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import join_chunks, to_boolean_array, to_numpy_numbers
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import join_chunks, to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeySlice
 from commitlake.pipelines.journeys.sql_statements import (

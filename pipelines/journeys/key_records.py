@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import join_chunks, to_numpy_numbers
 from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, read_file_actions
 from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import join_chunks, to_numpy_numbers
 from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.sql_statements import RECORD_TEXTS, Sources, Statements

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import join_chunks
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import join_chunks
 
 RARE_PERCENT = 1
 """Share of keys below which their path is unexpected."""

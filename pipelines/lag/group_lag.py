@@ -31,7 +31,7 @@ from commitlake.pipelines.lag.subscriptions import (
 )
 from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, LagJudgement, Movement, lag_verdict
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import (
     BROADCAST_SUFFIX,
     RETRY_PREFIX,

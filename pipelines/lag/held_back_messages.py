@@ -34,7 +34,7 @@ from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC

@@ -24,12 +24,12 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.backlog_counting import OffsetRangeCounter, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queue_offset_spans import Times

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
@@ -28,7 +29,6 @@ from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, in_condition, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.backlog_counting import (
     BacklogCounter,
     OffsetRangeCounter,

@@ -46,7 +46,7 @@ from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
 from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
 from commitlake.pipelines.verify.observed_delays import complete_delay_levels, parse_archived_delays
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.integer_parsing import INT32_MAX, int_in_range
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, first_rows_after, rows_between
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic, SnapshotSource
 from commitlake.pipelines.snapshot.table_append import HEARTBEAT
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, strip_broadcast_suffix
 from commitlake.schemas.times import EPOCH
 

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 WAITING_PARTS = 5
 """A group is slow only if the next message has waited longer than the watched time divided by this number.

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake, PinnedLake
 from commitlake.connectors.lake.reader import run_sql
@@ -21,7 +22,6 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.group_summaries import GROUP_KINDS
 from commitlake.pipelines.lag.lag_at_many_times import StoreLag

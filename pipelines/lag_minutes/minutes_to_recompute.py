@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.delta_log.versions import AddedFile, VersionsError
 from commitlake.connectors.lake.lake import PinnedLake
@@ -36,7 +37,6 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, read_snapshot_headers
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag_minutes.minute_computation import MINUTE_US, first_minute_at, last_minute_at
 from commitlake.pipelines.lag_minutes.progress import FOLLOWED, NOTHING, MinutesProgress, checksum_topics
 from commitlake.pipelines.snapshot.progress import OffsetKind

@@ -37,7 +37,7 @@ from commitlake.pipelines.lineage.value_texts import (
     ordinal_text,
     relative_time_text,
 )
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 

@@ -27,7 +27,7 @@ from commitlake.pipelines.lineage.table_lookups import LineageTables, Row
 from commitlake.pipelines.lineage.value_texts import relative_time_text
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.masking.archive_masks import masks_change_bodies
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.message_id import parse_id_offset
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.times import EPOCH

@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.message_places import PlaceSet
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.pipelines.lineage.message_history import Question
 from commitlake.pipelines.lineage.row_gathering import HUBS, MAX_ROUNDS, node_id_of, place_of_edge_end
 from commitlake.pipelines.lineage.table_lookups import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from commitlake.pipelines.lineage.message_history import MAX_STEPS, Question
 from commitlake.pipelines.lineage.table_lookups import LineageTables, Place, Row
 from commitlake.pipelines.lineage.value_texts import relative_time_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edges import EdgeKind

@@ -13,7 +13,7 @@ from commitlake.pipelines.lineage.value_texts import (
     ordinal_text,
     relative_time_text,
 )
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, Kind
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, id_conditions, in_condition, selection_conditions, text_literal
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.pipelines.lineage.message_history import Question
 from commitlake.pipelines.message_keys.lookup import find_indexed_message_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_newest_messages

@@ -31,8 +31,8 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import (
 from commitlake.connectors.lake.delta_log.seals import read_newest_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.formatted_counts import format_count
 
 METADATA_KEY = "commitlake.maintain"
 # Hooks are off: an expired entry of the log may be the only one with the archive's progress; see log_cleanup.

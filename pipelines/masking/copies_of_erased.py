@@ -27,12 +27,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import string_bytes_and_offsets
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.erasures import open_erasures
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.hashing import hash_texts
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
 from commitlake.schemas.tables.erasures import ErasureEvent
 

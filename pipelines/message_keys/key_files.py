@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import string_bytes_and_offsets
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY

@@ -18,12 +18,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import join_chunks, to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, read_file_actions
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.erasures import read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
-from commitlake.connectors.plain_arrays import join_chunks, to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version_in
 
 PLACES = pa.schema([

@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.time_search import first_offset_at
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.times import epoch_ms, epoch_ms_rounded_up
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import Lake
@@ -25,7 +26,6 @@ from commitlake.connectors.lake.sql import (
     text_literal,
     timestamp_literal,
 )
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions

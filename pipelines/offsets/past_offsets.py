@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import string_bytes_and_offsets
 from commitlake.connectors.lake.rows.hashing import SEED, hash_lists, hash_strings, update_row_hashes
 from commitlake.connectors.numpy_arrays import Array, read_only_view
-from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from commitlake.connectors.arrays_without_pandas import join_chunks
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import join_chunks
 from commitlake.pipelines.quality import compiled_profiling
 from commitlake.pipelines.quality.expectation_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.profile_columns import WindowParts

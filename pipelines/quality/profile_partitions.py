@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.quality.profile_columns import SCHEMA, ProfileError
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 PARTITIONS = 64
 GROUP_ROWS = 250_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.quality.expectation import Expectation, Severity
 from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.tables.archive_runs import QUALITY_RESULTS

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_utc_times
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import date_literal, in_condition
-from commitlake.connectors.plain_arrays import to_utc_times
 from commitlake.pipelines.message_keys.lookup import find_indexed_message_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_fi
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 _FILES, _DEEP_FILES = 100, 1
 """Number of files in one task."""

@@ -37,7 +37,7 @@ from commitlake.connectors.lake.rows.data_files import NO_DATE
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.repair.archived_log_ranges import Extents, read_extents
 from commitlake.pipelines.repair.delta_log import AsideFolder, create_empty_table
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.safe_store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
 

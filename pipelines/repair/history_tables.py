@@ -57,7 +57,7 @@ from commitlake.pipelines.masking.erasure_rows import (
 from commitlake.pipelines.repair.commits import make_repair_note
 from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES, Origin, tables_with_origin
 from commitlake.schemas.tables.messages import MESSAGES

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from deltalake.exceptions import DeltaError
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.archive_commits import commits_after, read_last_commit
 from commitlake.connectors.lake.delta_log.check import LogDamage
 from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
@@ -25,7 +26,6 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.expiry import read_expiries
@@ -47,7 +47,7 @@ from commitlake.pipelines.repair.refill_from_stores import (
 )
 from commitlake.pipelines.repair.repeat_runs import REPEATED, count_missing_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES
 
 KEYS = "message_keys"

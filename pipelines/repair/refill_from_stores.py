@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
@@ -36,7 +37,6 @@ from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
@@ -53,8 +53,8 @@ from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, added_file_paths
 from commitlake.pipelines.repair.derived_tables import make_run_filter, replace_rows
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.messages import STORE_DATE
 

@@ -48,7 +48,7 @@ from commitlake.pipelines.quality.report import Losses
 from commitlake.pipelines.repair.commits import count_lost_rows, make_repair_note
 from commitlake.pipelines.repair.derived_tables import make_run_filter, replace_rows
 from commitlake.pipelines.repair.refill_from_stores import PACK_BYTES, RefillStores, read_archived_counts
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

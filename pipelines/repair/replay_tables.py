@@ -34,7 +34,7 @@ from commitlake.pipelines.maintenance.file_replacement import new_table_file, re
 from commitlake.pipelines.repair.commits import make_repair_note
 from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import Origin, tables_with_origin
 from commitlake.schemas.tables.replays import ENDED, REPLAYS, ReplayEvent
 

@@ -89,7 +89,7 @@ from commitlake.pipelines.repair.plan import (
 from commitlake.pipelines.repair.refill_from_stores import SuspectRange, read_recorded_losses, restore_messages
 from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_archive_runs
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
 
 

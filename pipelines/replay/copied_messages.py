@@ -35,7 +35,7 @@ from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, MESSAGES, SOURCE, STORE_DATE

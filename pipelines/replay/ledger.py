@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_utc_times
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows, commit_with_transaction
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import to_utc_times
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan, plan_from_json, plan_to_json
 from commitlake.pipelines.replay.sent_messages import Origin

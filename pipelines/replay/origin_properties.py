@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import to_string_array
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import to_string_array
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
@@ -28,8 +28,8 @@ from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, R
 from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_rows_condition, count_further_messages
 from commitlake.pipelines.replay.queue_mapping import target_queues
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.remoting.routes import MessageQueue, publish_queues
 from commitlake.schemas.times import EPOCH

@@ -12,8 +12,8 @@ from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import original_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.routes import MessageQueue

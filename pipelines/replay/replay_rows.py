@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.lake import Lake
@@ -28,7 +29,6 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.file_replacement import replace_table_files
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError

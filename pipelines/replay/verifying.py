@@ -31,7 +31,7 @@ from commitlake.pipelines.replay.ledger import Ledger, add_replay_event
 from commitlake.pipelines.replay.origin_properties import DROPPED, ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.sending.batches import added_properties, split_properties
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.routes import MessageQueue

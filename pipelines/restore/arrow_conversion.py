@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays_without_pandas import to_uint8_array
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_uint8_array
 
 
 def to_int64_array(column: pa.Array) -> Array:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from commitlake.connectors.arrays_without_pandas import string_bytes_and_offsets
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.pipelines.restore.record_arrays import Records
 from commitlake.pipelines.restore.record_writer import copy_spans
 from commitlake.schemas.errors import UsageError

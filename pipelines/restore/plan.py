@@ -13,8 +13,8 @@ from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.log_rows import LogRange, RestoreSelection
 from commitlake.pipelines.restore.segment_restore import Lost, SegmentRestored, SegmentTask
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.segment_names import segment_name
 from commitlake.schemas.safe_store_files import check_folder, check_own_folder, make_folders, read_json
 

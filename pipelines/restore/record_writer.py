@@ -30,9 +30,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_uint8_array
 from commitlake.connectors.lake.packs.compiled_copying import copy
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_uint8_array
 from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.pipelines.restore.arrow_conversion import (
     encode_strings,
@@ -41,8 +41,8 @@ from commitlake.pipelines.restore.arrow_conversion import (
     to_milliseconds,
 )
 from commitlake.pipelines.restore.record_arrays import NEEDED, Records, Refusal
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.integer_parsing import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props

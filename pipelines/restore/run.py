@@ -59,8 +59,8 @@ from commitlake.pipelines.restore.plan import (
     read_resumed_plan,
 )
 from commitlake.pipelines.restore.segment_restore import LakeVersion, SegmentRestored, run_segment_task
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX

@@ -20,7 +20,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.layouts.rocketmq.topics import (
     SCHEDULE_TOPIC,

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import (
@@ -28,10 +29,9 @@ from commitlake.connectors.lake.snapshot_tables import (
     open_snapshots,
     snapshot_version,
 )
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ConcurrentRunError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 HEARTBEAT = datetime.timedelta(minutes=10)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts, to_numpy_numbers
 from commitlake.connectors.lake.delta_log.file_actions import (
     column_bounds_per_file,
     one_value_per_file,
@@ -22,7 +23,6 @@ from commitlake.connectors.lake.delta_log.file_actions import (
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import plausible_time_condition, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import rows_to_dicts, to_numpy_numbers
 from commitlake.pipelines.tps.rates_query import MINUTE, MINUTES, CountedTable
 from commitlake.pipelines.tps.result_rows import to_row_dicts, to_utc_times
 from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, epoch_us, latest_plausible_time

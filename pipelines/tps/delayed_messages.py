@@ -12,12 +12,12 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.rates_query import MESSAGES, MINUTE, RatesQuestion
 from commitlake.pipelines.verify.observed_delays import read_archived_delays

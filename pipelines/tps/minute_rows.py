@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays_without_pandas import join_chunks, to_boolean_array, to_numpy_numbers
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_in_time_range
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import join_chunks, to_boolean_array, to_numpy_numbers
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.tps.rates_query import MINUTE, MINUTES, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind

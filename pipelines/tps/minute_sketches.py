@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from datasketches import kll_doubles_sketch
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
 from commitlake.pipelines.tps.rates_query import MINUTE, RatesQuestion
 from commitlake.schemas.tables.topic_minutes import SKETCH_K

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_files, open_or_create_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode, ReadOptions

@@ -25,7 +25,7 @@ from commitlake.pipelines.tps.minute_counts import sum_whole_range, sum_windows
 from commitlake.pipelines.tps.minute_sketches import merge_minute_sketches
 from commitlake.pipelines.tps.rates_query import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
 from commitlake.pipelines.tps.result_rows import to_row_dicts
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 MAX_CELLS = 200_000
 """Largest number of windows of all groups together."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.tps.comparison import Comparison, find_silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damaged_time_ranges
 from commitlake.pipelines.tps.rates import Rates

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from commitlake.connectors import plain_arrays
+from commitlake.connectors import arrays_without_pandas
 
 
 def to_utc_times(column: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -19,7 +19,7 @@ def to_utc_times(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     Args:
         column: a column of timestamps in any unit.
     """
-    return list(plain_arrays.to_utc_times(column.cast(pa.timestamp("us", column.type.tz))))
+    return list(arrays_without_pandas.to_utc_times(column.cast(pa.timestamp("us", column.type.tz))))
 
 
 def to_row_dicts(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

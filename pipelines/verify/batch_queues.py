@@ -19,7 +19,7 @@ from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, fi
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueFolders
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 _BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 

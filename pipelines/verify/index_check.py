@@ -20,7 +20,7 @@ from commitlake.pipelines.verify import index_chains
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_entries_between
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
 
 _PIECE_BYTES = 8 << 20

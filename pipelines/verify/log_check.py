@@ -23,7 +23,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker
 from commitlake.pipelines.verify.queue_check import QueueChecker, Run
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
 _CODES = {

@@ -16,7 +16,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, Restarts, Run, recorded_number_ranges
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.segment_names import is_segment_name, parse_segment_name, segment_name
 

@@ -30,7 +30,7 @@ from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_queue_
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueEnds
 from commitlake.pipelines.verify.store_precheck import AdmittedStore, VerifyOptions, admit_store, check_is_readable
 from commitlake.pipelines.verify.store_view import ABORT, StoreView
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 MAX_COPIES_AT_ONCE = 50

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from tests.benchmarks.machine import machine
 from tests.benchmarks.sends import rate, send
 from tests.servers.rocketmq import FAST_JVM, VERSIONS, RocketMQ

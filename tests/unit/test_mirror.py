@@ -117,7 +117,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/snapshot/test_store_file_reader.py": ("connectors.formats.config_files",),
     "tests/unit/pipelines/repair/test_refill_from_stores.py": (
         "connectors.lake.lost_ranges",
-        "jobs.cli.lost_ranges",
+        "jobs.cli.lost_range_warnings",
         "pipelines.audit.checksums_after_repair",
     ),
     "tests/unit/jobs/archive/test_follow_stores.py": (
@@ -126,7 +126,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/jobs/audit/test_command.py": ("pipelines.audit.store_ranges", "pipelines.audit.verdicts"),
     "tests/unit/jobs/audit/test_local.py": ("pipelines.audit.comparisons",),
-    "tests/unit/jobs/cli/test_main.py": ("jobs.cli.damaged_files", "jobs.arguments.lake_location"),
+    "tests/unit/jobs/cli/test_main.py": ("jobs.cli.damaged_file_errors", "jobs.arguments.lake_location"),
     "tests/unit/jobs/cli/test_permissions.py": ("connectors.lake.committer",),
     "tests/unit/jobs/arguments/test_runner.py": ("jobs.arguments.unknown_lake_names",),
     "tests/unit/jobs/cli/test_terminal.py": ("connectors.printable", "jobs.arguments.store_queues"),

@@ -1,7 +1,8 @@
 """The data files of a Delta table, as its log lists them.
 
-This module passes no Python value to Arrow, because the first one makes Arrow import pandas; see `plain_arrays`. It
-does not call `pyarrow.compute` either, whose import takes a tenth of the time of a small question.
+This module passes no Python value to Arrow, because the first one makes Arrow import pandas; see
+`arrays_without_pandas`. It does not call `pyarrow.compute` either, whose import takes a tenth of the time of a small
+question.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.plain_arrays import to_numpy_numbers
+from commitlake.connectors.arrays_without_pandas import to_numpy_numbers
 from commitlake.schemas.times import from_ms
 
 PARTITION, _TIME = "store_date", "store_timestamp"

@@ -34,6 +34,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
+from commitlake.connectors.arrays_without_pandas import to_numpy_numbers
 from commitlake.connectors.lake.delta_log.entries import parse_json, parse_row_count
 from commitlake.connectors.lake.delta_log.file_actions import (
     PARTITION,
@@ -42,10 +43,9 @@ from commitlake.connectors.lake.delta_log.file_actions import (
     read_table_files,
 )
 from commitlake.connectors.lake.delta_log.file_names import LOG
-from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.connectors.storage.uris import absolute_path_or_uri, is_uri
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.times import epoch_us
 
 StorageOptions = Mapping[str, str] | None

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from commitlake.connectors.arrays_without_pandas import string_bytes_and_offsets
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.memory_access import load_le_u64
 

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from commitlake.connectors.arrays_without_pandas import to_numpy_numbers, to_string_array
 from commitlake.connectors.lake.delta_log.row_sum_changes import FOOTER_KEY, read_footer_sum, wrap_int64
 from commitlake.connectors.lake.rows.hashing import SEED, hash_strings, update_row_hashes
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_numpy_numbers, to_string_array
 
 _BATCH_ROWS = 1 << 16
 

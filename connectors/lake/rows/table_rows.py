@@ -11,12 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.arrays_without_pandas import repeat_string, repeat_value
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.check import WAY_OUT
 from commitlake.connectors.lake.delta_log.file_actions import PARTITION
 from commitlake.connectors.lake.delta_log.versions import AddedFile, table_filesystem
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.plain_arrays import repeat_string, repeat_value
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.errors import ExitCode

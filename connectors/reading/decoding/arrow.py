@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from commitlake.connectors.arrays_without_pandas import string_bytes_and_offsets, to_string_array
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import string_bytes_and_offsets, to_string_array
 from commitlake.connectors.reading.kernel import strings as kernel
 from commitlake.connectors.reading.kernel.memory_access import OVERWRITE, PADDING
 

@@ -25,8 +25,8 @@ from commitlake.connectors.rocketmq.sink.prepared_rows import TYPES, check_colum
 from commitlake.connectors.rocketmq.sink.sender import RowSender
 from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import forward_worker_errors
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 
 logger = logging.getLogger(__name__)

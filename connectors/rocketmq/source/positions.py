@@ -18,8 +18,8 @@ from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.connectors.rocketmq.time_search import first_offset_at
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode, UsageError
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.integer_parsing import INT64_MAX, int_in_range, parse_int
 from commitlake.schemas.remoting.routes import MessageQueue
 

@@ -15,7 +15,7 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import Pulled, QueueRange, read_range
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import data_loss_error
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 logger = logging.getLogger(__name__)
 

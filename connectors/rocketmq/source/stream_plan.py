@@ -24,7 +24,7 @@ from commitlake.connectors.rocketmq.source.ranges import (
 )
 from commitlake.connectors.rocketmq.source.stream_offsets import Offsets, StreamPosition
 from commitlake.connectors.sources.stream_size_shares import fair_shares
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 
 logger = logging.getLogger(__name__)

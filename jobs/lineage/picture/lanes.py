@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.lineage.picture.picture_rows import Row
 from commitlake.pipelines.lineage.message_history import Step, StepKind
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 MAX_LANES = 12
 """Largest number of columns that fit on a phone; page.css has a class for each number of them."""

@@ -21,7 +21,7 @@ from commitlake.connectors.printable import escape_line
 from commitlake.jobs.lineage.picture.picture_rows import Row, choose_picture_rows
 from commitlake.pipelines.lineage.message_history import Consumption, Step, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.times import format_time
 
 MAX_STEPS = 80

@@ -14,7 +14,7 @@ from commitlake.jobs.report.html_blocks import paragraph_html
 from commitlake.jobs.report.html_elements import join_html, name_html, tag
 from commitlake.pipelines.lineage.message_history import Consumption, Edge, Missing, Outcome, Record, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Html
 from commitlake.schemas.times import format_time
 

@@ -23,7 +23,7 @@ from commitlake.jobs.report.charts import percent_text
 from commitlake.jobs.report.html_elements import join_html, name_html, tag
 from commitlake.pipelines.lineage.message_history import Edge, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text, clock_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Html
 
 CHUNK = 8

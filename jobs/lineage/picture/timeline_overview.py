@@ -14,7 +14,7 @@ from commitlake.jobs.report.charts import percent_text
 from commitlake.jobs.report.html_elements import name_html, tag
 from commitlake.pipelines.lineage.message_history import StepKind, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Html
 
 _LANE = 22

@@ -20,7 +20,7 @@ from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.pipelines.archive.from_broker.broker_plan import BrokerPlan
 from commitlake.pipelines.archive.work_planning import TasksResult
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.archive_runs import GAPS
 

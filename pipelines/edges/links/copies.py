@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.key_matching import (
     NONE,
     Column,

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.key_matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
 from commitlake.pipelines.edges.lake_spans import Spans
 from commitlake.pipelines.edges.links.shared_columns import is_null, no_predecessor_reasons, step_definer_columns

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import OWN_PACKS
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import offsets_at

@@ -40,7 +40,7 @@ from commitlake.pipelines.replay.errors import ReplayError, UnknownGroupError
 from commitlake.pipelines.snapshot.broker_queries import fetch_group_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind
 from commitlake.pipelines.snapshot.store_file_reader import read_store_snapshot
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.times import format_iso_time
 
 _SHOWN = 3

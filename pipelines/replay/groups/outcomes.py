@@ -37,7 +37,7 @@ from commitlake.connectors.rocketmq.puller import PullStatus
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, SCHEDULE_TOPIC

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays_without_pandas import to_string_array
 from commitlake.connectors.lake.packs.compiled_copying import copy
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.plain_arrays import to_string_array
 from commitlake.connectors.reading.kernel.compile_options import compiled, inlined
 from commitlake.pipelines.replay.origin_properties import DROPPED, origin_properties
 from commitlake.pipelines.restore.arrow_conversion import to_bytes_and_offsets, to_int64_array

@@ -14,8 +14,8 @@ from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.errors import OtherProcessError
 from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.sending.rate_limit import Pace
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.formatted_counts import format_count
 
 _LOOK_SECONDS = 2.0
 

@@ -28,8 +28,8 @@ from commitlake.pipelines.replay.sending.tasks import (
     follow_tasks,
     send_share,
 )
-from commitlake.schemas.count_texts import format_count
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.replays import ReplayEvent
 
 

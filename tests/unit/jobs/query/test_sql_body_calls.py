@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.jobs.query import command as query
-from commitlake.jobs.query.sql_bodies import expand_body_calls
+from commitlake.jobs.query.sql_body_calls import expand_body_calls
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message

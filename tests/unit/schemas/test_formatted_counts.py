@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.schemas.count_texts import format_count
+from commitlake.schemas.formatted_counts import format_count
 
 
 @pytest.mark.parametrize(

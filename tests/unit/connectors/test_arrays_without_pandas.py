@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.plain_arrays import (
+from commitlake.connectors.arrays_without_pandas import (
     join_chunks,
     repeat_string,
     repeat_value,
