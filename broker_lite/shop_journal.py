@@ -33,7 +33,7 @@ from commitlake.broker_lite.shop.traffic_clock import (
     HOUR,
     MINUTE,
     ShopSummary,
-    StoryClock,
+    SimulatedClock,
     Timeline,
     check_store_is_empty,
     count_records_by_topic,
@@ -91,7 +91,7 @@ MAILER = Host.of("10.0.1.22", 42200)
 
 
 @dataclass
-class JournalStory:
+class JournalTrafficGenerator:
     """Generator of the traffic of an example shop, for a store in JMQ's layout.
 
     Attributes:
@@ -102,7 +102,7 @@ class JournalStory:
     """
 
     store: JournalStore
-    clock: StoryClock
+    clock: SimulatedClock
     plan: OrderPlan
     rng: random.Random
 
@@ -281,10 +281,10 @@ def fill_shop_journal(
     """
     rng = random.Random(seed)  # noqa: S311 - must be reproducible, not secure
     plan = generate_orders(orders, rng, MAX_RETRIES)
-    clock = StoryClock(start_ms)
+    clock = SimulatedClock(start_ms)
     with JournalStore.open(path, options, clock=clock, rng=rng) as store:
         check_store_is_empty(path, store.max_journal_offset)
-        story = JournalStory(store, clock, plan, rng)
+        story = JournalTrafficGenerator(store, clock, plan, rng)
         try:
             story.generate_traffic()
             summary = _summarize_traffic(story, start_ms)
@@ -295,7 +295,7 @@ def fill_shop_journal(
     return summary
 
 
-def _summarize_traffic(story: JournalStory, start_ms: int) -> ShopJournal:
+def _summarize_traffic(story: JournalTrafficGenerator, start_ms: int) -> ShopJournal:
     store = story.store
     failed = story.consuming.retries.select_retries("topic = ? AND app = ?", ("shipments", SHIPPING_APP))
     return ShopJournal(

@@ -36,7 +36,7 @@ from commitlake.broker_lite.shop.traffic_clock import (
     HOUR,
     MINUTE,
     ShopSummary,
-    StoryClock,
+    SimulatedClock,
     Timeline,
     check_store_is_empty,
     count_records_by_topic,
@@ -75,7 +75,7 @@ BOLTMQ_SHOP_OPTIONS = replace(SHOP_OPTIONS, dialect=BOLTMQ)
 
 
 @dataclass
-class Story:
+class TrafficGenerator:
     """Generator of the traffic of an example shop, for a store in RocketMQ's layout.
 
     Attributes:
@@ -87,7 +87,7 @@ class Story:
     """
 
     store: MessageStore
-    clock: StoryClock
+    clock: SimulatedClock
     plan: OrderPlan
     rng: random.Random
     pause: Callable[[], None] = field(default=lambda: None)
@@ -287,10 +287,10 @@ def fill_shop_store(
     """
     rng = random.Random(seed)  # noqa: S311 - must be reproducible, not secure
     plan = generate_orders(orders, rng, MAX_RETRIES)
-    clock = StoryClock(start_ms)
+    clock = SimulatedClock(start_ms)
     with MessageStore.open(path, options, clock=clock) as store:
         check_store_is_empty(path, store.max_physical_offset)
-        story = Story(store, clock, plan, rng)
+        story = TrafficGenerator(store, clock, plan, rng)
         if pause is not None:
             story.pause = partial(_save_and_pause, store, clock, pause)
         story.generate_traffic()
@@ -299,7 +299,7 @@ def fill_shop_store(
     return summary
 
 
-def _save_and_pause(store: MessageStore, clock: StoryClock, on_pause: Callable[[], None]) -> None:
+def _save_and_pause(store: MessageStore, clock: SimulatedClock, on_pause: Callable[[], None]) -> None:
     store.config.save_if_changed()
     _set_file_times(store.path, clock.now_ms)
     on_pause()
@@ -312,7 +312,7 @@ def _set_file_times(path: Path, now_ms: int) -> None:
             os.utime(file, ns=(now_ms * 1_000_000, now_ms * 1_000_000))
 
 
-def _summarize_traffic(story: Story, order_plan: OrderPlan, start_ms: int) -> ShopTraffic:
+def _summarize_traffic(story: TrafficGenerator, order_plan: OrderPlan, start_ms: int) -> ShopTraffic:
     store = story.store
     dead = _business_keys_of_topic(store, f"{DLQ_PREFIX}{SHIPPING_GROUP}")
     return ShopTraffic(

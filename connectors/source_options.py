@@ -36,7 +36,7 @@ NEEDED: Final[Any] = dataclasses.MISSING
 """Default of an option that must be given."""
 
 
-class Use(StrEnum):
+class OptionUse(StrEnum):
     """Way of using a source for which an option is valid, such as a stream."""
 
     ALWAYS = "always"
@@ -64,7 +64,7 @@ class Option:
     text: str
     shown: str | None = None
     missing: str = ""
-    use: Use = Use.ALWAYS
+    use: OptionUse = OptionUse.ALWAYS
 
     @property
     def default_text(self) -> str:
@@ -90,7 +90,7 @@ def option(
     *,
     shown: str | None = None,
     missing: str = "",
-    use: Use = Use.ALWAYS,
+    use: OptionUse = OptionUse.ALWAYS,
 ) -> _T | _D:
     """Declare a dataclass field as an option of a source or sink; `Option` describes the parameters."""
     declared = Option(name, parse, default, text, shown, missing, use)
@@ -154,7 +154,7 @@ class DeclaredOptions:
         Raises:
             UsageError: for the first such option.
         """
-        return self._refuse_options_for(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
+        return self._refuse_options_for(OptionUse.STREAM, "is for streams: expected spark.readStream, found spark.read")
 
     def for_stream(self) -> Self:
         """Return these options; raise an error if one of them is valid only for batches.
@@ -162,9 +162,9 @@ class DeclaredOptions:
         Raises:
             UsageError: for the first such option.
         """
-        return self._refuse_options_for(Use.BATCH, "is only for spark.read: a stream has no end")
+        return self._refuse_options_for(OptionUse.BATCH, "is only for spark.read: a stream has no end")
 
-    def _refuse_options_for(self, use: Use, problem: str) -> Self:
+    def _refuse_options_for(self, use: OptionUse, problem: str) -> Self:
         for each in self.declared_options().values():
             if each.use is use and each.name in self.given:
                 raise UsageError(f"option {each.name} {problem}")

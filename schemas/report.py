@@ -242,7 +242,7 @@ class Paragraph:
         self.is_quiet = is_quiet
 
 
-class Figures(NamedTuple):
+class KeyFigures(NamedTuple):
     """A few figures with labels, shown in large type.
 
     Attributes:
@@ -436,7 +436,7 @@ class BarChart(NamedTuple):
 
 
 Chart: TypeAlias = LineChart | HeatMap | BarChart
-Block: TypeAlias = Paragraph | Figures | Notice | AdviceBlock | CollapsedContent | Examples | Table | Chart | Html
+Block: TypeAlias = Paragraph | KeyFigures | Notice | AdviceBlock | CollapsedContent | Examples | Table | Chart | Html
 
 
 class Verdict(NamedTuple):

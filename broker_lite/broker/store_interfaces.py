@@ -55,7 +55,7 @@ class Offsets(Protocol):
         """Remove the offsets whose topic or group was deleted."""
 
 
-class Config(Protocol):
+class BrokerTables(Protocol):
     """Interface of the tables that a store keeps beside messages: topics, consumer groups and offsets."""
 
     @property
@@ -106,7 +106,7 @@ class BrokerStore(Protocol):
         """Settings of the store, such as its maximum message size."""
 
     @property
-    def config(self) -> Config:
+    def config(self) -> BrokerTables:
         """Topics, groups and offsets."""
 
     @property

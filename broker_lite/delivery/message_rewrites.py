@@ -78,7 +78,7 @@ def to_new_message(message: Message) -> NewMessage:
 
 def to_scheduled_message(message: NewMessage, delay_level: int, schedule_topic: str) -> NewMessage:
     """Return a delayed message in the form that is stored in the schedule topic until the delay is over."""
-    changes = {props.DELAY: str(delay_level), **_target_properties(message)}
+    changes = {props.DELAY: str(delay_level), **_real_topic_properties(message)}
     properties = change_properties(message.properties, changes)
     return replace(message, topic=schedule_topic, queue_id=delay_level - 1, properties=properties)
 
@@ -90,7 +90,7 @@ def to_delivered_message(parked_message: Message, topic: str, queue_id: int) -> 
 
 def to_timer_message(message: NewMessage, due_ms: int) -> NewMessage:
     """Return a timer message in the form that is stored in the timer topic until its delivery time."""
-    changes = {props.TIMER_OUT: str(due_ms), **_target_properties(message)}
+    changes = {props.TIMER_OUT: str(due_ms), **_real_topic_properties(message)}
     return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=change_properties(message.properties, changes))
 
 
@@ -145,7 +145,7 @@ def _copy_failed_message(failed_message: Message, topic: str, queue_id: int, del
 def to_half_message(message: NewMessage) -> NewMessage:
     """Return the half message to store for a transactional message; consumers do not see it."""
     unique_key = dict(message.properties).get(props.UNIQ_KEY)
-    changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _target_properties(message)
+    changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _real_topic_properties(message)
     return replace(
         message,
         topic=HALF_TOPIC,
@@ -195,5 +195,5 @@ def to_op_record(half_message: Message, now_ms: int, broker_address: Host) -> Ne
     )
 
 
-def _target_properties(message: NewMessage) -> dict[str, str]:
+def _real_topic_properties(message: NewMessage) -> dict[str, str]:
     return {props.REAL_TOPIC: message.topic, props.REAL_QID: str(message.queue_id)}

@@ -16,7 +16,7 @@ from commitlake.broker_lite.replication.master import Master
 from commitlake.broker_lite.replication.options import ReplicationOptions, Role
 from commitlake.broker_lite.replication.slave import Slave
 from commitlake.broker_lite.replication.sync_master import SyncMasterDispatcher
-from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
+from commitlake.broker_lite.replication.table_synchronizer import TableSynchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
@@ -102,7 +102,7 @@ class ReplicationRole:
             broker = Broker(self._store, options)
             dispatcher = SlaveDispatcher(broker, accounts)
             log = LogCopy(self._require_rocketmq_store())
-            self._slave = Slave(log, Synchronizer(broker), self._options, dispatcher.answer_held_pulls)
+            self._slave = Slave(log, TableSynchronizer(broker), self._options, dispatcher.answer_held_pulls)
             return dispatcher
         broker = Broker(self._store, options)
         if self._options.role is Role.SYNC_MASTER:

@@ -15,7 +15,7 @@ from commitlake.broker_lite.replication.log_copy import LogCopy
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.protocol import SlaveSide
-from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
+from commitlake.broker_lite.replication.table_synchronizer import TableSynchronizer
 from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 
@@ -40,7 +40,7 @@ class Slave:
     """
 
     def __init__(
-        self, log: LogCopy, synchronizer: Synchronizer, options: ReplicationOptions, arrived: Callable[[], None]
+        self, log: LogCopy, synchronizer: TableSynchronizer, options: ReplicationOptions, arrived: Callable[[], None]
     ) -> None:
         """Create a slave that does not know its master yet.
 

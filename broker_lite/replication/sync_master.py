@@ -27,7 +27,7 @@ _WAITS_NOT = "WAIT\x01false"
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingAnswer:
     """Answer to a client that waits until its data is flushed or on a slave.
 
     Attributes:
@@ -59,7 +59,7 @@ class SyncMasterDispatcher(Dispatcher):
         super().__init__(broker, accounts)
         self._has_slave_in_range = has_slave_in_range
         self._timeout_ms = timeout_ms
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingAnswer] = deque()
         self._synced_end = self._copied_end = 0
 
     def _send_answer(self, channel: Channel, request: Command, answer: Command | None, previous_log_end: int) -> None:
@@ -79,7 +79,7 @@ class SyncMasterDispatcher(Dispatcher):
         if end == previous_log_end or (deadline_ms is None and not self.broker.options.sync_flush):
             channel.send(answer)
         else:
-            self._waiting.append(_Waiting(end, deadline_ms, is_send, channel, answer))
+            self._waiting.append(_WaitingAnswer(end, deadline_ms, is_send, channel, answer))
 
     @property
     def needs_log_sync(self) -> bool:

@@ -27,7 +27,7 @@ B = TypeVar("B", bound=NamedTuple)
 _logger = logging.getLogger(__name__)
 
 
-class Synchronizer:
+class TableSynchronizer:
     """Client that copies the master's tables (topics, groups and offsets) to a slave."""
 
     def __init__(self, broker: Broker) -> None:

@@ -34,7 +34,7 @@ from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.role import ReplicationRole
 from commitlake.broker_lite.server.background_tasks import LogSync, SliceTimer
 from commitlake.broker_lite.server.connections import Connection, Connections, Service
-from commitlake.broker_lite.server.limits import Limits, raise_descriptor_limit
+from commitlake.broker_lite.server.limits import PortLimits, raise_descriptor_limit
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
 from commitlake.schemas.errors import CommitLakeError
@@ -81,7 +81,7 @@ class ServerOptions:
     name_server: Address | None = None
     register_at: tuple[Address, ...] = ()
     broker: BrokerOptions = field(default_factory=BrokerOptions)
-    limits: Limits = field(default_factory=Limits)
+    limits: PortLimits = field(default_factory=PortLimits)
     accounts: Accounts | None = None
     replication: ReplicationOptions = field(default_factory=ReplicationOptions)
     tls: ServerTls | None = None
@@ -120,7 +120,7 @@ class _BrokerService:
         self._dispatcher.on_connection_lost(channel)
 
 
-class Server:
+class BrokerServer:
     """Running broker with its ports, and with a name server if configured."""
 
     def __init__(self, store: BrokerStore, options: ServerOptions) -> None:
@@ -353,7 +353,7 @@ def run_server(store: BrokerStore, options: ServerOptions, on_ready: Callable[[]
     """
 
     async def serve() -> None:
-        await Server(store, options).run(on_ready)
+        await BrokerServer(store, options).run(on_ready)
 
     raise_descriptor_limit(options.limits.connections)
     with store, asyncio.Runner(loop_factory=_event_loop_factory()) as runner:

@@ -12,11 +12,11 @@ from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsStream
 
 
-class WireError(CommitLakeError):
+class ConnectionCodecError(CommitLakeError):
     """Error for a peer that uses the wrong transport or violates the TLS protocol."""
 
 
-class Wire:
+class ConnectionCodec:
     """Encoder and decoder for the bytes of one connection: plain text, or TLS if the peer begins with it."""
 
     def __init__(self, tls: ServerTls | None, write: Callable[[bytes], None]) -> None:
@@ -67,16 +67,16 @@ class Wire:
             plain = self._stream.receive(data)
         except ssl.SSLError as error:
             self._send_tls_output()  # sends the alert with the reason
-            raise WireError(f"TLS failed: {error.reason or error}") from None
+            raise ConnectionCodecError(f"TLS failed: {error.reason or error}") from None
         self._send_tls_output()
         return plain
 
     def _detect_transport(self, first_byte: int) -> None:
         is_handshake = first_byte == HANDSHAKE_BYTE
         if self._tls is None and is_handshake:
-            raise WireError("expected plain text, found a TLS handshake; TLS is off")
+            raise ConnectionCodecError("expected plain text, found a TLS handshake; TLS is off")
         if self._tls is not None and self._tls.is_enforced and not is_handshake:
-            raise WireError("expected a TLS handshake, found plain text; TLS is enforced")
+            raise ConnectionCodecError("expected a TLS handshake, found plain text; TLS is enforced")
         self._is_plain = not is_handshake
         if self._tls is not None and is_handshake:
             self._stream = TlsStream(self._tls.context, is_server=True)
@@ -93,7 +93,7 @@ class Wire:
         try:
             self._stream.send(data)
         except ssl.SSLError as error:
-            raise WireError(f"TLS failed: {error.reason or error}") from None
+            raise ConnectionCodecError(f"TLS failed: {error.reason or error}") from None
         self._send_tls_output()
 
     def end_tls(self) -> None:

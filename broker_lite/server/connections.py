@@ -5,7 +5,7 @@ read its answers, the server stops reading from it, and its requests wait; if to
 closed. A client that sends many requests at once is served for some milliseconds, then other clients have their turn.
 
 The memory of all connections together is limited, too: incomplete frames, requests that wait for their turn, and
-answers that wait to be read. See `Limits`.
+answers that wait to be read. See `PortLimits`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Protocol, cast
 
 from commitlake.broker_lite.broker.limits import LimitedLog
 from commitlake.broker_lite.protocol import Channel, FrameReader
-from commitlake.broker_lite.server.connection_transport import Wire, WireError
-from commitlake.broker_lite.server.limits import Limits, is_reserved_descriptor
+from commitlake.broker_lite.server.connection_transport import ConnectionCodec, ConnectionCodecError
+from commitlake.broker_lite.server.limits import PortLimits, is_reserved_descriptor
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.frames import Command
@@ -51,7 +51,7 @@ class Connections:
     """All connections of one port."""
 
     def __init__(
-        self, service: Service, limits: Limits, loop: asyncio.AbstractEventLoop, tls: ServerTls | None = None
+        self, service: Service, limits: PortLimits, loop: asyncio.AbstractEventLoop, tls: ServerTls | None = None
     ) -> None:
         self.service = service
         self.limits = limits
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._is_handling = False
         self._is_paused = False
-        self._wire = Wire(connections.tls, self._send_bytes)
+        self._wire = ConnectionCodec(connections.tls, self._send_bytes)
         self.has_turn_later = False
         self._frame_began_at = 0.0
         self.active_at = self.handshake_at = connections.loop.time()
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             plain = self._wire.receive(data)
             self._channel.is_encrypted = self._wire.is_encrypted
             commands = self._reader.feed(plain)
-        except WireError as error:
+        except ConnectionCodecError as error:
             self._connections.log.warning("closed the connection to %s: %s", self._channel.peer, error)
             # Not aborted, because an alert with the reason, which TLS has just written, is still to be sent.
             self._transport.close()
@@ -318,7 +318,7 @@ class Connection(asyncio.Protocol):
         self.active_at = self._connections.loop.time()
         try:
             self._wire.send(out[0] if len(out) == 1 else b"".join(out))
-        except WireError as error:
+        except ConnectionCodecError as error:
             self._connections.log.warning("closed the connection to %s: %s", self, error)
             self.abort()
             return

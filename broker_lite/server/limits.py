@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PortLimits:
     """Limits on connections, memory and times of one port.
 
     Attributes:

@@ -18,7 +18,7 @@ _GOODS = ("teapot", "lamp", "notebook", "bicycle bell", "scarf", "Käsemesser", 
 _LONG_ORDER_SHARE = 1 / 12
 
 
-class Line(NamedTuple):
+class OrderLine(NamedTuple):
     """Line of an order: a product and its quantity."""
 
     sku: str
@@ -35,7 +35,7 @@ class Order:
     city: str
     tier: str
     currency: str
-    lines: tuple[Line, ...]
+    lines: tuple[OrderLine, ...]
 
     @property
     def key(self) -> str:
@@ -100,7 +100,7 @@ def _generate_order(number: int, rng: random.Random) -> Order:
     """Generate a random order; some are so long that their bodies are compressed."""
     count = rng.randint(60, 120) if rng.random() < _LONG_ORDER_SHARE else rng.randint(1, 5)
     lines = tuple(
-        Line(f"{rng.choice(_GOODS)}-{rng.randint(100, 999)}", rng.randint(1, 4), rng.randint(199, 9999) / 100)
+        OrderLine(f"{rng.choice(_GOODS)}-{rng.randint(100, 999)}", rng.randint(1, 4), rng.randint(199, 9999) / 100)
         for _ in range(count)
     )
     return Order(

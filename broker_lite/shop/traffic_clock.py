@@ -23,7 +23,7 @@ DEFAULT_START_MS = 1_767_571_200_000
 
 
 @dataclass
-class StoryClock:
+class SimulatedClock:
     """Simulated clock, which the generated traffic and its store use."""
 
     now_ms: int
@@ -37,7 +37,7 @@ class StoryClock:
 class Timeline:
     """Planned events in order of time; events at the same time stay in the order of their planning."""
 
-    clock: StoryClock
+    clock: SimulatedClock
     _events: list[tuple[int, int, Event]] = field(default_factory=list, init=False)
     _planned: int = field(default=0, init=False)
 

@@ -31,7 +31,7 @@ _KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", *_KEYS]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DataFileShare:
     """Share of a data file for one task: every `parts`-th row group, beginning with row group `part`."""
 
     name: str
@@ -41,7 +41,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Work:
+class RowWritingTask:
     """A task that writes the rows of data files to HBase, or deletes them there.
 
     Attributes:
@@ -60,7 +60,7 @@ class Work:
     kept: Mapping[str, Offsets] | None = None
     bare: Mapping[str, Offsets] | None = None
 
-    def to_deletion_except(self, kept_rows: KeptRows) -> Work:
+    def to_deletion_except(self, kept_rows: KeptRows) -> RowWritingTask:
         """Return a task that deletes this task's rows, except those that the version of `messages` has added again."""
         return replace(self, delete=True, kept=kept_rows.all, bare=kept_rows.bare)
 
@@ -68,7 +68,7 @@ class Work:
         """Return a filesystem whose root is the folder of `messages`, with current credentials."""
         return self.lake.open_folder("messages")
 
-    def process_pieces(self, pieces: Iterable[Piece]) -> int:
+    def process_pieces(self, pieces: Iterable[DataFileShare]) -> int:
         """Write or delete the rows of pieces of data files, over one connection, and return the number of rows."""
         files = self.open_filesystem()
         with Client(self.options) as client:
@@ -77,7 +77,7 @@ class Work:
                 return delete_messages(client, (self._rows_to_delete(client, batch) for batch in batches), self.salts)
             return write_messages(client, batches, self.salts)
 
-    def _read_batches(self, piece: Piece, filesystem: Any) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, piece: DataFileShare, filesystem: Any) -> Iterator[pa.RecordBatch]:
         # A file does not contain the partition column. Reading by row groups limits the memory used for a file.
         with (
             filesystem.open_input_file(piece.name) as source,
@@ -118,12 +118,12 @@ def _contains_offset(offsets: Offsets | None, offset: int) -> bool:
     return place < len(offsets) and int(offsets[place]) == offset
 
 
-def divide_into_pieces(files: Sequence[AddedFile]) -> list[Piece]:
+def divide_into_pieces(files: Sequence[AddedFile]) -> list[DataFileShare]:
     """Divide data files into pieces of about `PIECE_ROWS` rows."""
     pieces = []
     for file in files:
         parts = max(1, -(-(file.rows or 1) // PIECE_ROWS))
-        pieces += [Piece(file.name, file.store_date, part, parts) for part in range(parts)]
+        pieces += [DataFileShare(file.name, file.store_date, part, parts) for part in range(parts)]
     return pieces
 
 
@@ -140,7 +140,7 @@ class KeptRows:
     bare: Mapping[str, Offsets]
 
 
-def find_kept_rows(row_update: Work, version: AddedVersion) -> KeptRows:
+def find_kept_rows(row_update: RowWritingTask, version: AddedVersion) -> KeptRows:
     """Return the rows that a version may have removed and added again; none if it removed no files.
 
     Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
@@ -166,12 +166,12 @@ def _join_and_sort_offsets(offset_parts: Mapping[str, Sequence[Offsets]]) -> Map
     return {broker: np.sort(np.concatenate(found)) for broker, found in offset_parts.items()}
 
 
-def process_files(row_update: Work, files: Sequence[AddedFile]) -> int:
+def process_files(row_update: RowWritingTask, files: Sequence[AddedFile]) -> int:
     """Write or delete the rows of data files in this process, over one connection, and return the number of rows."""
     return row_update.process_pieces(divide_into_pieces(files)) if files else 0
 
 
-def process_files_in_tasks(runner: Runner, row_update: Work, files: Sequence[AddedFile]) -> int:
+def process_files_in_tasks(runner: Runner, row_update: RowWritingTask, files: Sequence[AddedFile]) -> int:
     """Write or delete the rows of data files in tasks, `connections` at a time, and return the number of rows.
 
     Raises:

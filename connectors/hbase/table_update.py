@@ -23,7 +23,12 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
-from commitlake.connectors.hbase.row_writing_tasks import Work, find_kept_rows, process_files, process_files_in_tasks
+from commitlake.connectors.hbase.row_writing_tasks import (
+    RowWritingTask,
+    find_kept_rows,
+    process_files,
+    process_files_in_tasks,
+)
 from commitlake.connectors.hbase.tables import open_or_create_table
 from commitlake.connectors.hbase.update_result import HBaseUpdate
 from commitlake.connectors.lake.delta_log.versions import (
@@ -71,7 +76,7 @@ def follow_messages(
         messages = lake.table_at("messages")
         state = _start_progress(client, read_progress(client), lake, messages)
         for version in _pending_versions(state, lake, messages):
-            work = Work(options.with_long_connect_timeout(), salts, lake)
+            work = RowWritingTask(options.with_long_connect_timeout(), salts, lake)
             deleted += _write_or_delete_rows_of(
                 runner, work.to_deletion_except(find_kept_rows(work, version)), version.removed, rows_per_task
             )
@@ -124,7 +129,7 @@ def _pending_versions(progress: TableProgress, lake: Lake, messages_table: Delta
 
 
 def _write_or_delete_rows_of(
-    runner: Runner | None, row_update: Work, files: tuple[AddedFile, ...], rows_per_task: int
+    runner: Runner | None, row_update: RowWritingTask, files: tuple[AddedFile, ...], rows_per_task: int
 ) -> int:
     _check_files_exist(row_update, files)
     rows = sum(rows_per_task if file.rows is None else file.rows for file in files)
@@ -133,7 +138,7 @@ def _write_or_delete_rows_of(
     return process_files_in_tasks(runner, row_update, files)
 
 
-def _check_files_exist(row_update: Work, files: tuple[AddedFile, ...]) -> None:
+def _check_files_exist(row_update: RowWritingTask, files: tuple[AddedFile, ...]) -> None:
     if not files:
         return
     found = row_update.open_filesystem().get_file_info([file.name for file in files])

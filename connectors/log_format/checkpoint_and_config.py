@@ -41,7 +41,7 @@ class Problems(Protocol):
         """
 
 
-class Claim(NamedTuple):
+class CheckpointClaim(NamedTuple):
     """An offset or a store time up to which a checkpoint confirms that the log is on disk.
 
     Attributes:
@@ -108,7 +108,7 @@ class SmallFiles:
         group_filters: subscriptions that the broker keeps in its files.
     """
 
-    claims: tuple[Claim, ...]
+    claims: tuple[CheckpointClaim, ...]
     offsets_file: str
     group_offsets: tuple[StoredOffset, ...]
     delay_offsets: Mapping[int, int]

@@ -20,7 +20,7 @@ from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 if TYPE_CHECKING:
     from commitlake.connectors.log_format.checkpoint_and_config import (
         CheckedLog,
-        Claim,
+        CheckpointClaim,
         Problems,
         RebuiltLog,
         SmallFiles,
@@ -252,7 +252,7 @@ class FormatSmallFiles(ABC):
         """Return a checkpoint with the given number of queue entries; None if it stores no number or cannot be read."""
         return None
 
-    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[CheckpointClaim, ...]:  # noqa: ARG002
         """Return offsets and times up to which a checkpoint confirms that the log is on disk; empty if unreadable."""
         return ()
 

@@ -127,12 +127,12 @@ class QueueLayout:
         """Return whether a topic of this name has queues; records of other topics are only in the log."""
         return self.topics is None or self.topics.fullmatch(topic) is not None
 
-    def mask_dangling_entries(self, entries: Array) -> Array:
+    def dangling_entry_mask(self, entries: Array) -> Array:
         """Return a mask of the entries that point to a record, as opposed to zeros and filler entries."""
         written = self.is_written(entries)
         return written & ~self.is_filler(entries) if self.fills_gaps else written
 
-    def mask_empty_entries(self, entries: Array) -> Array:
+    def empty_entry_mask(self, entries: Array) -> Array:
         """Return a mask of the entries that point to no record: zeros, and filler entries."""
         any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
         empty: Array = ~any_bytes | self.is_filler(entries)

@@ -35,9 +35,7 @@ KEY_COLUMNS = frozenset({"unique_key", "keys"})
 """Columns that must be decoded so that records can be compared with keys."""
 
 
-def mask_rows_with_keys(
-    decoded_batch: DecodedBatch, wanted_keys: frozenset[str]
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def row_mask_by_keys(decoded_batch: DecodedBatch, wanted_keys: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records whose unique key, or one of whose business keys, is wanted.
 
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
@@ -48,7 +46,7 @@ def mask_rows_with_keys(
     return found
 
 
-def mask_rows_with_topics(
+def row_mask_by_topics(
     decoded_batch: DecodedBatch, wanted_topics: frozenset[str]
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records whose displayed topic is wanted."""
@@ -275,19 +273,19 @@ class RowReader:
             yield first, decoded
             first += decoded.row_count
 
-    def _mask_wanted_rows(self, decoded_batch: DecodedBatch) -> Array:
+    def _wanted_row_mask(self, decoded_batch: DecodedBatch) -> Array:
         """Return a mask of the records that pass the filters which the compiled loops have not applied."""
         filters = self._request.filters
         wanted = np.ones(decoded_batch.row_count, bool)
         if filters.topics is not None and filters.compares_topics_as_text:
-            wanted &= mask_rows_with_topics(decoded_batch, filters.topics)
+            wanted &= row_mask_by_topics(decoded_batch, filters.topics)
         if filters.keys is not None:
-            wanted &= mask_rows_with_keys(decoded_batch, filters.keys)
+            wanted &= row_mask_by_keys(decoded_batch, filters.keys)
         return wanted
 
     def make_row_batches(self, decoded_batch: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of a decoded batch; the records are decoded again if only a part of them is wanted."""
-        wanted = self._mask_wanted_rows(decoded_batch)
+        wanted = self._wanted_row_mask(decoded_batch)
         if wanted.all():
             yield from self._make_batches(decoded_batch)
         elif wanted.any():

@@ -12,7 +12,7 @@ from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.read_request import Request
-from commitlake.connectors.reading.single_records import examine_offset
+from commitlake.connectors.reading.single_records import scan_at_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
@@ -68,7 +68,7 @@ def count_and_describe_bad_range(
     file: SegmentFile, split: Split, bad_range: BadRange, request: Request, bad_range_counter: BadRangeCounter
 ) -> dict[str, object]:
     """Count a bad range, examine its first bytes again, and return the value of its column `_corrupt_record`."""
-    finding, view = examine_offset(file, split, bad_range.start, request.max_record_bytes)
+    finding, view = scan_at_offset(file, split, bad_range.start, request.max_record_bytes)
     first = bytes(view[: min(FIRST_BYTES, bad_range.end - bad_range.start)])
     if bad_range.fault is Fault.HOLE:
         expected, found = "a record or a BLANK", f"{bad_range.end - bad_range.start} bytes without one, zeros first"

@@ -32,7 +32,7 @@ from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.read_request import Filters
-from commitlake.connectors.reading.single_records import examine_offset
+from commitlake.connectors.reading.single_records import scan_at_offset
 from commitlake.connectors.reading.snapshots import divide_segment
 from commitlake.connectors.reading.splits import ListedSplit, Split, group_nearby_records
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
@@ -148,7 +148,7 @@ def _ranges_to_scan(
 ) -> Iterator[tuple[int, int]]:
     """Yield the ranges that must be scanned; a range that is only the segment's BLANK is left out."""
     for start, end in uncovered_ranges:
-        finding, _ = examine_offset(file, segment_range, start, max_record_bytes)
+        finding, _ = scan_at_offset(file, segment_range, start, max_record_bytes)
         if finding.kind is SpanKind.BLANK and start + finding.size == end:
             continue
         if finding.kind is SpanKind.FAULT:

@@ -63,7 +63,7 @@ def select_wanted_parts(step: WalkStep, filters: Filters, log_format: Format) ->
     if filters.topics is not None:
         topics = [name.encode() for name in filters.topics if isinstance(name, str)]
         kept &= np.logical_or.reduce(
-            [np.zeros_like(kept), *(_mask_records_with_topic(step.window, parts, topic) for topic in topics)]
+            [np.zeros_like(kept), *(_topic_record_mask(step.window, parts, topic) for topic in topics)]
         )
     if filters.queue_ids is not None:
         kept &= np.isin(kernel.queue_ids(step.window, parts), list(filters.queue_ids))
@@ -223,7 +223,7 @@ class _Reader:
         topics = [topic for topic, _ in split.queues]
         for topic in dict.fromkeys(topics):
             of_topic = np.flatnonzero(np.array([name == topic for name in topics], bool)[numbers])
-            wrong = of_topic[~_mask_records_with_topic(window, record_parts[:, of_topic], topic.encode())]
+            wrong = of_topic[~_topic_record_mask(window, record_parts[:, of_topic], topic.encode())]
             if len(wrong):
                 place = int(wrong[0])
                 start, size = (
@@ -260,7 +260,7 @@ def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterat
     yield from pairwise(edges)
 
 
-def _mask_records_with_topic(window: Window, record_parts: Array, topic: bytes) -> Array:
+def _topic_record_mask(window: Window, record_parts: Array, topic: bytes) -> Array:
     """Return a mask of the records that have the given topic."""
     same: Array = record_parts[record_walk.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)

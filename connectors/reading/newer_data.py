@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, Claim
+from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, CheckpointClaim
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.settings_files import read_settings
 from commitlake.connectors.reading.unread_warnings import PULL_HINT
@@ -84,7 +84,7 @@ class LogEnd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OtherLog:
+class OtherLogFolder:
     """Folder with segments of the store's log that are not read.
 
     Attributes:
@@ -106,7 +106,7 @@ class OtherLog:
         return f"{self.folder} has {segments} of the log, physical offsets {self.start} to {self.end}"
 
 
-def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]:
+def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLogFolder]:
     """Return other folders that contain segments of the same log, which the read does not cover.
 
     Args:
@@ -122,7 +122,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
     return [other for other in found if other is not None]
 
 
-def describe_other_log(log: ReadLog, other_log: OtherLog) -> str:
+def describe_other_log(log: ReadLog, other_log: OtherLogFolder) -> str:
     """Return a sentence that warns of segments in another folder, which the read does not cover."""
     return (
         f"{log.broker}: {other_log}. Only {log.folder} is read: several folders of a log, and DLedger, are not "
@@ -130,7 +130,7 @@ def describe_other_log(log: ReadLog, other_log: OtherLog) -> str:
     )
 
 
-def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLog | None:
+def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLogFolder | None:
     try:
         names = files_by_start(folder)
         # A segment is created in advance, full of zeros. Only one with data is part of the log.
@@ -142,12 +142,12 @@ def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int)
         return None
     # It cannot be told what the folder holds, so it is reported instead of being ignored.
     except OSError:
-        return OtherLog(folder)
+        return OtherLogFolder(folder)
     ends = dict(zip(begun, [*begun[1:], last_end], strict=True))
     is_longer = last_end > end
     unread = [base for base in begun if not _is_covered(log, base, end) or (base == begun[-1] and is_longer)]
     unread = [base for base in unread if start is None or ends[base] > start]
-    return OtherLog(folder, unread[0], ends[unread[-1]], len(unread)) if unread else None
+    return OtherLogFolder(folder, unread[0], ends[unread[-1]], len(unread)) if unread else None
 
 
 def _is_covered(log: ReadLog, base_offset: int, end: int) -> bool:
@@ -163,7 +163,7 @@ def _read_bytes(path: Path, position: int, size: int) -> bytes:
         os.close(descriptor)
 
 
-class KnownEnd(NamedTuple):
+class RecordedLogEnd(NamedTuple):
     """The end of a store's log as its queues, index files and checkpoint show it.
 
     A broker may write meanwhile. So this is read first, and compared with the end of a log that was found after it.
@@ -175,12 +175,12 @@ class KnownEnd(NamedTuple):
     """
 
     entry: tuple[str, int] | None
-    claims: Sequence[Claim] = ()
+    claims: Sequence[CheckpointClaim] = ()
 
     @classmethod
-    def read_known_end(cls, log: ReadLog) -> KnownEnd:
+    def read_known_end(cls, log: ReadLog) -> RecordedLogEnd:
         """Read how far queues, index files and checkpoint say that the log goes; unreadable files are ignored."""
-        claims: tuple[Claim, ...] = ()
+        claims: tuple[CheckpointClaim, ...] = ()
         if not log.is_copy:
             with suppress(OSError):
                 claims = log.format.small_files.checkpoint_claims(

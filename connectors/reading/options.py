@@ -14,7 +14,7 @@ from commitlake.connectors.reading.partition_sizes import choose_part_size
 from commitlake.connectors.source_options import (
     NEEDED,
     DeclaredOptions,
-    Use,
+    OptionUse,
     byte_count,
     choice_parser,
     integer_parser,
@@ -56,17 +56,17 @@ class Content(StrEnum):
     RANGES = "ranges"
 
 
-class Start(StrEnum):
+class StreamStart(StrEnum):
     """Position at which a stream starts if it is given as a word, such as `latest`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
-def _parse_start(text: str) -> int | Start | dict[str, int]:
+def _parse_start(text: str) -> int | StreamStart | dict[str, int]:
     """Parse the start of a read: an offset, `earliest`, `latest`, or JSON with an offset for each broker."""
-    if text.lower() in list(Start):
-        return Start(text.lower())
+    if text.lower() in list(StreamStart):
+        return StreamStart(text.lower())
     try:
         value = json.loads(text)
     except ValueError:
@@ -169,7 +169,12 @@ class ReadOptions(DeclaredOptions):
         shown="all",
     )
     ending_timestamp: int | None = option(
-        "endingTimestamp", parse_time_ms, None, "store time before which messages are read", shown="all", use=Use.BATCH
+        "endingTimestamp",
+        parse_time_ms,
+        None,
+        "store time before which messages are read",
+        shown="all",
+        use=OptionUse.BATCH,
     )
     clock_tolerance_ms: int = option(
         "clockTolerance",
@@ -179,7 +184,7 @@ class ReadOptions(DeclaredOptions):
         "segment's bytes, and correct before and after, a filter by time can miss messages stored then. 31536000000 "
         "skips no such segment",
     )
-    start: int | Start | Mapping[str, int] | None = option(
+    start: int | StreamStart | Mapping[str, int] | None = option(
         "startingOffset",
         _parse_start,
         None,
@@ -194,7 +199,7 @@ class ReadOptions(DeclaredOptions):
         None,
         "physical offset before which every store is read",
         shown="all",
-        use=Use.BATCH,
+        use=OptionUse.BATCH,
     )
     use_indexes: bool = option(
         "useIndexes",
@@ -208,7 +213,7 @@ class ReadOptions(DeclaredOptions):
         None,
         "JSON of each store's range: exactly what to read",
         shown="taken when planned",
-        use=Use.BATCH,
+        use=OptionUse.BATCH,
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
@@ -216,7 +221,7 @@ class ReadOptions(DeclaredOptions):
         None,
         "log bytes of a micro-batch, in fair shares, rounded up to whole records",
         shown="no limit",
-        use=Use.STREAM,
+        use=OptionUse.STREAM,
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
@@ -224,14 +229,14 @@ class ReadOptions(DeclaredOptions):
         True,
         "fail if segments or a store are gone before they were read; false: warn, and continue after them (in mode "
         "PERMISSIVE the gap is a row with `_corrupt_record`)",
-        use=Use.STREAM,
+        use=OptionUse.STREAM,
     )
     content: Content = option(
         "content",
         choice_parser(Content),
         Content.ROWS,
         "rows; or ranges: the range of each broker in a micro-batch, for a caller that reads it itself",
-        use=Use.STREAM,
+        use=OptionUse.STREAM,
     )
 
     @classmethod

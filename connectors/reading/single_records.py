@@ -20,7 +20,7 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, S
 _FIRST_READ_BYTES = 4096
 
 
-def examine_offset(
+def scan_at_offset(
     file: SegmentFile, split: Split, offset: int, max_record_bytes: int
 ) -> tuple[ScanFinding, memoryview]:
     """Return what begins at a physical offset (record, bad range or other), and the bytes from there on.
@@ -43,7 +43,7 @@ def examine_offset(
 
 def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Any:
     """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
-    finding, view = examine_offset(file, split, offset, max_record_bytes)
+    finding, view = scan_at_offset(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None
     found = split.format.record_rules.parse(view)

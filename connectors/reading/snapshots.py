@@ -38,9 +38,15 @@ from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
-from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, describe_other_log, find_other_logs
+from commitlake.connectors.reading.newer_data import (
+    LogEnd,
+    ReadLog,
+    RecordedLogEnd,
+    describe_other_log,
+    find_other_logs,
+)
 from commitlake.connectors.reading.segment_walk import WalkEnd, find_last_split_point, find_split_points, walk_records
-from commitlake.connectors.reading.single_records import LogRecords, examine_offset
+from commitlake.connectors.reading.single_records import LogRecords, scan_at_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
 from commitlake.connectors.reading.unread_warnings import UNREAD
@@ -215,7 +221,7 @@ def _find_newer_data(
     if others := find_other_logs(log, start, store_range.end):
         return tuple(describe_other_log(log, other) for other in others)
     # After the range was found. A broker that writes meanwhile makes this end later, hence the second look below.
-    known = KnownEnd.read_known_end(log)
+    known = RecordedLogEnd.read_known_end(log)
     time = _last_store_time(store, store_range) if known.claims else None
     if known.newer_data_warning(log, LogEnd(store_range.end, _segment_end(store, store_range.end), time)) is None:
         return ()
@@ -337,7 +343,7 @@ def _has_valid_first_record(
     """Return whether a segment's first record is valid."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
-    return examine_offset(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
+    return scan_at_offset(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
 def find_segment_end(

@@ -27,18 +27,18 @@ def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
     """Print each warning about messages that a read misses only once; yield a function that tells if there were any."""
     known: set[str] = set()
 
-    def is_new(record: logging.LogRecord) -> bool:
+    def is_first_occurrence(record: logging.LogRecord) -> bool:
         text = record.getMessage()
         is_known = text in known
         known.add(text)
         return not is_known
 
     # A filter of the logger, because several parts of a run find the same messages independently.
-    UNREAD.addFilter(is_new)
+    UNREAD.addFilter(is_first_occurrence)
     try:
         yield lambda: bool(known)
     finally:
-        UNREAD.removeFilter(is_new)
+        UNREAD.removeFilter(is_first_occurrence)
 
 
 def refuse_rocksdb_queues(store: str) -> NoReturn:

@@ -26,7 +26,7 @@ from commitlake.connectors.rocketmq.errors import (
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.options import ClientOptions, split_address
-from commitlake.connectors.rocketmq.pending_requests import Exchange
+from commitlake.connectors.rocketmq.pending_requests import PendingRequests
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.tls import TlsStream
@@ -68,7 +68,7 @@ class PeerConnection:
         self._on_request = on_request
         self._writing = threading.Lock()
         self._lock = threading.Lock()  # never held while waiting, because the reading thread needs it
-        self._exchange: Exchange[Future[Command]] = Exchange(options.frame_limit_bytes)
+        self._exchange: PendingRequests[Future[Command]] = PendingRequests(options.frame_limit_bytes)
         self._problem: RocketMQError | None = None
         self._last_use = time.monotonic()
         try:

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.rocketmq.pulled_records import (
     CutPosition,
     PulledRange,
     PulledRecords,
-    TakenRecord,
+    RecordDigest,
     parse_first_record,
 )
 from commitlake.connectors.reading.batches import BatchInspector
@@ -53,7 +53,7 @@ class ReadRange:
     lost: int = 0
     lost_where: str = ""
     is_new_queue: bool = False
-    last_taken: TakenRecord | None = None
+    last_taken: RecordDigest | None = None
 
     def add_lost_messages(self, count: int, location: str) -> None:
         """Count messages that cannot be read, and remember where the first of them are."""
@@ -162,7 +162,7 @@ class LogReader:
         return before is not None and before.physical_offset >= log_part.known_end
 
 
-def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: float) -> TakenRecord | None:
+def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: float) -> RecordDigest | None:
     """Return physical offset, size and digest of the record at a queue offset; None if the broker has none there.
 
     Raises:

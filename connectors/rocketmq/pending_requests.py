@@ -22,7 +22,7 @@ T = TypeVar("T")
 _OPAQUE_MASK = 0x7FFFFFFF
 
 
-class Waiting(NamedTuple, Generic[T]):
+class PendingRequest(NamedTuple, Generic[T]):
     """A sent request that has no answer yet.
 
     Attributes:
@@ -34,12 +34,12 @@ class Waiting(NamedTuple, Generic[T]):
     deadline: float
 
 
-class Exchange(Generic[T]):
+class PendingRequests(Generic[T]):
     """The requests of one connection that have no answer yet; not thread-safe."""
 
     def __init__(self, frame_limit_bytes: int = MAX_FRAME_BYTES) -> None:
         self._limit = frame_limit_bytes
-        self._waiting: dict[int, Waiting[T]] = {}
+        self._waiting: dict[int, PendingRequest[T]] = {}
         self._next_opaque = 0
         self._buffer = bytearray()
 
@@ -56,7 +56,7 @@ class Exchange(Generic[T]):
         """
         self._next_opaque = opaque = (self._next_opaque + 1) & _OPAQUE_MASK
         data = serialize_command(replace(command, opaque=opaque))
-        self._waiting[opaque] = Waiting(ticket, deadline)
+        self._waiting[opaque] = PendingRequest(ticket, deadline)
         return data
 
     def serialize_one_way(self, command: Command) -> bytes:

@@ -34,7 +34,7 @@ TaskCounter = Callable[[], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shared(Generic[Value]):
+class SharedValue(Generic[Value]):
     """Wrapper of a value that many tasks share, such as the list of a store's segments.
 
     Spark gets it once for all tasks of a job that have the same object, and a worker loads it once. So memory and time

@@ -8,9 +8,9 @@ import numpy as np
 
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
-from commitlake.connectors.reading.options import ReadOptions, Start
+from commitlake.connectors.reading.options import ReadOptions, StreamStart
 from commitlake.connectors.reading.segment_walk import WalkEnd, find_split_point, walk_records
-from commitlake.connectors.reading.single_records import examine_offset
+from commitlake.connectors.reading.single_records import scan_at_offset
 from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
@@ -57,7 +57,7 @@ def _first_position(store: Store, options: ReadOptions) -> StorePosition:
         offset = options.start.get(store.broker)
     if offset is not None:
         return _position_at_offset(store, offset, options)
-    if options.start is Start.LATEST:
+    if options.start is StreamStart.LATEST:
         return _end_position(store, _whole_range(store, options))
     return position_in_new_store(store, options)
 
@@ -91,7 +91,7 @@ def _span_kind_at(store: Store, offset: int, options: ReadOptions) -> SpanKind |
         return None
     try:
         with OpenSegment(whole.path) as file:
-            return examine_offset(file, whole, offset, options.max_record_bytes)[0].kind
+            return scan_at_offset(file, whole, offset, options.max_record_bytes)[0].kind
     except FileNotFoundError:
         return None
 

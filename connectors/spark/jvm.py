@@ -82,7 +82,7 @@ _STOP_SECONDS = 5
 _END_SECONDS = 60
 
 
-class Prepared(NamedTuple):
+class PreparedLaunch(NamedTuple):
     """Arguments of spark-submit with which to start a JVM, and the JVM's working folder.
 
     Attributes:
@@ -128,7 +128,7 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.wait(_END_SECONDS)
 
 
-def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False) -> Prepared:
+def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False) -> PreparedLaunch:
     """Return the arguments for a JVM; on a cluster, with the archive for executors.
 
     Args:
@@ -158,7 +158,7 @@ def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False
         words = submit_arguments.make_paths_absolute(words)
         folder = _make_driver_folder(python)
     _set_environment(configuration, python or sys.executable, is_local=is_local)
-    return Prepared(words, folder)
+    return PreparedLaunch(words, folder)
 
 
 def start_jvm(arguments: Sequence[str], folder: Path | None = None) -> JavaGateway:

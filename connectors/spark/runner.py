@@ -26,7 +26,15 @@ from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.memory import freeze_loaded_objects, use_system_allocator
 from commitlake.connectors.runtime.partition_files import divide_rows, pack_rows, unpack_rows
 from commitlake.connectors.runtime.pool import run_in_pool
-from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Shared, Task, TaskCounter, divide_tasks
+from commitlake.connectors.runtime.runner import (
+    DividedRows,
+    Result,
+    Runner,
+    SharedValue,
+    Task,
+    TaskCounter,
+    divide_tasks,
+)
 from commitlake.connectors.spark.connect_session import ConnectSession, is_connect
 from commitlake.connectors.worker_errors import forward_worker_errors, raise_worker_errors
 
@@ -200,10 +208,10 @@ def divide_into_jobs(task_count: int, cores: int) -> list[Sequence[int]]:
 def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """Return the pickled tasks, and the pickled values that tasks share, each value once."""
     places: dict[int, int] = {}
-    shared: list[Shared[Any]] = []
+    shared: list[SharedValue[Any]] = []
 
     def shared_index(value: object) -> int | None:
-        if not isinstance(value, Shared):
+        if not isinstance(value, SharedValue):
             return None
         if id(value) not in places:
             places[id(value)] = len(shared)
@@ -230,8 +238,8 @@ def load_task(task: bytes, shared_values: Sequence[bytes]) -> Any:
 
 
 @lru_cache(maxsize=_MAX_LOADED)
-def _load_shared_value(data: bytes) -> Shared[Any]:
-    return Shared(pickle.loads(data))  # noqa: S301 (data of our own driver)
+def _load_shared_value(data: bytes) -> SharedValue[Any]:
+    return SharedValue(pickle.loads(data))  # noqa: S301 (data of our own driver)
 
 
 def _call_function(function: Callable[[], Result]) -> Result:

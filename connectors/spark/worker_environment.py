@@ -68,7 +68,7 @@ _PRIVATE = 0o700
 _NOT_OF_OTHERS = 0o755
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file to be packed into the archive for executors.
 
     Attributes:
@@ -144,24 +144,24 @@ def _delete_old_archives(folder: Path, kept_archive: Path) -> None:
             archive.unlink(missing_ok=True)
 
 
-def _list_members(*, includes_driver: bool) -> Iterator[Member]:
+def _list_members(*, includes_driver: bool) -> Iterator[ArchiveMember]:
     for distribution in _list_distributions(includes_driver=includes_driver):
         for file in distribution.files or []:
             path = Path(str(distribution.locate_file(file)))
             if ".." not in file.parts and not _UNUSED_FOLDERS.intersection(file.parts[1:-1]) and path.is_file():
-                yield Member(file.as_posix(), path)
+                yield ArchiveMember(file.as_posix(), path)
                 yield from _bytecode_member(file, path)
     yield from _package_members()
 
 
-def _package_members() -> Iterator[Member]:
+def _package_members() -> Iterator[ArchiveMember]:
     """Yield the archive members for this package's files, also of an editable installation."""
     for folder, subfolders, names in os.walk(_PACKAGE, followlinks=True):
         subfolders[:] = [name for name in subfolders if name != "__pycache__"]
         for name in names:
             path = Path(folder, name)
             file = PurePosixPath(_PROJECT, path.relative_to(_PACKAGE).as_posix())
-            yield Member(file.as_posix(), path)
+            yield ArchiveMember(file.as_posix(), path)
             yield from _bytecode_member(file, path)
     yield from _metadata_member()
     from commitlake.connectors.reading.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
@@ -170,23 +170,23 @@ def _package_members() -> Iterator[Member]:
     if functions is not None and functions.is_dir():
         for path in functions.rglob("*.nb[ic]"):
             beside = PurePosixPath(_PROJECT, "connectors/reading/kernel/__pycache__", functions.name)
-            yield Member((beside / path.relative_to(functions).as_posix()).as_posix(), path)
+            yield ArchiveMember((beside / path.relative_to(functions).as_posix()).as_posix(), path)
 
 
-def _metadata_member() -> Iterator[Member]:
+def _metadata_member() -> Iterator[ArchiveMember]:
     """Yield the archive member for the file METADATA, which states the version."""
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.distribution(_PROJECT).files or []:
             if file.parent.suffix == ".dist-info" and file.name == "METADATA":
-                yield Member(file.as_posix(), Path(str(file.locate())))
+                yield ArchiveMember(file.as_posix(), Path(str(file.locate())))
 
 
-def _bytecode_member(file: PurePosixPath, path: Path) -> Iterator[Member]:
+def _bytecode_member(file: PurePosixPath, path: Path) -> Iterator[ArchiveMember]:
     """Yield the archive member for a module's cached bytecode, if any, so that executors need not compile it."""
     name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
     compiled = path.parent / "__pycache__" / name
     if path.suffix == ".py" and compiled.is_file():
-        yield Member((file.parent / "__pycache__" / name).as_posix(), compiled)
+        yield ArchiveMember((file.parent / "__pycache__" / name).as_posix(), compiled)
 
 
 def _list_distributions(*, includes_driver: bool) -> Iterator[metadata.Distribution]:
@@ -211,7 +211,7 @@ def _list_distributions(*, includes_driver: bool) -> Iterator[metadata.Distribut
             yield distribution
 
 
-def _members_digest(members: list[Member]) -> str:
+def _members_digest(members: list[ArchiveMember]) -> str:
     digest = hashlib.sha256(_launcher_script().encode())
     for name, path in members:
         if path.suffix == ".nbi":
@@ -233,7 +233,7 @@ def _launcher_script() -> str:
     )
 
 
-def _write_archive(members: list[Member], archive: Path) -> None:
+def _write_archive(members: list[ArchiveMember], archive: Path) -> None:
     """Pack the archive: the packages, a list of their files, what starts Python, and last the digest of the content."""
     digest = hashlib.sha256()
     sizes: dict[str, int] = {}

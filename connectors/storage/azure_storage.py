@@ -29,7 +29,7 @@ from obstore.store import AzureStore
 
 from commitlake.connectors.storage.cloud_storage import BUSY, CloudStorage, explain_status, find_endpoint
 from commitlake.connectors.storage.errors import LATER, CloudError, CloudUnavailableError
-from commitlake.connectors.storage.storage import Content, Entry, FoundFile, ReplacedError
+from commitlake.connectors.storage.storage import FileContent, FolderEntry, FoundFile, ReplacedError
 from commitlake.connectors.storage.uris import CloudUri
 from commitlake.schemas.shipped_manifest import Part
 
@@ -165,7 +165,7 @@ class AzureStorage(CloudStorage):
             for page in obstore.list(self._client, key or None, chunk_size=limit or 1000):
                 yield from (each["path"].removeprefix(f"{root}/") for each in page)
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderEntry]:
         """Return the files and folders in a folder; see ReadableStorage."""
         key = self.key(folder)
         with self.convert_errors(folder, "listed"):
@@ -176,8 +176,8 @@ class AzureStorage(CloudStorage):
         # With hierarchical namespaces, a folder is also an object.
         objects = {each["path"]: _to_found_file(each) for each in found["objects"] if each["path"] not in folders}
         return [
-            *(Entry(path.rpartition("/")[2]) for path in sorted(folders)),
-            *(Entry(path.rpartition("/")[2], objects[path]) for path in sorted(objects)),
+            *(FolderEntry(path.rpartition("/")[2]) for path in sorted(folders)),
+            *(FolderEntry(path.rpartition("/")[2], objects[path]) for path in sorted(objects)),
         ]
 
     def head(self, name: str) -> FoundFile | None:
@@ -187,7 +187,7 @@ class AzureStorage(CloudStorage):
             return _to_found_file(obstore.head(self._client, key))
         return None
 
-    def get(self, name: str, max_bytes: int) -> Content | None:
+    def get(self, name: str, max_bytes: int) -> FileContent | None:
         """Read a file, or return None if it does not exist; see Storage."""
         key = self.key(name)
         with self.convert_errors(name, "read"), suppress(FileNotFoundError):
@@ -195,7 +195,7 @@ class AzureStorage(CloudStorage):
             # The body has not been read yet, so an object that is too large costs no memory.
             if answer.meta["size"] > max_bytes:
                 raise self.too_large_error(name, max_bytes)
-            return Content(bytes(answer.bytes()), _version_of(answer.meta))
+            return FileContent(bytes(answer.bytes()), _version_of(answer.meta))
         return None
 
     def read(self, name: str, start: int, end: int, found_version: FoundFile) -> bytes | None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from commitlake.connectors.storage.bandwidth_limit import Pace
 from commitlake.connectors.storage.errors import LATER, CloudError
 from commitlake.connectors.storage.storage import (
-    Entry,
+    FolderEntry,
     FoundFile,
     RangeFile,
     ReadableStorage,
@@ -105,13 +105,13 @@ class CloudStorage(ReadableStorage):
             self.pace.wait_for_bytes(len(data))
         return data
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> FolderEntry | None:
         """Return a file, or a folder if any object is in it; None if there is neither. See ReadableStorage."""
         # The folder comes first: some tools, and hierarchical namespaces, also have an object of its name.
         if self.has_objects(name) or not self.key(name):
-            return Entry(name)
+            return FolderEntry(name)
         found = self.head(name)
-        return None if found is None else Entry(name, found)
+        return None if found is None else FolderEntry(name, found)
 
     def open(self, name: str) -> RangeFile:
         """Open a file that several threads can read; see ReadableStorage."""

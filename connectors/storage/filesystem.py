@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.storage.adapter_choice import open_readable_storage
-from commitlake.connectors.storage.storage import Entry, RangeFile, ReadableStorage
+from commitlake.connectors.storage.storage import FolderEntry, RangeFile, ReadableStorage
 
 
 def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
@@ -68,7 +68,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         folder = selector.base_dir.rstrip("/")
         return [_file_info(f"{folder}/{entry.name}", entry) for entry in found]
 
-    def open_range_file(self, path: str) -> RangeFile:
+    def open_for_range_reads(self, path: str) -> RangeFile:
         """Open a file for reads of ranges by several threads.
 
         Raises:
@@ -79,7 +79,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """Open a file for reads at any position."""
-        return pa.PythonFile(self.open_range_file(path), mode="r")
+        return pa.PythonFile(self.open_for_range_reads(path), mode="r")
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
         """Open a file for reading from its beginning."""
@@ -101,7 +101,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
     move = copy_file = open_output_stream = open_append_stream = _refuse_write
 
 
-def _file_info(path: str, entry: Entry) -> pafs.FileInfo:
+def _file_info(path: str, entry: FolderEntry) -> pafs.FileInfo:
     if entry.file is None:
         return pafs.FileInfo(path, pafs.FileType.Directory)
     return pafs.FileInfo(path, pafs.FileType.File, size=entry.file.size, mtime=entry.file.modified)

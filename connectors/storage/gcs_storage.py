@@ -24,7 +24,7 @@ from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.storage.cloud_storage import CloudStorage
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
 from commitlake.connectors.storage.gcs_clients import ERRORS, SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket, gcs_error
-from commitlake.connectors.storage.storage import UNKNOWN_CRC, Content, Entry, FoundFile, ReplacedError
+from commitlake.connectors.storage.storage import UNKNOWN_CRC, FileContent, FolderEntry, FoundFile, ReplacedError
 from commitlake.schemas.shipped_manifest import Part
 
 MAX_COMPOSED = 32
@@ -57,7 +57,7 @@ class GcsStorage(CloudStorage):
             names = (blob.name.removeprefix(root) for blob in listed if not blob.name.endswith("/"))
             yield from islice(names, limit)
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderEntry]:
         """Return the files and folders in a folder; see ReadableStorage."""
         with self.convert_errors(folder, "listed"):
             listed = self._bucket.list_blobs(prefix=self._folder_key(folder), delimiter="/", **TIMEOUTS)
@@ -67,8 +67,8 @@ class GcsStorage(CloudStorage):
         if not objects and not folders:
             raise FileNotFoundError(f"{self.uri_of(folder)} does not exist")
         return [
-            *(Entry(key.rpartition("/")[2]) for key in sorted(folders)),
-            *(Entry(key.rpartition("/")[2], objects[key]) for key in sorted(objects) if key not in folders),
+            *(FolderEntry(key.rpartition("/")[2]) for key in sorted(folders)),
+            *(FolderEntry(key.rpartition("/")[2], objects[key]) for key in sorted(objects) if key not in folders),
         ]
 
     def head(self, name: str) -> FoundFile | None:
@@ -78,7 +78,7 @@ class GcsStorage(CloudStorage):
             blob = self._head(key)
         return None if blob is None else _to_found_file(blob)
 
-    def get(self, name: str, max_bytes: int) -> Content | None:
+    def get(self, name: str, max_bytes: int) -> FileContent | None:
         """Read a file and compare its CRC32C; None if it does not exist. See Storage."""
         key = self.key(name)
         for _ in range(_MAX_READS):
@@ -94,7 +94,7 @@ class GcsStorage(CloudStorage):
                     # Raw, because the package would decompress an object whose type says gzip, and sizes and checksums
                     # are those of the stored bytes.
                     data = wanted.download_as_bytes(raw_download=True, checksum="crc32c", **TIMEOUTS)
-                    return Content(bytes(data), int(blob.generation))
+                    return FileContent(bytes(data), int(blob.generation))
         raise ReplacedError
 
     def read(self, name: str, start: int, end: int, found_version: FoundFile) -> bytes | None:

@@ -39,8 +39,8 @@ from commitlake.connectors.storage.errors import CloudNameError, CloudUnavailabl
 from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause_before_retry
 from commitlake.connectors.storage.hdfs_files import HdfsFile, Version, find_versions, to_found_file, version_path
 from commitlake.connectors.storage.storage import (
-    Content,
-    Entry,
+    FileContent,
+    FolderEntry,
     FoundFile,
     RangeFile,
     ReadableStorage,
@@ -90,10 +90,10 @@ class HdfsStorage(ReadableStorage):
         found = self._client.status(self._path(name))
         return None if found is None or found.isdir else to_found_file(found)
 
-    def get(self, name: str, max_bytes: int) -> Content | None:
+    def get(self, name: str, max_bytes: int) -> FileContent | None:
         """Read a file, in its newest version if `replace` has written it; None if it does not exist. See Storage."""
         versions, data = self._read_newest(name, self._client, max_bytes)
-        return None if data is None else Content(data, versions[-1])
+        return None if data is None else FileContent(data, versions[-1])
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
         """Return a range of a file, shortened to the end of the file; None if the file does not exist. See Storage."""
@@ -111,7 +111,7 @@ class HdfsStorage(ReadableStorage):
         """Write a file if it still has the given version, and return its new version; see Storage."""
         return self.replace(name, data, version, lambda found: found == data).version
 
-    def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> Content:
+    def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> FileContent:
         """Replace a file if it still has the given version, which consists of number, size and time; see Storage."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
@@ -152,12 +152,12 @@ class HdfsStorage(ReadableStorage):
         if self._few.status(self._path("")) is not None:
             self._few.list(self._path(""), limit=1)
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> FolderEntry | None:
         """Return the file or folder with a name, or None if there is none; see ReadableStorage."""
         found = self._client.status(self._root.key(name))
         return None if found is None else _entry(found)
 
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderEntry]:
         """Return the files and folders in a folder; see ReadableStorage."""
         path = self._root.key(folder)
         try:
@@ -174,7 +174,7 @@ class HdfsStorage(ReadableStorage):
 
     def _try_replace(
         self, name: str, data: bytes, known_version: Version | None, was_sent_before: Callable[[bytes], bool]
-    ) -> Content | None:
+    ) -> FileContent | None:
         """Write the next version if the known one is still the newest, and return it; None if nothing was written.
 
         Returns:
@@ -197,7 +197,7 @@ class HdfsStorage(ReadableStorage):
         if known_version is not None and known_version not in versions:
             self._client.delete(version_path(folder, number))
             raise ReplacedError
-        return Content(found, newest)
+        return FileContent(found, newest)
 
     def _read_newest(self, name: str, client: HdfsClient, max_bytes: int) -> tuple[list[Version], bytes | None]:
         """Return a file's versions, and the content of the newest one."""
@@ -270,5 +270,5 @@ class HdfsStorage(ReadableStorage):
         return self._root.key(name)
 
 
-def _entry(status: Any) -> Entry:
-    return Entry(status.path.rpartition("/")[2], None if status.isdir else to_found_file(status))
+def _entry(status: Any) -> FolderEntry:
+    return FolderEntry(status.path.rpartition("/")[2], None if status.isdir else to_found_file(status))

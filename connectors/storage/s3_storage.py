@@ -37,7 +37,14 @@ from commitlake.connectors.storage.errors import FileError, S3Error
 from commitlake.connectors.storage.s3_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client, s3_options
 from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, NO_LISTING, error_code, s3_error
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.storage import Content, FoundFile, LakeStorage, ReplacedError, Storage, check_name
+from commitlake.connectors.storage.storage import (
+    FileContent,
+    FoundFile,
+    LakeStorage,
+    ReplacedError,
+    Storage,
+    check_name,
+)
 from commitlake.connectors.storage.uris import parse_s3_uri
 from commitlake.schemas.shipped_manifest import Part
 
@@ -152,7 +159,7 @@ class S3Storage(Storage, LakeStorage):
             return FoundFile(int(found["ContentLength"]), found["LastModified"], found["ETag"], crc)
         return None
 
-    def get(self, name: str, max_bytes: int) -> Content | None:
+    def get(self, name: str, max_bytes: int) -> FileContent | None:
         """Read a file, or return None if it does not exist; see Storage."""
         place = self._bucket_and_key(name)
         with self._convert_errors(name, "read"), _suppress_missing_object():
@@ -161,7 +168,7 @@ class S3Storage(Storage, LakeStorage):
             data: bytes = answer["Body"].read(max_bytes + 1)
             if len(data) > max_bytes:
                 raise self.too_large_error(name, max_bytes)
-            return Content(data, answer["ETag"])
+            return FileContent(data, answer["ETag"])
         return None
 
     def size(self, name: str) -> int | None:

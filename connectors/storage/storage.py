@@ -58,7 +58,7 @@ class FoundFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class FileContent:
     """All bytes of one version of a file.
 
     Attributes:
@@ -116,7 +116,7 @@ class Storage(ABC):
         """Return the newest version of a file, or None if it does not exist."""
 
     @abstractmethod
-    def get(self, name: str, max_bytes: int) -> Content | None:
+    def get(self, name: str, max_bytes: int) -> FileContent | None:
         """Read a file, or return None if it does not exist.
 
         Raises:
@@ -166,7 +166,7 @@ class Storage(ABC):
             ReplacedError: if parts were deleted meanwhile.
         """
 
-    def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> Content:
+    def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> FileContent:
         """Replace a file if it still has the given version.
 
         Content from an earlier attempt of this process is accepted.
@@ -184,7 +184,7 @@ class Storage(ABC):
             ReplacedError: if another process has replaced or deleted the file.
         """
         try:
-            return Content(data, self.put_if(name, data, version))
+            return FileContent(data, self.put_if(name, data, version))
         except ReplacedError:
             # A retry after a lost answer is refused, too, although the first attempt has written the data.
             found = self.get(name, MAX_MANIFEST_BYTES)
@@ -229,7 +229,7 @@ def check_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FolderEntry:
     """A file or folder, as a listing of its folder shows it.
 
     Attributes:
@@ -248,11 +248,11 @@ class ReadableStorage(Storage):
     """
 
     @abstractmethod
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> FolderEntry | None:
         """Return the file or folder with a name, or None if there is none."""
 
     @abstractmethod
-    def entries(self, folder: str) -> list[Entry]:
+    def entries(self, folder: str) -> list[FolderEntry]:
         """Return the files and folders in a folder.
 
         Raises:

@@ -11,7 +11,7 @@ from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.rocketmq import options as connection
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.source_options import DeclaredOptions, Option, Use
+from commitlake.connectors.source_options import DeclaredOptions, Option, OptionUse
 from docs.generate.prose import markdown_of, table
 
 
@@ -45,8 +45,8 @@ SECTIONS: Sequence[Section] = (
     Section("HBase", "`archive --hbase-option NAME=VALUE` takes the same options.", HBaseOptions),
 )
 _USES = {
-    Use.BATCH: "Only batches (`spark.read`) take:",
-    Use.STREAM: "Only streams (`spark.readStream`) take:",
+    OptionUse.BATCH: "Only batches (`spark.read`) take:",
+    OptionUse.STREAM: "Only streams (`spark.readStream`) take:",
 }
 _INTRO = """# Spark source options
 
@@ -77,7 +77,7 @@ def _tables(section: Section) -> Iterable[str]:
     """Yield the table of the options for all uses, then the tables of those for one use, each with its heading."""
     shared = section.base.declared_options()
     own = [option for field, option in section.options.declared_options().items() if field not in shared]
-    yield _table(option for option in own if option.use is Use.ALWAYS)
+    yield _table(option for option in own if option.use is OptionUse.ALWAYS)
     for use, heading in _USES.items():
         rows = [option for option in own if option.use is use]
         if rows:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from commitlake.connectors.lake.follower_runs import finish_runs
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner
 from commitlake.connectors.runtime.runner import Runner

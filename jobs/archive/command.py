@@ -38,7 +38,7 @@ from commitlake.jobs.cli.python_garbage_collection import garbage_collection_off
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.quality.judge_process import JudgeProcess
+    from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
 
 DESCRIPTION = (
     "Copy new messages from broker stores into the lake: one row in the table messages for every record of every topic "
@@ -124,9 +124,9 @@ def _check_and_archive(command: ArchiveOptions) -> ExitCode:
         require_package("happybase", "--hbase")
     if command.is_on_spark or command.no_quality:
         return _run_archive(command, None)
-    from commitlake.pipelines.quality.judge_process import JudgeProcess
+    from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
 
-    with JudgeProcess() as judge:
+    with JudgeSubprocess() as judge:
         if _is_new_folder(command.lake):
             judge.start()  # load both processes in parallel, because loading is most of a short run
         return _run_archive(command, judge)
@@ -137,7 +137,7 @@ def _is_new_folder(lake: str) -> bool:
     return not is_uri(lake) and not Path(lake).exists()
 
 
-def _run_archive(command: ArchiveOptions, quality_judge: JudgeProcess | None) -> ExitCode:
+def _run_archive(command: ArchiveOptions, quality_judge: JudgeSubprocess | None) -> ExitCode:
     if not command.is_on_spark and runs_in_own_process():
         use_system_allocator()  # before Arrow is loaded
     with garbage_collection_off():

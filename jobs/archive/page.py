@@ -20,7 +20,7 @@ from commitlake.jobs.report.run_history import history_section, read_run_history
 from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text, time_text
 from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refused
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun, commit_numbers_text
-from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, PageFigures
+from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, RunPageSummary
 from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.finding_advice import Advice
@@ -31,7 +31,7 @@ from commitlake.schemas.report import (
     Block,
     Cell,
     CollapsedContent,
-    Figures,
+    KeyFigures,
     Kind,
     LineChart,
     Name,
@@ -212,7 +212,7 @@ def _run_figures(run: ShownRun) -> Sequence[Block]:
         shown["took"] = seconds_text(run.seconds)
         if counts is not None and run.seconds > 0:
             shown["messages per second"] = f"{counts.messages / run.seconds:,.0f}"
-    return [Figures(shown), *_range_paragraphs(run.ranges)]
+    return [KeyFigures(shown), *_range_paragraphs(run.ranges)]
 
 
 def _range_paragraphs(ranges: Mapping[str, CommittedRange]) -> Iterator[Block]:
@@ -308,7 +308,7 @@ def _value_text(value: object) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else f"{value}"
 
 
-def _time_chart_section(figures: PageFigures) -> Iterator[Section]:
+def _time_chart_section(figures: RunPageSummary) -> Iterator[Section]:
     span = figures.time_span
     if span is None:
         return
@@ -345,7 +345,7 @@ def _time_windows(span: ChartSpan, max_windows: int) -> TimeWindows:
     return TimeWindows(span.begin, length, max(1, (span.end - span.begin) // length))
 
 
-def _topics_section(figures: PageFigures) -> Iterator[Section]:
+def _topics_section(figures: RunPageSummary) -> Iterator[Section]:
     if not figures.topics:
         return
     columns = (
@@ -370,7 +370,7 @@ def _topics_section(figures: PageFigures) -> Iterator[Section]:
     yield Section("topics", "Topics", [Table.of(caption, columns, rows, rest)])
 
 
-def _topic_trend_cell(row: Mapping[str, Any], figures: PageFigures) -> Cell:
+def _topic_trend_cell(row: Mapping[str, Any], figures: RunPageSummary) -> Cell:
     if figures.time_span is None:
         return Cell("")
     _, values = _count_messages_by_window(

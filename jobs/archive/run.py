@@ -42,7 +42,7 @@ from commitlake.pipelines.archive.quality_check import CriticalQualityError
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
 from commitlake.pipelines.archive.run_page import RunPage
 from commitlake.pipelines.masking.archive_masks import parse_archive_masks
-from commitlake.pipelines.quality.judge_process import JudgeProcess
+from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _ON_REFUSAL = {
 }
 
 
-def run_archive(command: ArchiveOptions, quality_judge: JudgeProcess | None = None) -> ExitCode:
+def run_archive(command: ArchiveOptions, quality_judge: JudgeSubprocess | None = None) -> ExitCode:
     """Find the new messages, start Spark only if there are any, and print the result.
 
     Args:
@@ -74,7 +74,7 @@ def run_archive(command: ArchiveOptions, quality_judge: JudgeProcess | None = No
 
 
 def _archive_into_lake(
-    command: ArchiveOptions, lake: Lake, quality_judge: JudgeProcess | None, page_file: PageFile | None
+    command: ArchiveOptions, lake: Lake, quality_judge: JudgeSubprocess | None, page_file: PageFile | None
 ) -> ExitCode:
     read_evidence_key(command)  # an unusable key fails before any work is done
     name = _find_store_name(command, lake)

@@ -31,7 +31,7 @@ class LakeArguments(S3Arguments, after={S3Arguments: "bodies"}):
     bodies: str | None = option(BODIES_HELP, metavar="PLACE")
 
 
-class HasLakeOption(HasS3Options, Protocol):
+class LakeLocationOptions(HasS3Options, Protocol):
     """Interface of options that may name a lake."""
 
     @property
@@ -40,7 +40,7 @@ class HasLakeOption(HasS3Options, Protocol):
 
 
 @runtime_checkable
-class HasBodiesOption(Protocol):
+class BodyLocationOptions(Protocol):
     """Interface of options that may set the location of the packs, the files that contain message bodies."""
 
     @property
@@ -48,7 +48,7 @@ class HasBodiesOption(Protocol):
         """Root folder or URI of the packs; None for the folder in the lake."""
 
 
-def open_lake_argument(arguments: HasLakeOption) -> Lake:
+def open_lake_argument(arguments: LakeLocationOptions) -> Lake:
     """Return the lake that the arguments name, with the location of its packs, if they have the option for it.
 
     The options of the object store are set in this process's environment, from which all code that opens a table, a
@@ -60,7 +60,7 @@ def open_lake_argument(arguments: HasLakeOption) -> Lake:
     """
     set_s3_environment(arguments)
     assert arguments.lake is not None
-    bodies = arguments.bodies if isinstance(arguments, HasBodiesOption) else None
+    bodies = arguments.bodies if isinstance(arguments, BodyLocationOptions) else None
     lake = Lake(arguments.lake, packs=PackLocation(bodies or ""))
     check_lake_is_readable(lake)
     return lake

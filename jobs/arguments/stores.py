@@ -12,7 +12,7 @@ from typing import cast
 
 from commitlake.connectors.storage.uris import has_scheme
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.options import Once, Options, Rule, argument, option
+from commitlake.jobs.cli.options import Options, Rule, StoreOnceAction, argument, option
 from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_decimal, parse_int
 
 
@@ -50,7 +50,7 @@ def declare_broker_option(
     rules: Sequence[Rule] = (),
 ) -> str | None:
     """Declare the option `--broker` of a command that reads one store: the name of that store."""
-    return option(help_text, action=Once, rules=rules)
+    return option(help_text, action=StoreOnceAction, rules=rules)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ from commitlake.pipelines.audit.table_checks import (
 )
 from commitlake.pipelines.audit.topic_minutes_check import compare_minutes
 from commitlake.pipelines.audit.verdicts import AuditResult, AuditVerdict, collect_audit_evidence, to_json_objects
-from commitlake.pipelines.audit.window_counts import Profile
+from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

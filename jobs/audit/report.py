@@ -15,7 +15,7 @@ from commitlake.pipelines.audit.verdicts import AuditResult
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.formatted_counts import format_count
-from commitlake.schemas.report import Badge, Block, Figures, Kind, Name, Paragraph, Report, Section, Table, Verdict
+from commitlake.schemas.report import Badge, Block, KeyFigures, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 
 TITLE = "Audit of a lake"
@@ -111,7 +111,7 @@ def _comparison_blocks(comparisons: Sequence[Comparison]) -> Sequence[Block]:
         Column("differing windows", key="differing", is_number=True),
     )  # fmt: skip
     rows = map(_comparison_row, comparisons)
-    return [Figures(figures), Table.of("Each place is compared in windows of ten minutes", columns, rows)]
+    return [KeyFigures(figures), Table.of("Each place is compared in windows of ten minutes", columns, rows)]
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, object]:

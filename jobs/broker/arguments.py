@@ -12,8 +12,8 @@ from commitlake.jobs.arguments.durations import make_duration_parser, parse_dura
 from commitlake.jobs.arguments.stores import make_integer_parser, parse_file_size, parse_folder_text, positive
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
-    Once,
     Section,
+    StoreOnceAction,
     conflicts_with,
     deprecated_option,
     flag,
@@ -126,7 +126,7 @@ class BrokerArguments(Command):
         section=_NETWORK,
     )
     broker: str | None = option(
-        "the broker's name (default: broker-a)", "--broker", "--name", action=Once, section=_BROKER
+        "the broker's name (default: broker-a)", "--broker", "--name", action=StoreOnceAction, section=_BROKER
     )
     cluster: str = option(
         "the name of its cluster (default: DefaultCluster)", default="DefaultCluster", section=_BROKER

@@ -129,7 +129,7 @@ def _serve_clients(arguments: BrokerArguments) -> ExitCode:
     from commitlake.broker_lite.errors import StoreError
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
     from commitlake.broker_lite.server.broker_server import FAST_PORT_DISTANCE
-    from commitlake.broker_lite.server.limits import Limits
+    from commitlake.broker_lite.server.limits import PortLimits
     from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 
     refuse_owned_folder(str(arguments.store), "--store")
@@ -152,7 +152,7 @@ def _serve_clients(arguments: BrokerArguments) -> ExitCode:
             register_at=tuple(_parse_address("--register", text) for text in arguments.register),
             broker=_broker_options(arguments, settings, listen),
             accounts=_read_accounts(arguments.accounts),
-            limits=Limits(
+            limits=PortLimits(
                 connections=arguments.max_connections,
                 connections_of_one=min(arguments.max_connections_per_address, arguments.max_connections),
             ),

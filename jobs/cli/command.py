@@ -50,9 +50,9 @@ from commitlake.connectors.worker_errors import extract_worker_error
 from commitlake.jobs.arguments.times import join_options_and_times, parse_time, to_local_times
 from commitlake.jobs.cli.options import (
     ENVIRONMENT_PREFIX,
+    AppendAction,
     OneOf,
     Options,
-    Repeatable,
     add_options,
     environment_variable_of,
     find_option_conflict,
@@ -220,7 +220,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.register("action", "append", Repeatable)
+        self.register("action", "append", AppendAction)
         self._given: list[str] = []
 
     def add_argument_group(self, *arguments: Any, **named: Any) -> Any:

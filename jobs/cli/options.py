@@ -33,7 +33,7 @@ _Value = TypeVar("_Value")
 _Options = TypeVar("_Options", bound="Options")
 
 
-class Once(argparse.Action):
+class StoreOnceAction(argparse.Action):
     """Argument action that stores a value, and refuses a second one, which argparse would silently put in its place.
 
     For options without a default that choose rows.
@@ -56,7 +56,7 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-class Repeatable(argparse._AppendAction):  # noqa: SLF001 (configargparse reads lists from files for this class only)
+class AppendAction(argparse._AppendAction):  # noqa: SLF001 (configargparse reads lists from files for this class only)
     """Argument action that appends each value to a list; all jobs' parsers use it for the action "append".
 
     The help gets the words "may be repeated", before the default if it states one.
@@ -203,7 +203,7 @@ class Shorthand(NamedTuple):
     parse: Callable[[str], object] | None = None
 
 
-class Parts(TypedDict, total=False):
+class OptionKeywords(TypedDict, total=False):
     """Keyword arguments of every function that declares an option."""
 
     section: Section | None
@@ -211,7 +211,7 @@ class Parts(TypedDict, total=False):
     rules: Sequence[Rule]
 
 
-class ValueParts(Parts, total=False):
+class ValueOptionKeywords(OptionKeywords, total=False):
     """Keyword arguments that declare an option with a value."""
 
     metavar: str
@@ -220,21 +220,27 @@ class ValueParts(Parts, total=False):
 
 
 @overload
-def option(text: str, *names: str, required: Literal[True], **parts: Unpack[ValueParts]) -> str: ...
+def option(text: str, *names: str, required: Literal[True], **parts: Unpack[ValueOptionKeywords]) -> str: ...
 @overload
 def option(
-    text: str, *names: str, parse: Callable[[str], _Value], required: Literal[True], **parts: Unpack[ValueParts]
+    text: str,
+    *names: str,
+    parse: Callable[[str], _Value],
+    required: Literal[True],
+    **parts: Unpack[ValueOptionKeywords],
 ) -> _Value: ...
 @overload
-def option(text: str, *names: str, default: str, **parts: Unpack[ValueParts]) -> str: ...
+def option(text: str, *names: str, default: str, **parts: Unpack[ValueOptionKeywords]) -> str: ...
 @overload
-def option(text: str, *names: str, **parts: Unpack[ValueParts]) -> str | None: ...
+def option(text: str, *names: str, **parts: Unpack[ValueOptionKeywords]) -> str | None: ...
 @overload
 def option(
-    text: str, *names: str, parse: Callable[[str], _Value], default: _Value, **parts: Unpack[ValueParts]
+    text: str, *names: str, parse: Callable[[str], _Value], default: _Value, **parts: Unpack[ValueOptionKeywords]
 ) -> _Value: ...
 @overload
-def option(text: str, *names: str, parse: Callable[[str], _Value], **parts: Unpack[ValueParts]) -> _Value | None: ...
+def option(
+    text: str, *names: str, parse: Callable[[str], _Value], **parts: Unpack[ValueOptionKeywords]
+) -> _Value | None: ...
 def option(text: str, *names: str, **parts: Any) -> Any:
     """Declare an option with a value.
 
@@ -247,22 +253,22 @@ def option(text: str, *names: str, **parts: Any) -> Any:
 
 
 @overload
-def repeated(text: str, *names: str, required: bool = ..., **parts: Unpack[ValueParts]) -> tuple[str, ...]: ...
+def repeated(text: str, *names: str, required: bool = ..., **parts: Unpack[ValueOptionKeywords]) -> tuple[str, ...]: ...
 @overload
 def repeated(
-    text: str, *names: str, parse: Callable[[str], _Value], **parts: Unpack[ValueParts]
+    text: str, *names: str, parse: Callable[[str], _Value], **parts: Unpack[ValueOptionKeywords]
 ) -> tuple[_Value, ...]: ...
 def repeated(text: str, *names: str, **parts: Any) -> Any:
     """Declare an option that may be given several times."""
     return _declare_field(names, parts, {"help": text, "default": [], "action": "append"})
 
 
-def flag(text: str, *names: str, **parts: Unpack[Parts]) -> bool:
+def flag(text: str, *names: str, **parts: Unpack[OptionKeywords]) -> bool:
     """Declare an option without a value."""
     return cast("bool", _declare_field(names, parts, {"help": text, "default": False, "action": "store_true"}))
 
 
-def switch(text: str, *names: str, **parts: Unpack[Parts]) -> bool | None:
+def switch(text: str, *names: str, **parts: Unpack[OptionKeywords]) -> bool | None:
     """Declare an option with the forms `--name` and `--no-name`; its value is None if neither is given."""
     settings = {"help": text, "default": None, "action": argparse.BooleanOptionalAction}
     return cast("bool | None", _declare_field(names, parts, settings))
@@ -292,7 +298,7 @@ def argument(
 def _declare_field(
     names: Sequence[str], keywords: Mapping[str, Any], parser_settings: dict[str, Any], **more: Any
 ) -> Any:
-    of_declaration = {name: value for name, value in keywords.items() if name in Parts.__annotations__}
+    of_declaration = {name: value for name, value in keywords.items() if name in OptionKeywords.__annotations__}
     of_parser = {name: value for name, value in keywords.items() if name not in of_declaration}
     if "parse" in of_parser:
         of_parser["type"] = of_parser.pop("parse")

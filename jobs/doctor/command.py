@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import option
-from commitlake.jobs.doctor.findings import DoctorFinding, State
+from commitlake.jobs.doctor.findings import CheckState, DoctorFinding
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.jobs.report.rows_output import write_rows
 from commitlake.schemas.errors import ExitCode
@@ -74,8 +74,8 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
             )
         else:
             write_rows(self.output, rows, _COLUMNS)
-        missing = [finding.check for finding in findings if finding.state is State.MISSING]
-        warnings = [finding.check for finding in findings if finding.state is State.WARNING]
+        missing = [finding.check for finding in findings if finding.state is CheckState.MISSING]
+        warnings = [finding.check for finding in findings if finding.state is CheckState.WARNING]
         if not self.quiet:
             print(_summary(missing, warnings), file=sys.stderr)
         return ExitCode.DAMAGE if missing else ExitCode.OK
@@ -125,25 +125,25 @@ def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> It
             location = find_lake_root(location) if is_catalog_location(location) else location
         except CommitLakeError as error:
             advice = "check the catalog's address and token in the environment, and the name"
-            yield DoctorFinding(check_name, State.MISSING, str(error), advice)
+            yield DoctorFinding(check_name, CheckState.MISSING, str(error), advice)
             return
     set_s3_environment(command)  # for all later checks
     try:
         opened = Lake(location) if is_lake else open_pack_store(pack_location(location))
     except S3Error as error:
-        yield DoctorFinding("s3", State.MISSING, error.found, error.advice)
+        yield DoctorFinding("s3", CheckState.MISSING, error.found, error.advice)
         return
     except CommitLakeError as error:
-        yield DoctorFinding(check_name, State.MISSING, str(error), "name a folder, or s3://bucket/prefix")
+        yield DoctorFinding(check_name, CheckState.MISSING, str(error), "name a folder, or s3://bucket/prefix")
         return
     folder = local_folder_or_none(location)
     yield check_object_store(location) if folder is None else machine_checks.check_folder(check_name, str(folder))
     if isinstance(opened, Lake):
         try:
-            yield DoctorFinding(check_name, State.OK, _describe_lake(opened))
+            yield DoctorFinding(check_name, CheckState.OK, _describe_lake(opened))
         except CommitLakeError as error:
             yield DoctorFinding(
-                check_name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
+                check_name, CheckState.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
             )
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """Outcome of a check of `doctor`: ok, warning, missing, or skipped."""
 
     OK = "ok"
@@ -29,6 +29,6 @@ class DoctorFinding(NamedTuple):
     """
 
     check: str
-    state: State
+    state: CheckState
     found: str
     advice: str = ""

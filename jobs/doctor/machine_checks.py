@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
-from commitlake.jobs.doctor.findings import DoctorFinding, State
+from commitlake.jobs.doctor.findings import CheckState, DoctorFinding
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.formatted_counts import format_count
 
@@ -38,8 +38,8 @@ def check_python() -> DoctorFinding:
     """Check that the version of Python is supported."""
     found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
     if sys.version_info < _OLDEST_PYTHON:
-        return DoctorFinding("python", State.MISSING, found, "install Python 3.11 or newer")
-    return DoctorFinding("python", State.OK, found)
+        return DoctorFinding("python", CheckState.MISSING, found, "install Python 3.11 or newer")
+    return DoctorFinding("python", CheckState.OK, found)
 
 
 def check_packages() -> DoctorFinding:
@@ -51,9 +51,9 @@ def check_packages() -> DoctorFinding:
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        state = State.WARNING if _EXTRAS.keys() >= set(missing) else State.MISSING
+        state = CheckState.WARNING if _EXTRAS.keys() >= set(missing) else CheckState.MISSING
         return DoctorFinding("packages", state, f"not installed: {', '.join(missing)}", _installation_advice(missing))
-    return DoctorFinding("packages", State.OK, ", ".join(versions))
+    return DoctorFinding("packages", CheckState.OK, ", ".join(versions))
 
 
 def _installation_advice(packages: Iterable[str]) -> str:
@@ -69,18 +69,18 @@ def check_java() -> DoctorFinding:
     from commitlake.connectors.spark.java import JavaError, java_home
 
     try:
-        return DoctorFinding("java", State.OK, str(java_home()))
+        return DoctorFinding("java", CheckState.OK, str(java_home()))
     except JavaError as error:
         advice = "only Spark needs it, as with --spark: install Java 17 or newer"
         if SET_UP_SCRIPT.exists():
             advice += f", or run {SET_UP_SCRIPT} --set-up-only, which installs one"
-        return DoctorFinding("java", State.WARNING, str(error).partition(": ")[0], advice)
+        return DoctorFinding("java", CheckState.WARNING, str(error).partition(": ")[0], advice)
 
 
 def check_jars() -> DoctorFinding:
     """Check that Delta's jars are present and have the tested versions."""
     if find_spec("pyspark") is None:
-        return DoctorFinding("jars", State.WARNING, "not needed without pyspark", "only Spark needs them")
+        return DoctorFinding("jars", CheckState.WARNING, "not needed without pyspark", "only Spark needs them")
     from commitlake.connectors.spark.jars import JarsError, delta_jars
     from commitlake.connectors.spark.versions import SparkVersionError
 
@@ -90,8 +90,8 @@ def check_jars() -> DoctorFinding:
         advice = (
             "only Spark needs them, as with --spark: run 'python -P -m commitlake.connectors.spark.jars' with network"
         )
-        return DoctorFinding("jars", State.WARNING, str(error).partition(": run ")[0], advice)
-    return DoctorFinding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")
+        return DoctorFinding("jars", CheckState.WARNING, str(error).partition(": run ")[0], advice)
+    return DoctorFinding("jars", CheckState.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")
 
 
 def check_spark() -> DoctorFinding:
@@ -99,12 +99,12 @@ def check_spark() -> DoctorFinding:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        return DoctorFinding("spark", State.WARNING, "not installed", _installation_advice(["pyspark"]))
+        return DoctorFinding("spark", CheckState.WARNING, "not installed", _installation_advice(["pyspark"]))
     home = os.environ.get("SPARK_HOME")
     if home:
-        return DoctorFinding("spark", State.WARNING, f"pyspark {version}; SPARK_HOME is {home}",
+        return DoctorFinding("spark", CheckState.WARNING, f"pyspark {version}; SPARK_HOME is {home}",
                        "unset SPARK_HOME unless that Spark has the same version")  # fmt: skip
-    return DoctorFinding("spark", State.OK, f"pyspark {version}")
+    return DoctorFinding("spark", CheckState.OK, f"pyspark {version}")
 
 
 def check_resources() -> DoctorFinding:
@@ -113,11 +113,11 @@ def check_resources() -> DoctorFinding:
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
-        return DoctorFinding("machine", State.OK, format_count(cores, "core"))
+        return DoctorFinding("machine", CheckState.OK, format_count(cores, "core"))
     found = f"{format_count(cores, 'core')}, {size_text(memory)} of memory"
     if memory < _LITTLE_MEMORY:
-        return DoctorFinding("machine", State.WARNING, found, "use --threads 1: a worker takes up to 640 MiB")
-    return DoctorFinding("machine", State.OK, found)
+        return DoctorFinding("machine", CheckState.WARNING, found, "use --threads 1: a worker takes up to 640 MiB")
+    return DoctorFinding("machine", CheckState.OK, found)
 
 
 def check_folder(check_name: str, folder_path: str) -> DoctorFinding:
@@ -129,7 +129,7 @@ def check_folder(check_name: str, folder_path: str) -> DoctorFinding:
     """
     path = Path(folder_path).absolute()
     if path.exists() and not path.is_dir():
-        return DoctorFinding(check_name, State.MISSING, f"{path} is a file", "name a folder")
+        return DoctorFinding(check_name, CheckState.MISSING, f"{path} is a file", "name a folder")
     nearest = next(each for each in (path, *path.parents) if each.is_dir())
     found = str(path) if nearest == path else f"{path} does not exist yet; {nearest} does"
     try:
@@ -138,12 +138,12 @@ def check_folder(check_name: str, folder_path: str) -> DoctorFinding:
         free = shutil.disk_usage(nearest).free
     except OSError as error:
         return DoctorFinding(
-            check_name, State.MISSING, f"{found}: {error.strerror}", "give write permission, or free some space"
+            check_name, CheckState.MISSING, f"{found}: {error.strerror}", "give write permission, or free some space"
         )
     found += f", {size_text(free)} free"
     if free < _LITTLE_DISK:
-        return DoctorFinding(check_name, State.WARNING, found, "free some space")
-    return DoctorFinding(check_name, State.OK, found)
+        return DoctorFinding(check_name, CheckState.WARNING, found, "free some space")
+    return DoctorFinding(check_name, CheckState.OK, found)
 
 
 def check_stores(
@@ -170,7 +170,7 @@ def check_stores(
     except (CommitLakeError, OSError) as error:
         shown = error if isinstance(error, ObjectStoreError) else s3_error_of(error)
         advice = "name the folder that holds commitlog/ or journal/" if shown is None else shown.advice
-        yield DoctorFinding("store", State.MISSING, str(error) if shown is None else shown.found, advice)
+        yield DoctorFinding("store", CheckState.MISSING, str(error) if shown is None else shown.found, advice)
         return
     for store in found:
         size = sum(segment.file_size for segment in store.segments)
@@ -178,10 +178,10 @@ def check_stores(
         unreadable = [path for path in local if not os.access(path, os.R_OK)]
         what = f"{store.broker}: {store.root}, {format_count(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:
-            yield DoctorFinding("store", State.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",
+            yield DoctorFinding("store", CheckState.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",
                           "run as the broker's user, or give read permission")  # fmt: skip
         else:
-            yield DoctorFinding("store", State.OK, what)
+            yield DoctorFinding("store", CheckState.OK, what)
 
 
 def add_skipped_checks(findings: Sequence[DoctorFinding], requested: Sequence[str]) -> list[DoctorFinding]:
@@ -189,7 +189,7 @@ def add_skipped_checks(findings: Sequence[DoctorFinding], requested: Sequence[st
     known = {finding.check for finding in findings}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
     more = [
-        DoctorFinding(name, State.SKIPPED, f"not asked for ({options[name]})")
+        DoctorFinding(name, CheckState.SKIPPED, f"not asked for ({options[name]})")
         for name in requested
         if name not in known
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.doctor.findings import DoctorFinding, State
+from commitlake.jobs.doctor.findings import CheckState, DoctorFinding
 from commitlake.schemas.errors import CommitLakeError
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def check_object_store(uri: str) -> DoctorFinding:
         options = s3_options()
         names = S3Storage(uri, options).list_first_names()
     except S3Error as error:
-        return DoctorFinding("s3", State.MISSING, error.found, error.advice)
+        return DoctorFinding("s3", CheckState.MISSING, error.found, error.advice)
     where = f"{uri} at {options.endpoint or 'Amazon S3'}, region {options.region}"
-    return DoctorFinding("s3", State.OK, f"{where}: {'has objects' if names else 'is empty'}")
+    return DoctorFinding("s3", CheckState.OK, f"{where}: {'has objects' if names else 'is empty'}")
 
 
 def check_hbase(address: str, table: str | None) -> DoctorFinding:
@@ -54,11 +54,13 @@ def check_hbase(address: str, table: str | None) -> DoctorFinding:
         with Client(options) as client:
             tables = client.list_tables()
     except (CommitLakeError, OSError) as error:
-        return DoctorFinding("hbase", State.MISSING, str(error), "start HBase's Thrift server: hbase thrift start")
+        return DoctorFinding("hbase", CheckState.MISSING, str(error), "start HBase's Thrift server: hbase thrift start")
     if options.table not in tables:
         advice = "'commitlake archive --hbase' creates the table"
-        return DoctorFinding("hbase", State.WARNING, f"{address} answers, but has no table {options.table}", advice)
-    return DoctorFinding("hbase", State.OK, f"{address} answers, and has the table {options.table}")
+        return DoctorFinding(
+            "hbase", CheckState.WARNING, f"{address} answers, but has no table {options.table}", advice
+        )
+    return DoctorFinding("hbase", CheckState.OK, f"{address} answers, and has the table {options.table}")
 
 
 def check_registered_brokers(name_servers: str) -> Iterator[DoctorFinding]:
@@ -74,14 +76,14 @@ def check_registered_brokers(name_servers: str) -> Iterator[DoctorFinding]:
         with Admin(ClientOptions(name_servers, connect_seconds=_SECONDS, request_seconds=_SECONDS)) as admin:
             names = sorted(admin.clusters().broker_addr_table)
             if not names:
-                yield DoctorFinding("broker", State.MISSING, f"{name_servers} answers, but has no broker registered",
-                              "check the broker's namesrvAddr")  # fmt: skip
+                found = f"{name_servers} answers, but has no broker registered"
+                yield DoctorFinding("broker", CheckState.MISSING, found, "check the broker's namesrvAddr")
             with ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor") as pool:
                 yield from pool.map(lambda name: _check_broker(admin, name), names)
     except (CommitLakeError, OSError) as error:
         yield DoctorFinding(
             "broker",
-            State.MISSING,
+            CheckState.MISSING,
             str(error),
             "check that a name server is running there, and that this machine can connect",
         )
@@ -91,5 +93,7 @@ def _check_broker(admin: Admin, name: str) -> DoctorFinding:
     try:
         version = admin.runtime_info(name).get("brokerVersionDesc", "of an unknown version")
     except (CommitLakeError, OSError) as error:
-        return DoctorFinding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
-    return DoctorFinding("broker", State.OK, f"{name} answers, RocketMQ {version[:_MAX_VERSION].removeprefix('V')}")
+        return DoctorFinding("broker", CheckState.MISSING, f"{name}: {error}", "is the broker running?")
+    return DoctorFinding(
+        "broker", CheckState.OK, f"{name} answers, RocketMQ {version[:_MAX_VERSION].removeprefix('V')}"
+    )

@@ -23,7 +23,7 @@ from commitlake.schemas.report import (
     Badge,
     Block,
     Cell,
-    Figures,
+    KeyFigures,
     Kind,
     Name,
     Paragraph,
@@ -147,11 +147,11 @@ def _page_facts(
     ]
 
 
-def _segment_figures(stores: Sequence[WatchedStore], warning_period: datetime.timedelta) -> Figures:
+def _segment_figures(stores: Sequence[WatchedStore], warning_period: datetime.timedelta) -> KeyFigures:
     count = {verdict: sum(store.count_segments(verdict) for store in stores) for verdict in SegmentVerdict}
     used = [watched for store in stores for watched in store.segments if watched.verdict is not SegmentVerdict.UNUSED]
     lost = [store.lost for store in stores if store.lost is not None]
-    return Figures(
+    return KeyFigures(
         {
             "stores": f"{len(stores):,}",
             "segments": f"{len(used):,}",

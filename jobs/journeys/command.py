@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.jobs.journeys.journey_results import Answer, KnownTimes
+    from commitlake.jobs.journeys.journey_results import JourneysAnswer, NewestRecordTimes
     from commitlake.jobs.report.page_file import PageFile
     from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.journeys.misfits import Misfits
@@ -135,7 +135,7 @@ def _warn_of_unknown_names(command: Journeys, lake: Lake) -> None:
         print_warning("commitlake journeys", sentence)
 
 
-def _show_paths(command: Journeys, answer: Answer, missing_data_sentences: Sequence[str]) -> None:
+def _show_paths(command: Journeys, answer: JourneysAnswer, missing_data_sentences: Sequence[str]) -> None:
     rows = _paths_with_shares(answer, command.limit or None)
     _write_rows(command, rows, PATH_COLUMNS, missing_data_sentences)
     if command.output == "table" and rows and command.show is None:
@@ -143,7 +143,7 @@ def _show_paths(command: Journeys, answer: Answer, missing_data_sentences: Seque
         _show_hops(command, answer, ())
 
 
-def _show_hops(command: Journeys, answer: Answer, missing_data_sentences: Sequence[str]) -> None:
+def _show_hops(command: Journeys, answer: JourneysAnswer, missing_data_sentences: Sequence[str]) -> None:
     hops = answer.hops()
     shown = hops[: command.limit or None]
     _write_rows(command, shown, HOP_COLUMNS, missing_data_sentences)
@@ -151,20 +151,20 @@ def _show_hops(command: Journeys, answer: Answer, missing_data_sentences: Sequen
         print(f"the first {len(shown):,} of {len(hops):,} hops are shown, --limit 0 shows all", file=sys.stderr)
 
 
-def _paths_with_shares(answer: Answer, limit: int | None) -> list[dict[str, Any]]:
+def _paths_with_shares(answer: JourneysAnswer, limit: int | None) -> list[dict[str, Any]]:
     """Return the most frequent paths from topic to topic, with the share of all keys that took them."""
     keys = max(answer.key_counts["keys"], 1)
     return [{**row, "share_percent": round(100 * row["keys"] / keys, 1)} for row in answer.paths(limit)]
 
 
-def _misfit_criteria(command: Journeys, known_times: KnownTimes) -> Misfits:
+def _misfit_criteria(command: Journeys, known_times: NewestRecordTimes) -> Misfits:
     from commitlake.pipelines.journeys.misfits import Misfits
 
     return Misfits(known_times.until, command.through, command.missing, command.stuck_after, command.unexpected)
 
 
 def _show_keys(
-    command: Journeys, answer: Answer, known_times: KnownTimes, missing_data_sentences: Sequence[str]
+    command: Journeys, answer: JourneysAnswer, known_times: NewestRecordTimes, missing_data_sentences: Sequence[str]
 ) -> None:
     found = answer.find_misfit_keys(_misfit_criteria(command, known_times), command.limit or None)
     _write_rows(command, found.rows, KEY_COLUMNS, missing_data_sentences)
@@ -192,8 +192,8 @@ def _write_rows(
 
 def _make_report(
     command: Journeys,
-    answer: Answer,
-    known_times: KnownTimes,
+    answer: JourneysAnswer,
+    known_times: NewestRecordTimes,
     notes: Sequence[str],
     missing_data_sentences: Sequence[str],
 ) -> Report:
@@ -223,7 +223,9 @@ def _make_report(
     )
 
 
-def _note_sentences(answer: Answer, question: JourneysQuestion, known_times: KnownTimes) -> Iterator[str]:
+def _note_sentences(
+    answer: JourneysAnswer, question: JourneysQuestion, known_times: NewestRecordTimes
+) -> Iterator[str]:
     """Yield sentences on the time range that the figures cover, and on keys and paths that are incomplete."""
     counts = answer.key_counts
     began = (

@@ -50,7 +50,7 @@ _KEY_NAMES = ["key", "reasons", *JOURNEYS.drop_columns("key", "steps").names]
 _OLD = datetime.timedelta(minutes=10)
 
 
-class Answer(Protocol):
+class JourneysAnswer(Protocol):
     """Interface of computed journeys, the paths of keys from topic to topic, whichever engine computes them."""
 
     @property
@@ -67,7 +67,7 @@ class Answer(Protocol):
     def hops(self) -> Sequence[Row]:
         """Return pairs of topics that keys passed one after the other, the most frequent first."""
 
-    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
+    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> MisfitKeys:
         """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
 
     def first_keys_of_paths(
@@ -77,7 +77,7 @@ class Answer(Protocol):
 
 
 @dataclass
-class FoundKeys:
+class MisfitKeys:
     """Keys whose journeys do not fit the criteria; `rows` can be read once, after which `count` is complete.
 
     Attributes:
@@ -90,7 +90,7 @@ class FoundKeys:
 
 
 @dataclass(frozen=True)
-class KnownTimes:
+class NewestRecordTimes:
     """Store time of the newest record that was read, and that of each broker that is at least ten minutes older.
 
     Attributes:
@@ -102,18 +102,18 @@ class KnownTimes:
     older: Mapping[str, datetime.datetime]
 
 
-def newest_record_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
+def newest_record_times(lake: Lake, question: JourneysQuestion) -> NewestRecordTimes:
     """Return the store time of the newest record in the requested time range, and that of each late broker."""
     where = " AND ".join(selection_conditions(Selection(start=question.begin, end=question.end)))
     sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {where} GROUP BY broker ORDER BY broker"
     rows = run_sql(lake.table("messages"), "messages", sql).read_all().to_pylist()
     newest = {row["broker"]: row["newest"] for row in rows}
     until = max(newest.values(), default=question.since)
-    return KnownTimes(until, {broker: time for broker, time in newest.items() if time + _OLD < until})
+    return NewestRecordTimes(until, {broker: time for broker, time in newest.items() if time + _OLD < until})
 
 
 @contextmanager
-def open_journeys_answer(command: JourneysOptions, lake: Lake, question: JourneysQuestion) -> Iterator[Answer]:
+def open_journeys_answer(command: JourneysOptions, lake: Lake, question: JourneysQuestion) -> Iterator[JourneysAnswer]:
     """Yield the journeys of keys in the requested time range, computed by the engine that the command names."""
     if not command.is_on_spark:
         from commitlake.pipelines.analysis.arrow_tables import ArrowTables
@@ -140,7 +140,7 @@ class _Sums(NamedTuple):
     """Numbers of keys, paths and hops, summed over all slices of the keys.
 
     Attributes:
-        counts: number of keys, see `Answer`.
+        counts: number of keys, see `JourneysAnswer`.
         paths: the result of `sum_path_counts`.
         hops: the result of `sum_hop_counts`.
     """
@@ -182,9 +182,9 @@ class ArrowAnswer:
         order: Any = [("hops", "descending"), ("source", "ascending"), ("target", "ascending")]
         return _table_to_rows(hops_table(self._sums_over_slices.hops).select(_HOP_NAMES).sort_by(order))
 
-    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
+    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> MisfitKeys:
         """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
-        found = FoundKeys(())
+        found = MisfitKeys(())
         rows = self._misfit_rows(criteria, limit, found)
         found.rows = rows if limit is None else _first_rows_after_reading_all(rows, limit)
         return found
@@ -208,7 +208,7 @@ class ArrowAnswer:
                 pass
         return self._sums[0]
 
-    def _misfit_rows(self, criteria: Misfits, limit: int | None, found_keys: FoundKeys) -> Iterator[Row]:
+    def _misfit_rows(self, criteria: Misfits, limit: int | None, found_keys: MisfitKeys) -> Iterator[Row]:
         rare = rare_paths(self._sums_over_slices.paths) if criteria.is_unexpected else None
         for journeys in self._journeys_by_slice():
             rows = misfits_of_table(journeys, criteria, rare)
@@ -290,19 +290,19 @@ class SparkAnswer:
         found = sum_hops(self.rows.where("key IS NULL")).select(_HOP_NAMES)
         return _table_to_rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
 
-    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
+    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> MisfitKeys:
         """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
         from commitlake.pipelines.journeys.spark_journeys import misfits_of
 
         misfits = misfits_of(self._journeys, criteria).select(*_KEY_NAMES)
         if limit is not None:
-            return FoundKeys(_table_to_rows(misfits.limit(limit).toArrow()), misfits.count())
-        found = FoundKeys(())
+            return MisfitKeys(_table_to_rows(misfits.limit(limit).toArrow()), misfits.count())
+        found = MisfitKeys(())
         found.rows = _rows_of_frame(misfits, found)
         return found
 
 
-def _rows_of_frame(frame: DataFrame, found_keys: FoundKeys) -> Iterator[Row]:
+def _rows_of_frame(frame: DataFrame, found_keys: MisfitKeys) -> Iterator[Row]:
     """Yield the rows of a DataFrame, fetched batch by batch to save memory, and count them."""
     from commitlake.pipelines.journeys.spark_journeys import batches_of
 

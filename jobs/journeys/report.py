@@ -14,8 +14,8 @@ from commitlake.schemas.report import (
     Block,
     Code,
     CollapsedContent,
-    Figures,
     Html,
+    KeyFigures,
     Kind,
     Name,
     Notice,
@@ -49,7 +49,7 @@ class JourneysPage:
 
     Attributes:
         facts: lake and time.
-        counts: number of keys, see `Answer`.
+        counts: number of keys, see `JourneysAnswer`.
         paths: the most frequent paths.
         path_count: number of all paths.
         examples: some keys of each path, by its topics.
@@ -124,7 +124,7 @@ def _path_blocks(page: JourneysPage) -> list[Block]:
     if page.path_count > len(shown):
         rest = counts["keys"] - sum(flow.value for flow in flows)
         note += f" {format_count(rest, 'key')} on {page.path_count - len(shown):,} more paths are not drawn."
-    blocks += [Figures(figures), flow_diagram_html("Keys by path", note, flows)]
+    blocks += [KeyFigures(figures), flow_diagram_html("Keys by path", note, flows)]
     return [*blocks, *(_path_keys_block(page, place, row) for place, row in enumerate(shown, 1))]
 
 

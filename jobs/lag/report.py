@@ -31,8 +31,8 @@ from commitlake.schemas.report import (
     Block,
     Cell,
     CollapsedContent,
-    Figures,
     HeatMap,
+    KeyFigures,
     Kind,
     LineChart,
     Mark,
@@ -275,7 +275,7 @@ def _messages_behind_text(group: GroupSummary) -> str:
     )
 
 
-def _summary_figures(groups: Sequence[GroupSummary]) -> Figures:
+def _summary_figures(groups: Sequence[GroupSummary]) -> KeyFigures:
     verdicts = Counter(group.verdict for group in groups)
     worst = max((group.longest_wait_seconds.largest for group in groups), default=0.0)
     figures = {
@@ -286,7 +286,7 @@ def _summary_figures(groups: Sequence[GroupSummary]) -> Figures:
     if lost := sum_bounds(group.lost_messages for group in groups).largest:
         figures["messages lost"] = format_whole_number(lost)
     figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
-    return Figures(figures)
+    return KeyFigures(figures)
 
 
 def _advice_blocks(

@@ -121,16 +121,16 @@ def _show_stories_of_keys(command: LineageOptions, lake: Lake, keys: Sequence[st
     for number, (story, rows) in enumerate(read_stories(lake, keys, question)):
         if number:
             print()
-        code = max(code, _print_story(command, _complete_story(command, lake, story, rows), started))
+        code = max(code, _print_story(command, _add_bodies_and_mask(command, lake, story, rows), started))
     return code
 
 
 def _read_story(command: LineageOptions, lake: Lake) -> Story:
     story, rows = read_story_and_rows(lake, make_story_question(command, lake))
-    return _complete_story(command, lake, story, rows)
+    return _add_bodies_and_mask(command, lake, story, rows)
 
 
-def _complete_story(command: LineageOptions, lake: Lake, story: Story, rows: Sequence[Row]) -> Story:
+def _add_bodies_and_mask(command: LineageOptions, lake: Lake, story: Story, rows: Sequence[Row]) -> Story:
     """Add message bodies to a story if requested, and mask the values that the options select."""
     masks, key = read_masks(command)
     if command.related_by is not None and story.steps:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from commitlake.jobs.lineage.picture.lanes import assign_lanes
-from commitlake.jobs.lineage.picture.picture_rows import Rows, choose_picture_rows
+from commitlake.jobs.lineage.picture.picture_rows import PictureRows, choose_picture_rows
 from commitlake.jobs.lineage.picture.step_details import step_details_html
 from commitlake.jobs.lineage.picture.step_shapes import (
     BEGUN,
@@ -128,7 +128,7 @@ def story_verdict(story: Story) -> Verdict:
     return Verdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
 
 
-def _picture_html(story: Story, rows: Rows) -> tuple[Html, int]:
+def _picture_html(story: Story, rows: PictureRows) -> tuple[Html, int]:
     lanes = assign_lanes(rows.rows)
     found = {glyph_name_of(row.step) for row in rows.rows if not row.is_folded}
     glyphs = [each for each in (*StepKind, FAILED, BEGUN) if each in found]
@@ -155,7 +155,7 @@ def _picture_html(story: Story, rows: Rows) -> tuple[Html, int]:
     return join_html([glyph_definitions_html([*glyphs]), figure]), left_out
 
 
-def _outcome_table(story: Story, rows: Rows) -> Table:
+def _outcome_table(story: Story, rows: PictureRows) -> Table:
     ordered = sorted(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     shown = ordered[:MAX_OUTCOMES]
     rest = f"The worst {len(shown):,} of {len(ordered):,} are shown." if len(shown) < len(ordered) else ""
@@ -163,7 +163,7 @@ def _outcome_table(story: Story, rows: Rows) -> Table:
                  [_outcome_cells(outcome, rows) for outcome in shown], rest=rest)  # fmt: skip
 
 
-def _outcome_cells(outcome: Outcome, rows: Rows) -> list[Cell]:
+def _outcome_cells(outcome: Outcome, rows: PictureRows) -> list[Cell]:
     row = rows.row_of.get(outcome.step)
     rank = len(_WORST_FIRST) - _WORST_FIRST.index(outcome.state)
     link: Text = "folded" if row is None else StepLink(row.number, _shorten(row.step.title))

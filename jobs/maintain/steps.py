@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress, read_last_commit
+from commitlake.connectors.lake.archive_run_completion import unfinished_commits
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
-from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store

@@ -70,12 +70,12 @@ class Metrics(Command, LagArguments):
 
     def run(self) -> ExitCode:
         """Write the metrics to a file once, or serve them over HTTP until stopped."""
-        from commitlake.jobs.metrics.metrics_collector import Measured
+        from commitlake.jobs.metrics.metrics_collector import LakeAndLagMeasurement
 
         if self.textfile is not None:
             return _write_metrics_file(self, Path(self.textfile))
         host, port = _parse_address(self.listen or "")
-        Measured.measure(self)  # fails at once for a wrong lake or store
+        LakeAndLagMeasurement.measure(self)  # fails at once for a wrong lake or store
         return _serve_metrics(self, host, port)
 
 
@@ -83,10 +83,10 @@ def _write_metrics_file(command: Metrics, path: Path) -> ExitCode:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from commitlake.connectors.atomic_files import open_atomic
-    from commitlake.jobs.metrics.metrics_collector import Measured, MetricsCollector
+    from commitlake.jobs.metrics.metrics_collector import LakeAndLagMeasurement, MetricsCollector
 
     check_output_file("--textfile", path)
-    measured = Measured.measure(command)
+    measured = LakeAndLagMeasurement.measure(command)
     registry = CollectorRegistry()
     registry.register(MetricsCollector(lambda: measured.to_metrics(command.cluster), 0))
     with open_atomic(path) as file:
@@ -103,12 +103,14 @@ def _serve_metrics(command: Metrics, host: str, port: int) -> ExitCode:
     from prometheus_client import CollectorRegistry
 
     from commitlake.jobs.cli.process import call_on_first_signal
-    from commitlake.jobs.metrics.metrics_collector import Measured, MetricsCollector
+    from commitlake.jobs.metrics.metrics_collector import LakeAndLagMeasurement, MetricsCollector
     from commitlake.jobs.metrics.server import MetricsServer, start_server_thread
 
     registry = CollectorRegistry()
     seconds = command.min_interval.total_seconds()
-    registry.register(MetricsCollector(lambda: Measured.measure(command).to_metrics(command.cluster), seconds))
+    registry.register(
+        MetricsCollector(lambda: LakeAndLagMeasurement.measure(command).to_metrics(command.cluster), seconds)
+    )
     stop = threading.Event()
     try:
         server = MetricsServer(host, port, registry)

@@ -36,7 +36,7 @@ _READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LakeAndLagMeasurement:
     """Lag of consumer groups, and the state, dead letters and traffic of a lake, all measured at the same time.
 
     Attributes:
@@ -54,7 +54,7 @@ class Measured:
     ends: Mapping[Queue, QueueSpan] = field(default_factory=dict)
 
     @classmethod
-    def measure(cls, arguments: LagArguments) -> Measured:
+    def measure(cls, arguments: LagArguments) -> LakeAndLagMeasurement:
         """Measure the lake or stores that the job's arguments name.
 
         Raises:

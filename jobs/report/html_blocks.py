@@ -20,9 +20,9 @@ from commitlake.schemas.report import (
     Cell,
     CollapsedContent,
     Examples,
-    Figures,
     HeatMap,
     Html,
+    KeyFigures,
     LineChart,
     Notice,
     Paragraph,
@@ -52,7 +52,7 @@ def block_html(block: Block) -> Html:
             found = block
         case Paragraph():
             found = paragraph_html(inline_html(block.text), is_quiet=block.is_quiet)
-        case Figures():
+        case KeyFigures():
             pairs = (tag("div", tag("dt", label), tag("dd", value)) for label, value in block.figures.items())
             found = tag("dl", *pairs, class_="tiles")
         case Notice():

@@ -15,7 +15,7 @@ from commitlake.schemas.report import (
     Cell,
     CollapsedContent,
     Examples,
-    Figures,
+    KeyFigures,
     Kind,
     LineChart,
     Notice,
@@ -37,7 +37,7 @@ def print_sections(report: Report, *anchors: str) -> None:
         for block in blocks:
             if isinstance(block, Table):
                 write_table_block(block, sys.stdout)
-            if not isinstance(block, Figures):
+            if not isinstance(block, KeyFigures):
                 for line in block_lines([block]):
                     print_text(line)
         if blocks:
@@ -71,7 +71,7 @@ def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
                 yield to_plain_text(block.text)
             case Table() if block.rest:
                 yield block.rest
-            case Figures():
+            case KeyFigures():
                 yield "; ".join(f"{label}: {figure}" for label, figure in block.figures.items())
             case AdviceBlock() if block.advice.parts:
                 yield f"{to_plain_text(block.before)}{block.advice.sentence}."

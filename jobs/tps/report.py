@@ -31,7 +31,7 @@ from commitlake.schemas.report import (
     AdviceBlock,
     Block,
     Cell,
-    Figures,
+    KeyFigures,
     Kind,
     LineChart,
     Mark,
@@ -225,7 +225,7 @@ def _has_missing_times(report: RatesReport) -> bool:
     )
 
 
-def _summary_figures(report: RatesReport) -> Figures | Paragraph:
+def _summary_figures(report: RatesReport) -> KeyFigures | Paragraph:
     total = report.total
     if total is None:
         return Paragraph("No message is archived in this time: choose another one with --from and --to.")
@@ -250,7 +250,7 @@ def _summary_figures(report: RatesReport) -> Figures | Paragraph:
             "transactions given up": f"{outcomes.given_up:,}",
             "transactions open": f"{outcomes.open:,}",
         }
-    return Figures(figures)
+    return KeyFigures(figures)
 
 
 def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from commitlake.pipelines.audit.audited_ranges import AuditSpan, to_log_ranges
 from commitlake.pipelines.audit.audited_versions import read_moment
 from commitlake.pipelines.audit.compared_sides import Sides, open_sides
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
-from commitlake.pipelines.audit.window_counts import Differences
+from commitlake.pipelines.audit.window_profiles import Differences
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.pipelines.verify.store_verification import StoreReport
 from commitlake.schemas.formatted_counts import format_count

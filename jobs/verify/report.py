@@ -20,7 +20,7 @@ from commitlake.pipelines.verify.store_verification import StoreReport, join_fin
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.finding_advice import FilledAdvice
 from commitlake.schemas.formatted_counts import format_count
-from commitlake.schemas.report import Badge, Cell, Figures, Kind, MutedText, Name, Report, Section, Table, Verdict
+from commitlake.schemas.report import Badge, Cell, KeyFigures, Kind, MutedText, Name, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 
 TITLE = "Stores verified"
@@ -122,7 +122,7 @@ def _period_text(reports: Sequence[StoreReport]) -> str:
     return f"{ms_to_time_text(first).removesuffix(' UTC')} to {ms_to_time_text(last)}"
 
 
-def _verification_figures(reports: Sequence[StoreReport], all_findings: Findings) -> Figures:
+def _verification_figures(reports: Sequence[StoreReport], all_findings: Findings) -> KeyFigures:
     figures = {
         "records": f"{sum(report.records for report in reports):,}",
         "log": size_text(sum(report.bytes for report in reports)),
@@ -131,7 +131,9 @@ def _verification_figures(reports: Sequence[StoreReport], all_findings: Findings
         "index files": f"{sum(report.index_files for report in reports):,}",
         "consumer groups": f"{sum(report.groups for report in reports):,}",
     }
-    return Figures(figures | {str(severity): f"{all_findings.count_by_severity(severity):,}" for severity in Severity})
+    return KeyFigures(
+        figures | {str(severity): f"{all_findings.count_by_severity(severity):,}" for severity in Severity}
+    )
 
 
 def _finding_group(finding_class: FindingClass, reports: Sequence[StoreReport], remedies: Remedies) -> FindingGroup:

@@ -29,7 +29,7 @@ from commitlake.pipelines.archive.profile_files import profiles_file_name
 from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, Result, make_losses, plan_work, run_archive
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work_planning import ArchiveWork
-from commitlake.pipelines.quality.page_figures import FIGURE_COLUMNS, PageFigures
+from commitlake.pipelines.quality.page_figures import FIGURE_COLUMNS, RunPageSummary
 from commitlake.pipelines.quality.profile_partitions import (
     PARTITIONS,
     group_partitions,
@@ -250,7 +250,7 @@ class CommitSeries:
                 broker: CommittedRange(part.start, part.end) for broker, part in result.ranges.items() if part.size
             },
             report=join_reports(reports) if reports else None,
-            figures=read_page_figures(lake, ids) if reports else PageFigures(),
+            figures=read_page_figures(lake, ids) if reports else RunPageSummary(),
             counts=counts,
             metadata_bytes=result.metadata_bytes,
             pack_bytes=result.pack_bytes,
@@ -261,7 +261,7 @@ class CommitSeries:
         )
 
 
-def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
+def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> RunPageSummary:
     """Sum up the message counts that several commits of a run wrote to `profiles`, for the run's HTML page.
 
     Only a few topics are in memory at a time.
@@ -278,7 +278,7 @@ def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
                 for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns)):
                     yield pa.Table.from_batches([batch])
 
-    figures = PageFigures()
+    figures = RunPageSummary()
     counts = sum(map(partition_row_counts, batches(["broker", "topic"])), np.zeros(PARTITIONS, np.int64))
     for group in group_partitions(counts):
         chosen = [select_group_rows(batch, group) for batch in batches(FIGURE_COLUMNS)]

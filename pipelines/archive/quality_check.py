@@ -29,7 +29,7 @@ from commitlake.pipelines.quality.expectation_input import (
     RunFacts,
     split_by_topics,
 )
-from commitlake.pipelines.quality.page_figures import PageFigures
+from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.quality.report import (
     Losses,
     QualityReport,
@@ -61,7 +61,7 @@ class JudgedRun:
     files: Mapping[str, DataFile] = field(default_factory=dict)
     warnings: Sequence[str] = field(default=())
     report: QualityReport | None = None
-    figures: PageFigures = field(default_factory=PageFigures)
+    figures: RunPageSummary = field(default_factory=RunPageSummary)
     incomplete: frozenset[str] = frozenset()
 
 
@@ -97,7 +97,7 @@ def judge_run(
     queue_ends.begin_commit(
         lake, work.last, [name for name, broker in facts.brokers.items() if broker.log_bytes is not None]
     )
-    judging, figures = (start_judge or _make_local_judge)(facts), PageFigures()
+    judging, figures = (start_judge or _make_local_judge)(facts), RunPageSummary()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in split_by_topics(piece):

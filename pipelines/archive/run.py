@@ -5,7 +5,7 @@
     profiles  of the tasks, on their way to the driver             profile_files.py
     quality   checks of the profiles by suites                     quality_check.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
-    follow    adds files of the commit to the other tables         connectors.lake.follower_runs
+    follow    adds files of the commit to the other tables         connectors.lake.archive_run_completion
     keys      message_keys, from files of large tasks, or new rows pipelines.message_keys
     consumed  consumptions, from the stores' consume logs          pipelines.consumptions
     edges     edges, from new rows of messages and consumptions    pipelines.edges
@@ -32,10 +32,10 @@ from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.update_result import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
-from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.archive_commits import CommittedRange, RunCounts
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.quality.page_figures import PageFigures
+from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.quality.report import QualityReport, RunVerdict
 
 
@@ -53,7 +53,7 @@ class ShownRun:
     verdict: RunVerdict
     ranges: Mapping[str, CommittedRange] = field(default_factory=dict)
     report: QualityReport | None = None
-    figures: PageFigures = field(default_factory=PageFigures)
+    figures: RunPageSummary = field(default_factory=RunPageSummary)
     sequence: int | None = None
     counts: RunCounts | None = None
     metadata_bytes: int = 0

@@ -11,7 +11,7 @@ import numpy as np
 
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
-from commitlake.connectors.lake.follower_runs import unfinished_commits
+from commitlake.connectors.lake.archive_run_completion import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import new_token, pack_name

@@ -3,7 +3,7 @@
 audited_versions                       the state of the lake to audit
 audited_ranges                         ranges of messages: of time, and of logs
 store_ranges                           ranges of the stores that can be compared
-compared_sides                         the sides, counted by a runner's tasks; window_counts: windows of many tasks
+compared_sides                         the sides, counted by a runner's tasks; window_profiles: windows of many tasks
 counts_by_window                       counts rows by window, as Arrow
 message_rows, hbase_tasks, body_tasks  tasks: data files, salts, and packs
 comparisons                            comparisons of two sides

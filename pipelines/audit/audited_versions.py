@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after, newest_commit
+from commitlake.connectors.lake.archive_run_completion import unfinished_commits
 from commitlake.connectors.lake.erasures import FORM, newest_erasure_number, read_erased_form_number
-from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.maintenance.expiry import read_expiries

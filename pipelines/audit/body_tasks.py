@@ -22,7 +22,7 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 from commitlake.pipelines.audit.message_rows import MessageRows
-from commitlake.pipelines.audit.window_counts import SHOWN
+from commitlake.pipelines.audit.window_profiles import SHOWN
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, STORE_DATE
 

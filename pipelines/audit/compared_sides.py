@@ -43,7 +43,7 @@ from commitlake.pipelines.audit.erasure_corrections import AuditedErasures, read
 from commitlake.pipelines.audit.key_differences import count_different_keys
 from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file_by_window
 from commitlake.pipelines.audit.run_counts import CountedLogPart
-from commitlake.pipelines.audit.window_counts import Profile
+from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.pipelines.masking.archive_masks import ArchiveMasks, parse_lake_masks
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.message_keys.check import open_keys_of_messages, open_keys_of_table

@@ -15,7 +15,7 @@ from commitlake.pipelines.audit.audited_versions import Moment, wait_for_hbase
 from commitlake.pipelines.audit.compared_sides import Sides
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.audit.verdicts import AuditVerdict, compare_profiles
-from commitlake.pipelines.audit.window_counts import Profile
+from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.formatted_counts import format_count

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.audit.window_counts import SHOWN
+from commitlake.pipelines.audit.window_profiles import SHOWN
 from commitlake.pipelines.message_keys.check import KeyFiles, key_row_hashes, sum_key_hashes
 from commitlake.pipelines.message_keys.key_files import SCHEMA
 from commitlake.pipelines.quality.checksums import part_numbers

@@ -32,7 +32,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import Moment
 from commitlake.pipelines.audit.compared_sides import Sides
-from commitlake.pipelines.audit.window_counts import SHOWN
+from commitlake.pipelines.audit.window_profiles import SHOWN
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_records_by_kind
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import microseconds_literal, window_start_expression
 from commitlake.pipelines.audit.audited_versions import Moment
 from commitlake.pipelines.audit.table_checks import TableFinding
-from commitlake.pipelines.audit.window_counts import SHOWN
+from commitlake.pipelines.audit.window_profiles import SHOWN
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.profile import WINDOW_SECONDS

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from commitlake.pipelines.audit.window_counts import SHOWN, Profile, sort_by_key
+from commitlake.pipelines.audit.window_profiles import SHOWN, Profile, sort_by_key
 from commitlake.schemas.tables.profile import FIGURES
 
 if TYPE_CHECKING:

@@ -144,10 +144,10 @@ def _may_get_another_end(rows: pa.Table) -> Column:
     kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
     one = pc.and_(pc.equal(kinds, str(EdgeKind.CONSUMED)), pc.or_(pc.is_null(rows.column("attempt")), no_end))
-    return pc.or_(one, _are_resolved_actions(rows))
+    return pc.or_(one, _are_actions_with_known_record(rows))
 
 
-def _are_resolved_actions(rows: pa.Table) -> Column:
+def _are_actions_with_known_record(rows: pa.Table) -> Column:
     """Return a mask of the client actions whose record was found, or that the broker refused."""
     reasons = rows.column("absent_reason")
     is_refused = pc.fill_null(pc.equal(reasons, str(AbsentReason.REFUSED)), False)
@@ -158,7 +158,7 @@ def _are_client_actions(kinds: Column) -> Column:
     return pc.is_in(kinds, pa.array([str(kind) for kind in OF_CLIENTS]))
 
 
-def waiting_members(steps: pa.Table) -> pa.Table:
+def unfinished_messages(steps: pa.Table) -> pa.Table:
     """Return the delayed, timer and half messages of edges that still lack their end, as a table of `MEMBERS`."""
     kinds = steps.column("kind")
     waits = pc.is_in(kinds, pa.array([str(kind) for kind in WAITING]))
@@ -289,7 +289,7 @@ def need_relinking(
     # after the event; otherwise, or if a broker gets no more messages, the step stays open until it is overdue.
     is_produced = pc.equal(kinds, str(EdgeKind.PRODUCED)).to_numpy()
     until = times + np.where(is_produced, LATE_US, 1)
-    found = found | (_are_resolved_actions(steps).to_numpy() & spans.are_newly_complete(until))
+    found = found | (_are_actions_with_known_record(steps).to_numpy() & spans.are_newly_complete(until))
     is_later = pc.equal(kinds, str(EdgeKind.CONSUMED)).to_numpy() & (to_numpy_numbers(steps.column("attempt")) > 0)
     found = found | (is_later & spans.are_newly_complete(times + LATE_US))
     if op_records.num_rows:

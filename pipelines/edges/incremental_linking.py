@@ -19,7 +19,7 @@ from commitlake.pipelines.edges.edge_rows import (
     positions_to_read,
     select_rows,
     steps_to_entries,
-    waiting_members,
+    unfinished_messages,
 )
 from commitlake.pipelines.edges.key_matching import Column, encode_key_columns, match_same_key
 from commitlake.pipelines.edges.lake_spans import LINK_US, Spans
@@ -99,7 +99,7 @@ class Increments:
             self._read_members_at(positions_to_read(again)),
             self._plain_members_to_link(new_rows, again),
         ]
-        members = [*whole, waiting_members(again)]
+        members = [*whole, unfinished_messages(again)]
         steps = self._link_members(members, entries, new_rows.ops, definers, again)
         # The new rows were linked among themselves first. Only what they lack is read from the lake, and then all is
         # linked again.

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
+from commitlake.connectors.lake.added_files import processed_erasure_number, processed_version
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import processed_erasure_number, processed_version
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.schemas.layouts.rocketmq.topics import Kind

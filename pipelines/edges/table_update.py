@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.added_files import AddedFiles, group_files, readable_added_files
 from commitlake.connectors.lake.archive_commits import newest_commit
 from commitlake.connectors.lake.backoff import update_until_version
 from commitlake.connectors.lake.committer import commit_with_transaction
@@ -30,7 +31,6 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import NewFiles, group_files, readable_files
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -218,7 +218,7 @@ def _consumptions_version(lake: Lake) -> int:
     return -1 if table is None else table.version()
 
 
-def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
+def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[AddedFiles, AddedFiles]:
     """Return the new data files of `messages` and `consumptions`.
 
     If some new files are unreadable, return all files of both.
@@ -227,12 +227,12 @@ def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFi
         progress: followed version of `messages`.
         consumptions: followed version of `consumptions`.
     """
-    new, consumed = readable_files(lake, progress), NewFiles((), -1)
+    new, consumed = readable_added_files(lake, progress), AddedFiles((), -1)
     if _consumptions_version(lake) >= 0:
         is_first = progress < 0 or new.from_scratch
-        consumed = readable_files(lake, -1 if is_first else consumptions, "consumptions")
+        consumed = readable_added_files(lake, -1 if is_first else consumptions, "consumptions")
     if consumed.from_scratch:
-        new, consumed = readable_files(lake, -1), readable_files(lake, -1, "consumptions")
+        new, consumed = readable_added_files(lake, -1), readable_added_files(lake, -1, "consumptions")
         new = replace(new, from_scratch=progress >= 0)
     return new, consumed
 

@@ -24,12 +24,12 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.archive_run_completion import unfinished_commits
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.file_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.row_sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.delta_log.seals import expected_row_sum, read_newest_seal, write_seal
-from commitlake.connectors.lake.follower_runs import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links

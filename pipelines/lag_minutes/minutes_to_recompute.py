@@ -29,10 +29,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
+from commitlake.connectors.lake.added_files import readable_added_files
 from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.delta_log.versions import AddedFile, VersionsError
 from commitlake.connectors.lake.lake import PinnedLake
-from commitlake.connectors.lake.new_files import readable_files
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, read_snapshot_headers
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
@@ -187,7 +187,7 @@ def _read_new_rows(lake: PinnedLake, table: str, read_version: int, newest_versi
     if newest_version < read_version:  # the table was restored to an earlier version, or made anew
         return _NewRows(is_all=True)
     try:
-        new = readable_files(lake, read_version, table)
+        new = readable_added_files(lake, read_version, table)
     except VersionsError:
         # Files of versions that were not read are gone, so new rows cannot be told from old ones.
         return _NewRows(is_all=True)

@@ -116,16 +116,16 @@ def read_offsets(lake: Lake, rows_of_stories: Sequence[Collection[Row]]) -> list
 
 def _offsets_of_story(
     rows: Collection[Row],
-    groups: Mapping[Queue, Mapping[str, NewestOffset]],
-    taken: Mapping[str, datetime.datetime],
-    passed: Mapping[Place, Mapping[str, datetime.datetime]],
+    newest_offsets: Mapping[Queue, Mapping[str, NewestOffset]],
+    snapshot_times: Mapping[str, datetime.datetime],
+    passed_times: Mapping[Place, Mapping[str, datetime.datetime]],
 ) -> Offsets:
     """Select, from the offsets for many message histories, those that concern the records of one."""
     brokers, topics = {row["broker"] for row in rows}, {row["topic"] for row in rows}
     return Offsets(
-        {queue: known for queue, known in groups.items() if queue[0] in brokers and queue[1] in topics},
-        {(place, group): at for place, times in passed.items() for group, at in times.items()},
-        {broker: at for broker, at in taken.items() if broker in brokers},
+        {queue: known for queue, known in newest_offsets.items() if queue[0] in brokers and queue[1] in topics},
+        {(place, group): at for place, times in passed_times.items() for group, at in times.items()},
+        {broker: at for broker, at in snapshot_times.items() if broker in brokers},
     )
 
 

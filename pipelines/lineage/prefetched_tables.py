@@ -25,7 +25,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.rows.message_places import PlaceSet
+from commitlake.connectors.lake.rows.message_places import WantedMessages
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.lineage.message_history import Question
 from commitlake.pipelines.lineage.row_gathering import HUBS, MAX_ROUNDS, node_id_of, place_of_edge_end
@@ -236,7 +236,7 @@ class PrefetchedTables(LineageTables):
             self._rows[row["broker"], row["physical_offset"]] = row
 
     def _scan_rows(self, places: Collection[Place]) -> Iterable[Row]:
-        wanted = PlaceSet.of(places)
+        wanted = WantedMessages.of(places)
         for batch in run_sql(self.messages, "messages", self.select_sql([wanted.condition()])):
             yield from self.to_rows([wanted.select(_cast_to_table(batch, _MESSAGES))])
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays_without_pandas import join_chunks, to_boolean_array, to_numpy_numbers, to_string_array
+from commitlake.connectors.lake.added_files import added_files
 from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, read_file_actions
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.erasures import read_erased_messages
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import new_files
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version_in
 
 PLACES = pa.schema([
@@ -143,7 +143,7 @@ class _KeyCriteria:
 def _places_in_new_files(
     lake: Lake, followed_version: int, keys: Sequence[str], key_kind: str, *, with_key: bool
 ) -> Iterator[pa.Table]:
-    files, _ = new_files(lake, followed_version)
+    files, _ = added_files(lake, followed_version)
     if not files:
         return
     folder = lake.open_folder("messages")

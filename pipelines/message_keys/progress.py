@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake import new_files
+from commitlake.connectors.lake import added_files
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -20,17 +20,17 @@ UNIQUE_KEY = "unique_key"
 
 def followed_version(lake: Lake) -> int:
     """Return the version of `messages` up to which `message_keys` is filled; -1 if it has never been filled."""
-    return new_files.processed_version(lake, "message_keys", APPLICATION_ID)
+    return added_files.processed_version(lake, "message_keys", APPLICATION_ID)
 
 
 def followed_version_in(table: DeltaTable | None) -> int:
     """Return the version of `messages` up to which the open table `message_keys` is filled; -1 for none."""
-    return new_files.read_processed_version(table, APPLICATION_ID)
+    return added_files.read_processed_version(table, APPLICATION_ID)
 
 
 def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure whose keys are removed from `message_keys`; 0 if there is none."""
-    return new_files.processed_erasure_number(lake, "message_keys")
+    return added_files.processed_erasure_number(lake, "message_keys")
 
 
 def open_newest_messages(lake: Lake) -> DeltaTable:

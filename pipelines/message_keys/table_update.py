@@ -18,6 +18,7 @@ from itertools import chain, repeat
 
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.added_files import AddedFiles, group_files, readable_added_files
 from commitlake.connectors.lake.backoff import update_until_version
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.versions import AddedFile
@@ -25,7 +26,6 @@ from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.new_files import NewFiles, group_files, readable_files
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.runtime.local_runner import HERE
@@ -123,7 +123,7 @@ def follow_keys(
     lake_to_read = lake_to_read or lake.pin_versions()
     progress, done = followed_version(lake_to_read), followed_erasure(lake_to_read)
     erased = read_erased_messages(lake_to_read)
-    new = readable_files(lake_to_read, progress)
+    new = readable_added_files(lake_to_read, progress)
     version = new.version
     if prepared_keys is not None and _has_all_keys(prepared_keys, new, erased):
         written = prepared_keys.files
@@ -148,7 +148,7 @@ def follow_keys(
     return KeysUpdate(version, sum(file.rows for file in written), time.monotonic() - started)
 
 
-def _has_all_keys(prepared_keys: PreparedKeys, new_files: NewFiles, erased: ErasedMessages) -> bool:
+def _has_all_keys(prepared_keys: PreparedKeys, new_files: AddedFiles, erased: ErasedMessages) -> bool:
     """Return whether the prepared files have the keys of exactly the new messages, and no erasure came in between."""
     # If another run has added files, too, the keys of these must be read, and then all new files are.
     is_whole = not new_files.from_scratch and {file.name for file in new_files.files} == prepared_keys.messages

@@ -6,7 +6,7 @@ profile_columns     a profile's columns as arrays, as bytes, and as rows
 profile_merging     merges profiles of tasks
 profile_partitions  large profiles as bytes of files
 expectation_input   facts of a run beside its profile, and the profile in parts
-profile_judge       runs suites on a profile, part by part; judge_process: in a process of its own
+profile_judge       runs suites on a profile, part by part; judge_subprocess: in a process of its own
 pandas_frames       tables that the suites judge
 frame_judge         runs suites on one table, by great_expectations; great_expectations_loading: loads it without output
 report              all results, sentences on them, and the verdict, also as rows of `quality_results`

@@ -1,6 +1,6 @@
 """Input for judging a run's quality: data on the run, and its profile in parts that fit into memory.
 
-The judge is a `profile_judge.ProfileJudging` in this process, or a `JudgeProcess`.
+The judge is a `profile_judge.ProfileJudging` in this process, or a `JudgeSubprocess`.
 
 A row of a profile takes up two kilobytes while it is judged, and the first run on a large cluster has millions. Rules
 of the suites do not look beyond a topic, except for sums. So a part consists of whole topics, and the results of parts

@@ -33,7 +33,7 @@ class ChartSpan:
     end: datetime.datetime
 
 
-class PageFigures:
+class RunPageSummary:
     """Sums of message counts for the HTML page of a run, collected part by part.
 
     Args:

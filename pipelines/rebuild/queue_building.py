@@ -15,7 +15,7 @@ from pathlib import Path
 
 from commitlake.connectors.atomic_files import move_synced, write_synced
 from commitlake.connectors.log_format.queues import NewQueue, QueueWriter
-from commitlake.connectors.runtime.runner import Shared
+from commitlake.connectors.runtime.runner import SharedValue
 from commitlake.pipelines.rebuild.part_files import PartReader, Queue
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.layouts.segment_names import segment_name
@@ -126,7 +126,7 @@ class QueueTask:
 
     number: int
     queues: tuple[Queue, ...]
-    parts: Shared[tuple[str, ...]]
+    parts: SharedValue[tuple[str, ...]]
     work: str
     out: str
     settings: Settings

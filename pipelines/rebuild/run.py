@@ -19,7 +19,7 @@ from commitlake.connectors.reading.files.store_files import open_small_files, op
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner, Shared
+from commitlake.connectors.runtime.runner import Runner, SharedValue
 from commitlake.pipelines.rebuild.checkpoint_and_topics import build_checkpoint, build_topics_file, find_unlikely_queues
 from commitlake.pipelines.rebuild.entry_collection import Collected, CollectTask, collect_range
 from commitlake.pipelines.rebuild.index_building import (
@@ -197,7 +197,7 @@ def _run_second_pass(
     settings, out, work = plan.settings, str(plan.out), str(plan.work_folder)
     entries, unlikely = sum(counts.values()), find_unlikely_queues(counts)
     groups = group_queues(counts, min(_MAX_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
-    all_parts = Shared(tuple(parts))
+    all_parts = SharedValue(tuple(parts))
     queue_tasks = [
         QueueTask(number, queues, all_parts, work, out, settings, plan.start)
         for number, queues in enumerate(groups)

@@ -187,7 +187,7 @@ def find_adoptable_files(lake: Lake) -> FileAdoption:
     return found
 
 
-def adopt_files(aside_folder: AsideFolder, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
+def write_log_of_adopted_files(aside_folder: AsideFolder, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
     """Write a new Delta log for `messages` that lists the given files, and move the remains of the old log aside.
 
     Args:

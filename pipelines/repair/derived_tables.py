@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 from deltalake import Transaction
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.follower_progress import last_finished_sequence
-from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.pipelines.maintenance.file_replacement import new_table_file, replace_table_files

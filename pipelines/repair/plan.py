@@ -14,16 +14,16 @@ from urllib.parse import unquote
 from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
+from commitlake.connectors.lake.added_files import added_files
 from commitlake.connectors.lake.archive_commits import commits_after, read_last_commit
+from commitlake.connectors.lake.archive_run_completion import list_runs_missing_in_archive_runs
 from commitlake.connectors.lake.delta_log.check import LogDamage
 from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError, VersionsError
 from commitlake.connectors.lake.erasures import is_erasures_table_missing
 from commitlake.connectors.lake.follower_progress import last_finished_sequence, missing_runs
-from commitlake.connectors.lake.follower_runs import list_unrecorded_runs
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.local_runner import HERE
@@ -344,7 +344,7 @@ def _count_missing_runs(lake: Lake, damaged_tables: Collection[str]) -> dict[str
     }
     # Old rows that have been dropped are not missing.
     is_kept = "archive_runs" not in read_expiries(lake.table("messages"))
-    if is_kept and "archive_runs" not in damaged_tables and (count := len(list_unrecorded_runs(lake))):
+    if is_kept and "archive_runs" not in damaged_tables and (count := len(list_runs_missing_in_archive_runs(lake))):
         found["archive_runs"] = count
     return found
 
@@ -376,7 +376,7 @@ def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, is_deep: bool) -> str:
 def reason_not_updatable(lake: Lake, reached_version: int) -> str:
     """Return why a table cannot be brought up to date from the changes of `messages`; empty if it can."""
     try:
-        new_files(lake, reached_version)
+        added_files(lake, reached_version)
     except VersionGoneError:  # it starts from scratch
         return ""
     except VersionsError as error:

@@ -28,11 +28,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
+from commitlake.connectors.lake.archive_run_completion import restore_runs
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.delta_log.versions import VersionsError
-from commitlake.connectors.lake.follower_runs import restore_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -53,8 +53,8 @@ from commitlake.pipelines.repair.commits import (
 from commitlake.pipelines.repair.content_checksums import undo_foreign_changes
 from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, read_lost_entries, repair_log
-from commitlake.pipelines.repair.delta_log_rebuild import adopt_files
 from commitlake.pipelines.repair.delta_log_rebuild import lost_run_ids as runs_beyond
+from commitlake.pipelines.repair.delta_log_rebuild import write_log_of_adopted_files
 from commitlake.pipelines.repair.derived_tables import (
     OF_RUNS,
     add_missing_table_files,
@@ -168,7 +168,7 @@ def _repair_log_of_messages(aside_folder: AsideFolder, plan: RepairPlan) -> None
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
         if plan.adoption is not None:
-            adopt_files(aside_folder, plan.adoption, newest_finished_sequence(lake))
+            write_log_of_adopted_files(aside_folder, plan.adoption, newest_finished_sequence(lake))
             lake.seal_log("messages")
         else:
             repair_log(aside_folder, of_messages, _replacement_note(lake, of_messages))

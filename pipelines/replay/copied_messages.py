@@ -21,7 +21,7 @@ from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.message_places import PlaceSet
+from commitlake.connectors.lake.rows.message_places import WantedMessages
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.batches import read_split
@@ -198,7 +198,7 @@ def copy_chosen_messages(source: DeltaTable, places: Mapping[str, Array], lake: 
     columns = Columns([column for column in MESSAGES if column.name != STORE_DATE.name])
     present = arrow_schema(Columns([column for column in columns if column.name in known]))
     wanted = arrow_schema(columns)
-    chosen = PlaceSet(places)
+    chosen = WantedMessages(places)
 
     def select_chosen_rows() -> Iterator[pa.RecordBatch]:
         sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {chosen.condition()}"

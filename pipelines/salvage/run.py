@@ -18,7 +18,7 @@ from typing import Any
 from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
-from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, mask_written_entries
+from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, written_entry_mask
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.index_files import read_range
@@ -359,9 +359,7 @@ def _add_offsets_after_log_end(files: StoreFiles, path: str, log_end: int, offse
 
         size = file.size() // ENTRY_DTYPE.itemsize
         # Files are written from the start, and the rest is zeros.
-        stop = bisect_left(
-            range(size), True, key=lambda number: not mask_written_entries(read(number, number + 1)).all()
-        )
+        stop = bisect_left(range(size), True, key=lambda number: not written_entry_mask(read(number, number + 1)).all())
         while stop > 0 and len(offsets) < MAX_COUNTED:
             start = max(0, stop - _READ_ENTRIES)
             found = read(start, stop)["physical_offset"]

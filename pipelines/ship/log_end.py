@@ -88,7 +88,7 @@ class LogEndSearch:
         windows = _Windows(self._rules.examine, file, base_offset, size)
         position, last_start = start, start
         while True:
-            finding = windows.examine_offset(position)
+            finding = windows.scan_at_offset(position)
             if position - start >= max_bytes and finding.kind is SpanKind.RECORD:
                 return LogEnd(position)
             if finding.kind is SpanKind.RECORD:
@@ -147,7 +147,7 @@ class _Windows:
         """Return whether any of the first 64 bytes at an offset is not zero."""
         return any(self.read_range(offset, min(64, max(0, self._limits.file_end - offset))))
 
-    def examine_offset(self, offset: int) -> ScanFinding:
+    def scan_at_offset(self, offset: int) -> ScanFinding:
         """Return what begins at a physical offset, such as a record; `MORE` if the file was truncated."""
         size = _WINDOW_BYTES
         while True:

@@ -16,7 +16,13 @@ from pathlib import Path
 from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, describe_other_log, find_other_logs
+from commitlake.connectors.reading.newer_data import (
+    LogEnd,
+    ReadLog,
+    RecordedLogEnd,
+    describe_other_log,
+    find_other_logs,
+)
 from commitlake.connectors.reading.unread_warnings import check_supported, format_folder_names
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segment_names import is_segment_name, parse_segment_name, segment_name
@@ -178,7 +184,7 @@ class SourceStore:
         Args:
             broker: the store's name.
         """
-        known = KnownEnd.read_known_end(ReadLog(broker, self.root, self.format, ()))._replace(claims=())
+        known = RecordedLogEnd.read_known_end(ReadLog(broker, self.root, self.format, ()))._replace(claims=())
         files = self.log_files()
         log = ReadLog(broker, self.root, self.format, [(file.base_offset, file.size) for file in files])
         begun = (file for file in reversed(files) if self.is_written_to(file.name))

@@ -202,7 +202,7 @@ class BatchEnds:
         code, expected = "queue_dangling_entry", "a record there, or no entry"
         if offset >= self._view.end:
             code, expected = (
-                self._view.code_after_log_end("queue_beyond_log"),
+                self._view.finding_code_after_log_end("queue_beyond_log"),
                 f"an offset before the log's end, {self._view.end}",
             )
         self._findings.add(dangling_entry_finding(code, files, entry_number, entry, expected))

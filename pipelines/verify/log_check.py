@@ -16,7 +16,7 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.index_data.log_range_reader import read_index_data
 from commitlake.connectors.reading.index_data.queue_entries import group_entries_by_queue
 from commitlake.connectors.reading.index_data.topic_kinds import collect_batch_evidence, is_valid_folder_name
-from commitlake.connectors.reading.single_records import examine_offset
+from commitlake.connectors.reading.single_records import scan_at_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.verify.batch_queues import BatchChecker
 from commitlake.pipelines.verify.findings import Finding, Findings
@@ -212,7 +212,7 @@ def _bad_range_finding(bad_range: BadRange, split: Split) -> Finding:
             code, file, bad_range.start - split.base_offset, bad_range.start, found=found, expected=f"{size} of log"
         )
     with OpenSegment(split.path) as opened:
-        finding, view = examine_offset(opened, split, bad_range.start, DEFAULT_MAX_RECORD_BYTES)
+        finding, view = scan_at_offset(opened, split, bad_range.start, DEFAULT_MAX_RECORD_BYTES)
     expected, found = finding.expected, f"{finding.found} (no record for {size})"
     if bad_range.fault is Fault.PHYSICAL_OFFSET:
         own = split.format.record_rules.own_offset(view)

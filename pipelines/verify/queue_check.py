@@ -169,7 +169,7 @@ class QueueChecker:
         wrong = ~(same_offset & same_size & same_code & valid)
         if not wrong.any():
             return
-        empty = layout.mask_empty_entries(actual_entries)
+        empty = layout.empty_entry_mask(actual_entries)
         # Empty entries of the newest records: the broker had not dispatched them yet.
         lags = empty & (offsets >= self._view.dispatched_end)
         wrong_code = wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended

@@ -198,7 +198,7 @@ class QueueEnds:
             files, max(first_number, files.first_number), min(end_number, files.end_number)
         ):
             explained += self._report_dangling_entries(
-                files, number, entries, self._queues.mask_dangling_entries(entries)
+                files, number, entries, self._queues.dangling_entry_mask(entries)
             )
         lost = end_number - first_number - explained
         self._findings.add_many(
@@ -243,7 +243,7 @@ class QueueEnds:
                 self.awaits_record = True
                 continue
             code = (
-                self._view.code_after_log_end("queue_beyond_log")
+                self._view.finding_code_after_log_end("queue_beyond_log")
                 if offset >= self._view.end
                 else "queue_dangling_entry"
             )

@@ -306,7 +306,7 @@ def _report_entries_after_log_end(part: IndexPart, view: StoreView, findings: Fi
     with closing(view.files.open(part.name)) as file:
         first, entries = read_entries_between(file, part, view.end, 1 << 62)
     expected = f"an offset before the log's end, {view.end}"
-    code = view.code_after_log_end("index_beyond_log")
+    code = view.finding_code_after_log_end("index_beyond_log")
     findings.add_many(
         code,
         len(entries),

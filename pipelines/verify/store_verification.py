@@ -19,7 +19,7 @@ from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, 
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner, Shared
+from commitlake.connectors.runtime.runner import Runner, SharedValue
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.batch_queues import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
@@ -37,7 +37,7 @@ MAX_COPIES_AT_ONCE = 50
 """Number of copies that are verified together: the manifests of all of them are in memory."""
 _COPIES_ADMITTED_AT_ONCE = 4
 _QUEUES_AT_ONCE = 64
-Task = tuple[int, Shared[StoreView], Split | IndexPart]
+Task = tuple[int, SharedValue[StoreView], Split | IndexPart]
 Advance = Callable[[int], None]
 BoundsByQueue = Mapping[tuple[str, int], QueueBounds]
 
@@ -131,7 +131,7 @@ def _verify_concurrently(
     places: list[int] = []
     for number, store in enumerate(started):
         view = store.admitted.view
-        shared = Shared(view)
+        shared = SharedValue(view)
         tasks += [(number, shared, split) for split in store.splits]
         tasks += [(number, shared, part) for part in view.index]
         places += [*range(len(store.splits)), *range(len(view.index))]
@@ -285,7 +285,7 @@ def check_checkpoint(
             unit = " ms" if is_time else ""
             found, expected = f"{name} {value}{unit}", f"at most {most}{unit}, the log's {what}"
             findings.add(
-                Finding(view.code_after_log_end("checkpoint_ahead"), CHECKPOINT, found=found, expected=expected)
+                Finding(view.finding_code_after_log_end("checkpoint_ahead"), CHECKPOINT, found=found, expected=expected)
             )
 
 

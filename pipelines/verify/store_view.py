@@ -139,7 +139,7 @@ class StoreView:
         """Return whether a topic in the log was deleted, so that topics.json no longer has it."""
         return self.topics is not None and topic not in self.topics and needs_topic_config(topic)
 
-    def code_after_log_end(self, code: str) -> str:
+    def finding_code_after_log_end(self, code: str) -> str:
         """Return the finding code for data after the log's end: `code`, unless the log goes on in another folder."""
         return "newer_elsewhere" if self.has_other_logs else code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from commitlake.schemas.remoting.ext_fields import Key, Long
+from commitlake.schemas.remoting.ext_fields import ExtFieldName, Long
 
 
 class CreateTopicRequest(NamedTuple):
@@ -170,8 +170,8 @@ class QueryConsumeQueueRequest(NamedTuple):
 
     topic: str
     queue_id: int
-    first_index: Annotated[Long, Key("index")]
-    max_count: Annotated[int, Key("count")]
+    first_index: Annotated[Long, ExtFieldName("index")]
+    max_count: Annotated[int, ExtFieldName("count")]
     consumer_group: str | None = None
 
 

@@ -29,19 +29,19 @@ H = TypeVar("H", bound=NamedTuple)
 _REQUIRED = object()
 
 
-class Key(str):
+class ExtFieldName(str):
     """Annotation with the ext field name of a header field, if that is not its Python name in camel case."""
 
     __slots__ = ()
 
 
-class Bits(int):
+class IntegerBits(int):
     """Annotation with the size of an integer field in bits."""
 
     __slots__ = ()
 
 
-Long = Annotated[int, Bits(64)]
+Long = Annotated[int, IntegerBits(64)]
 """Integer of 64 bits; a plain `int` has 32, as in Java."""
 
 
@@ -120,7 +120,7 @@ def _list_fields(header_class: type[NamedTuple], has_one_letter_names: bool) -> 
 def field_key(name: str, type_hint: Any) -> str:
     """Return RocketMQ's name for a header field: from its annotation, or else in camel case."""
     for note in getattr(type_hint, "__metadata__", ()):
-        if isinstance(note, Key):
+        if isinstance(note, ExtFieldName):
             return str(note)
     first, *others = name.split("_")
     return first + "".join(other.capitalize() for other in others)
@@ -130,7 +130,7 @@ def _limit_of_type(type_hint: Any) -> int:
     """Return the first integer above the range of a field's type; a constant for text and boolean fields."""
     if get_origin(type_hint) is Annotated:
         base, *notes = get_args(type_hint)
-        return 1 << 63 if Bits(64) in notes else _limit_of_type(base)
+        return 1 << 63 if IntegerBits(64) in notes else _limit_of_type(base)
     if get_origin(type_hint) in (Union, types.UnionType):
         (type_hint,) = (part for part in get_args(type_hint) if part is not types.NoneType)
         return _limit_of_type(type_hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.ext_fields import ExtFieldName, Long, from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 
 __all__ = [
@@ -46,7 +46,7 @@ class SendMessageRequest(NamedTuple):
     unit_mode: bool = False
     max_reconsume_times: int | None = None
     batch: bool = False
-    broker_name: Annotated[str | None, Key("bname")] = None
+    broker_name: Annotated[str | None, ExtFieldName("bname")] = None
 
 
 _ONE_LETTER = frozenset(
@@ -82,8 +82,8 @@ class SendMessageResponse(NamedTuple):
     queue_offset: Long
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
-    msg_region: Annotated[str, Key("MSG_REGION")] = "DefaultRegion"
-    trace_on: Annotated[bool, Key("TRACE_ON")] = True
+    msg_region: Annotated[str, ExtFieldName("MSG_REGION")] = "DefaultRegion"
+    trace_on: Annotated[bool, ExtFieldName("TRACE_ON")] = True
     recall_handle: str | None = None
 
 
@@ -125,7 +125,7 @@ class PullMessageRequest(NamedTuple):
     max_msg_bytes: int | None = None
     request_source: int | None = None
     proxy_froward_client_id: str | None = None
-    broker_name: Annotated[str | None, Key("bname")] = None
+    broker_name: Annotated[str | None, ExtFieldName("bname")] = None
 
 
 class PullMessageResponse(NamedTuple):
@@ -152,7 +152,7 @@ class QueryMessageRequest(NamedTuple):
     max_num: int
     begin_timestamp: Long
     end_timestamp: Long
-    is_unique_key: Annotated[bool, Key("_UNIQUE_KEY_QUERY")] = False
+    is_unique_key: Annotated[bool, ExtFieldName("_UNIQUE_KEY_QUERY")] = False
 
 
 class QueryMessageResponse(NamedTuple):
@@ -233,7 +233,7 @@ class TimestampResponse(NamedTuple):
 class UnregisterClientRequest(NamedTuple):
     """Header of UNREGISTER_CLIENT (35), which removes a client from its groups."""
 
-    client_id: Annotated[str, Key("clientID")]
+    client_id: Annotated[str, ExtFieldName("clientID")]
     producer_group: str | None = None
     consumer_group: str | None = None
 

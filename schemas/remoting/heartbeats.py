@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
-from commitlake.schemas.remoting.ext_fields import Key, Long
+from commitlake.schemas.remoting.ext_fields import ExtFieldName, Long
 from commitlake.schemas.remoting.routes import MessageQueue
 
 ALL_TAGS = "*"
@@ -87,7 +87,7 @@ class ConsumerData(NamedTuple):
 class Heartbeat(NamedTuple):
     """Body of HEART_BEAT (34)."""
 
-    client_id: Annotated[str, Key("clientID")]
+    client_id: Annotated[str, ExtFieldName("clientID")]
     producer_data_set: tuple[ProducerData, ...] = ()
     consumer_data_set: tuple[ConsumerData, ...] = ()
 
@@ -118,7 +118,7 @@ class LockBatch(NamedTuple):
 class LockBatchResult(NamedTuple):
     """Body of the answer to LOCK_BATCH_MQ (41): the queues that this client holds now."""
 
-    lock_ok_mq_set: Annotated[tuple[MessageQueue, ...], Key("lockOKMQSet")] = ()
+    lock_ok_mq_set: Annotated[tuple[MessageQueue, ...], ExtFieldName("lockOKMQSet")] = ()
 
 
 class ClientConnection(NamedTuple):

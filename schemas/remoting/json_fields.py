@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, g
 
 from commitlake.schemas.layouts.integer_parsing import int_in_range, parse_int
 from commitlake.schemas.remoting.errors import BodyError
-from commitlake.schemas.remoting.ext_fields import Bits, field_key
+from commitlake.schemas.remoting.ext_fields import IntegerBits, field_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson, replace_lone_surrogates, serialize_compact
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
 
@@ -115,7 +115,7 @@ def _make_reader(type_hint: Any) -> _Reader:
     """
     origin, arguments = get_origin(type_hint), get_args(type_hint)
     if origin is Annotated:
-        return _long if Bits(64) in arguments[1:] else _make_reader(arguments[0])
+        return _long if IntegerBits(64) in arguments[1:] else _make_reader(arguments[0])
     if origin in (Union, types.UnionType):
         (type_hint,) = (part for part in arguments if part is not types.NoneType)
         return _make_reader(type_hint)

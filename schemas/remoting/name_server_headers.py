@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from commitlake.schemas.remoting.ext_fields import Key, Long
+from commitlake.schemas.remoting.ext_fields import ExtFieldName, Long
 
 
 class RouteRequest(NamedTuple):
@@ -33,7 +33,7 @@ class RegisterBrokerRequest(NamedTuple):
     body_crc32: int = 0
     heartbeat_timeout_millis: Long | None = None
     enable_acting_master: bool | None = None
-    zone_name: Annotated[str | None, Key("__ZONE_NAME")] = None
+    zone_name: Annotated[str | None, ExtFieldName("__ZONE_NAME")] = None
 
 
 class RegisterBrokerResponse(NamedTuple):

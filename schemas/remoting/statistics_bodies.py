@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from commitlake.schemas.remoting.ext_fields import Key, Long
+from commitlake.schemas.remoting.ext_fields import ExtFieldName, Long
 from commitlake.schemas.remoting.heartbeats import SubscriptionData
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -155,11 +155,11 @@ class ProcessQueueInfo(NamedTuple):
 class ConsumeStatus(NamedTuple):
     """Statistics of a consumer for a topic: times in ms, rates per second."""
 
-    pull_rt: Annotated[float, Key("pullRT")] = 0.0
-    pull_tps: Annotated[float, Key("pullTPS")] = 0.0
-    consume_rt: Annotated[float, Key("consumeRT")] = 0.0
-    consume_ok_tps: Annotated[float, Key("consumeOKTPS")] = 0.0
-    consume_failed_tps: Annotated[float, Key("consumeFailedTPS")] = 0.0
+    pull_rt: Annotated[float, ExtFieldName("pullRT")] = 0.0
+    pull_tps: Annotated[float, ExtFieldName("pullTPS")] = 0.0
+    consume_rt: Annotated[float, ExtFieldName("consumeRT")] = 0.0
+    consume_ok_tps: Annotated[float, ExtFieldName("consumeOKTPS")] = 0.0
+    consume_failed_tps: Annotated[float, ExtFieldName("consumeFailedTPS")] = 0.0
     consume_failed_msgs: Long = 0
 
 

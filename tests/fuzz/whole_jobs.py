@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.committer import open_messages_for_append
-from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.query import command as query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.rocketmq.timer_files import TimerFiles
 from commitlake.schemas.layouts.rocketmq.key_hashes import java_hash
 from commitlake.schemas.layouts.rocketmq.timers import (
@@ -84,7 +84,7 @@ def test_slots_and_checkpoint_round_trip() -> None:
 
 
 def test_timer_store_writes_the_same_log_and_wheel(tmp_path: Path) -> None:
-    mappings = Mappings(root=tmp_path)
+    mappings = MappedFiles(root=tmp_path)
     files = TimerFiles(tmp_path, FILE_SIZE, mappings)
     for unit in units():
         files.append_unit(unit._replace(prev_pos=12345))

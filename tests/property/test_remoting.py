@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.rocketmq.pending_requests import Exchange
+from commitlake.connectors.rocketmq.pending_requests import PendingRequests
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
 from commitlake.schemas.remoting.errors import BodyError, CommandError
@@ -111,7 +111,7 @@ def test_a_command_with_a_wrong_byte_is_a_command_or_a_layout_error(
 @given(commands=st.lists(COMMANDS, max_size=5), cuts=st.lists(st.integers(1, 60), max_size=40))
 def test_an_exchange_reads_the_same_however_the_bytes_arrive(commands: list[Command], cuts: list[int]) -> None:
     data = b"".join(map(serialize_command, commands))
-    exchange: Exchange[str] = Exchange()
+    exchange: PendingRequests[str] = PendingRequests()
     seen: list[Command] = []
     for cut in [*cuts, len(data)]:
         seen += exchange.receive(data[:cut])[1]

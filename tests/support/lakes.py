@@ -18,8 +18,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
-from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile

@@ -5,6 +5,6 @@ Each archive run by the command starts one, whose imports would take two seconds
 
 from __future__ import annotations
 
-from commitlake.pipelines.quality.judge_process import _load_judge
+from commitlake.pipelines.quality.judge_subprocess import _load_judge
 
 _load_judge()

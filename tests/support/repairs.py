@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Collection
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.follower_runs import finish_runs
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE

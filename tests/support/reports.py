@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from commitlake.pipelines.quality.page_figures import PageFigures
+from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.quality.report import Judgement, QualityReport
 from commitlake.schemas.quality.expectation import Expectation
 from commitlake.schemas.quality.suites import SUITES
@@ -28,9 +28,9 @@ def _examples(failures: dict[str, Row], each: Expectation) -> tuple[Row, ...]:
     return (failures[each.name],) if each.name in failures else ()
 
 
-def figures_of(*stretches: pa.Table, most: int = 30) -> PageFigures:
+def figures_of(*stretches: pa.Table, most: int = 30) -> RunPageSummary:
     """Return the figures of a profile that arrives in parts."""
-    figures = PageFigures(most)
+    figures = RunPageSummary(most)
     for stretch in stretches:
         figures.add_windows(stretch)
     return figures

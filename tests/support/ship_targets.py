@@ -12,7 +12,7 @@ from commitlake.connectors.shipping.folder_target import FolderTarget
 from commitlake.connectors.shipping.ship_target import ShipTarget
 from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage.bandwidth_limit import Pace
-from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage
+from commitlake.connectors.storage.storage import FileContent, FoundFile, ReplacedError, Storage
 from commitlake.schemas.shipped_manifest import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -58,11 +58,11 @@ class MemoryStorage(Storage):
         data = self.objects.get(name)
         return None if data is None else FoundFile(len(data), NEVER, data, zlib.crc32(data))
 
-    def get(self, name: str, max_bytes: int) -> Content | None:
+    def get(self, name: str, max_bytes: int) -> FileContent | None:
         """See Storage; the content is the version."""
         data = self.objects.get(name)
         assert data is None or len(data) <= max_bytes
-        return None if data is None else Content(data, data)
+        return None if data is None else FileContent(data, data)
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
         """See Storage."""

@@ -9,13 +9,13 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive.page import make_archive_run_page
 from commitlake.jobs.report.html_page import render_page
 from commitlake.pipelines.archive.run_page import ShownRun
-from commitlake.pipelines.quality.page_figures import PageFigures
+from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.quality.report import Losses, QualityReport, RunVerdict
 
 
 def page_of_run(
     report: QualityReport,
-    figures: PageFigures,
+    figures: RunPageSummary,
     verdict: RunVerdict | None = None,
     earlier: Sequence[tuple[int, str]] = (),
 ) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.log_format.checkpoint_and_config import (
-    Claim,
+    CheckpointClaim,
     Problems,
     RebuiltLog,
     SmallFiles,
@@ -49,7 +49,7 @@ from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.kernel.record_starts import NONE_HERE
 from commitlake.schemas.layouts.base import Field, Layout
-from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
+from commitlake.schemas.layouts.rocketmq.scan import Fault, ScanFinding, ScanRules, SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.layouts.segment_names import segment_name
 
 HEAD = struct.Struct(">i2sqqqB")
@@ -109,7 +109,7 @@ def _examine(window: memoryview, position: int, offset: int, bounds: SizeLimits)
 
 class _Scanner(SegmentScanner):
     def __init__(self, start: int, bounds: SizeLimits) -> None:
-        super().__init__(start, bounds, Rules(_examine, re.compile(rb"T[YF]"), 4, 2))
+        super().__init__(start, bounds, ScanRules(_examine, re.compile(rb"T[YF]"), 4, 2))
 
 
 def _row_of(message: ToyMessage, broker: str) -> dict[str, object]:
@@ -339,7 +339,7 @@ class _Indexes(FormatIndexes):
 class _SmallFiles(FormatSmallFiles):
     def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         data = read_checkpoint_file(root / "checkpoint", problems, is_live=is_live)
-        claims = () if data is None else (Claim("end", int.from_bytes(data[:8]), is_time=False),)
+        claims = () if data is None else (CheckpointClaim("end", int.from_bytes(data[:8]), is_time=False),)
         return SmallFiles(claims, "offsets", (), {})
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:

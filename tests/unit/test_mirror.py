@@ -122,7 +122,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/jobs/archive/test_follow_stores.py": (
         "connectors.lake.follower_progress",
-        "connectors.lake.follower_runs",
+        "connectors.lake.archive_run_completion",
     ),
     "tests/unit/jobs/audit/test_command.py": ("pipelines.audit.store_ranges", "pipelines.audit.verdicts"),
     "tests/unit/jobs/audit/test_local.py": ("pipelines.audit.comparisons",),

@@ -10,7 +10,7 @@ import mmap
 from pathlib import Path
 
 from commitlake.broker_lite.errors import FileSizeError, StoreFilesError
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, MappedFiles
 from commitlake.schemas.layouts.segment_names import is_segment_name, segment_name
 from commitlake.schemas.safe_store_files import files_in, remove_file, sync_folder
 
@@ -26,7 +26,7 @@ class FileQueue:
         synced: offset up to which the bytes are known to be on disk.
     """
 
-    def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
+    def __init__(self, folder: Path, file_size: int, size_option: str, mappings: MappedFiles) -> None:
         """Open the files of a folder; until `truncate` is called, all of them count as fully written.
 
         Args:

@@ -35,7 +35,7 @@ _CLEARED_AT_ONCE = 1 << 20
 _NO_FILES_WITHOUT_A_NAME = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EXDEV})
 
 
-class Mappings:
+class MappedFiles:
     """Registry of the files mapped into memory; above a limit, it unmaps the file that was mapped first.
 
     Attributes:
@@ -73,7 +73,7 @@ class MappedFile:
 
     __slots__ = ("_mappings", "_memory", "path", "size")
 
-    def __init__(self, path: Path, size: int, mappings: Mappings) -> None:
+    def __init__(self, path: Path, size: int, mappings: MappedFiles) -> None:
         """Open an existing file, which is mapped into memory when it is first used."""
         self.path = path
         self.size = size
@@ -81,7 +81,7 @@ class MappedFile:
         self._memory: mmap.mmap | None = None
 
     @classmethod
-    def create(cls, path: Path, size: int, mappings: Mappings) -> MappedFile:
+    def create(cls, path: Path, size: int, mappings: MappedFiles) -> MappedFile:
         """Create a file of zeros.
 
         Raises:

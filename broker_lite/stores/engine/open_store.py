@@ -13,7 +13,7 @@ from typing import Any, Generic, Self, TypeVar
 from commitlake.broker_lite.errors import StoreUnusableError
 from commitlake.broker_lite.stores.engine.flushing import FlushOptions, LogFlusher
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.engine.queue_reader import QueueReader
 from commitlake.broker_lite.stores.engine.record_log import StoredMessage
@@ -44,7 +44,7 @@ class OpenStore(ABC, Generic[M, R]):
     _writer: LogWriter
     _flusher: LogFlusher
     _retention: Retention
-    _mappings: Mappings
+    _mappings: MappedFiles
     _reader: R
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from commitlake.broker_lite.stores.engine.entry_queue import EntryQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.schemas.layouts.segment_names import parse_queue_folder
 from commitlake.schemas.safe_store_files import folders_in, open_parent
 
@@ -35,7 +35,7 @@ def _is_utf8_name(name: str) -> bool:
 class QueueTable(Generic[Q]):
     """All queues of one type in a store, by topic and queue id."""
 
-    def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
+    def __init__(self, folder: Path, file_size: int, size_option: str, mappings: MappedFiles) -> None:
         """Open the existing queues.
 
         Args:

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.record_log import RecordLog
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.consume_records import FOLDER, MAX_RECORD_SIZE, Consumption, parse_consumption
@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.jmq.consume_records import FOLDER, MAX_RECORD_SI
 class ConsumeLog(RecordLog):
     """Log of consume records, which state who has consumed what; the caller holds the store's lock."""
 
-    def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
+    def __init__(self, root: Path, file_size: int, mappings: MappedFiles) -> None:
         """Open the files, and find the end of the last one.
 
         Raises:

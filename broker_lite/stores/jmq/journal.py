@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.record_log import MessageLog
 from commitlake.broker_lite.stores.jmq.options import RECORD_ALLOWANCE_BYTES, JournalOptions
 from commitlake.schemas.layouts.errors import LayoutError
@@ -39,7 +39,7 @@ class Journal(MessageLog[JournalMessage]):
     filler = FILLER
     offset_field = "journal_offset"
 
-    def __init__(self, root: Path, options: JournalOptions, mappings: Mappings) -> None:
+    def __init__(self, root: Path, options: JournalOptions, mappings: MappedFiles) -> None:
         """Open the files of the store at `root`; `files.truncate` must set the end of the journal.
 
         Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress, QueueGapError, RecoveryReport
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import read_checkpoint_file_bytes, write_in_place
 from commitlake.broker_lite.stores.jmq.consume_log import ConsumeLog
 from commitlake.broker_lite.stores.jmq.journal import Journal
@@ -65,7 +65,7 @@ class JournalFiles:
     offsets: OffsetFile
     consume_log: ConsumeLog
     checkpoint: JournalCheckpointFile
-    mappings: Mappings
+    mappings: MappedFiles
 
     @classmethod
     def load(cls, root: Path, options: JournalOptions, clock: Callable[[], int]) -> JournalFiles:
@@ -78,7 +78,7 @@ class JournalFiles:
         """
         for folder in (journal.FOLDER, jmq_queue.FOLDER, jmq_consumption.FOLDER):
             make_folders(root / folder, trusted_root=root)
-        mappings = Mappings(root=root)
+        mappings = MappedFiles(root=root)
         return cls(
             journal=Journal(root, options, mappings),
             queues=JournalQueues(root, options.queue_file_size_bytes, mappings),

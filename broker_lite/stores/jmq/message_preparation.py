@@ -44,7 +44,7 @@ def ordered_queue_id(business_id: str, queue_count: int) -> int:
     return (java_hash(business_id) & _POSITIVE) % queue_count
 
 
-class Routing:
+class QueueSelector:
     """Selector of the queue in which a message is stored; several threads may use it.
 
     The queue of an ordered message is determined by the hash of its business id, so that all messages of one id are in
@@ -130,7 +130,9 @@ class PreparedMessage(NamedTuple):
 class JournalMessagePreparer:
     """Converter of messages to prepared messages, with a store's options."""
 
-    def __init__(self, options: JournalOptions, routing: Routing, clock: Callable[[], int], max_record: int) -> None:
+    def __init__(
+        self, options: JournalOptions, routing: QueueSelector, clock: Callable[[], int], max_record: int
+    ) -> None:
         self._options = options
         self._routing = routing
         self._clock = clock

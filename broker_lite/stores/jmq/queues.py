@@ -16,7 +16,7 @@ from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.entry_queue import NumberedQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.queue_table import QueueTable
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
@@ -156,7 +156,7 @@ class JournalQueue(NumberedQueue):
 class JournalQueues(QueueTable[JournalQueue]):
     """All queues of a store in JMQ's layout."""
 
-    def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
+    def __init__(self, root: Path, file_size: int, mappings: MappedFiles) -> None:
         """Open the queues of the store at `root`; `recover` must set their ends."""
         super().__init__(root / FOLDER, file_size, "queue_file_size_bytes", mappings)
         self._refused: set[str] = set()

@@ -23,7 +23,7 @@ from commitlake.broker_lite.stores.engine.store_lock import AbortMark, StoreLock
 from commitlake.broker_lite.stores.jmq.journal_files import JournalFiles, recover_journal
 from commitlake.broker_lite.stores.jmq.journal_reader import Form, JournalReader
 from commitlake.broker_lite.stores.jmq.journal_writer import JournalPutResult, JournalWriter
-from commitlake.broker_lite.stores.jmq.message_preparation import JournalMessagePreparer, PreparedMessage, Routing
+from commitlake.broker_lite.stores.jmq.message_preparation import JournalMessagePreparer, PreparedMessage, QueueSelector
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
@@ -53,7 +53,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         options: JournalOptions,
         clock: Callable[[], int],
         lock: StoreLock,
-        routing: Routing,
+        routing: QueueSelector,
         save_beside: Callable[[], None],
     ) -> None:
         """Load and recover the files of a folder that is already locked; use `open` instead."""
@@ -112,7 +112,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         root = Path(path)
         with hold_store_lock(root) as lock:
             options = options or JournalOptions()
-            store = cls(root, options, clock, lock, Routing(options, rng, queue_count_of), save_other_files)
+            store = cls(root, options, clock, lock, QueueSelector(options, rng, queue_count_of), save_other_files)
         store._flusher.start()
         return store
 

@@ -27,7 +27,7 @@ from commitlake.broker_lite.stores.jmq_adapter.topics_and_offsets import (
     RECORDS_PER_ANSWER,
     ConsumedOffsets,
     JmqConfig,
-    Registry,
+    TopicsAndGroups,
 )
 from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
@@ -48,7 +48,7 @@ class JmqStore(JmqQueries):
         config: topics, groups and offsets.
     """
 
-    def __init__(self, journal: JournalStore, registry: Registry, marks: Mapping[str, str]) -> None:
+    def __init__(self, journal: JournalStore, registry: TopicsAndGroups, marks: Mapping[str, str]) -> None:
         """Combine an open journal and its tables; use `open` instead."""
         self._marks = marks
         self.path = journal.path
@@ -90,7 +90,7 @@ class JmqStore(JmqQueries):
             StoreError: if a file of topics, groups or positions and its `.bak` are invalid.
         """
         options = options or JournalOptions()
-        registry = Registry(Path(path), clock, options)
+        registry = TopicsAndGroups(Path(path), clock, options)
         journal = JournalStore.open(
             path,
             options,

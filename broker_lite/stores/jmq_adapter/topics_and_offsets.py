@@ -176,7 +176,7 @@ class ConsumedOffsets:
         self._begun = {place: start for place, start in self._begun.items() if not is_deleted(place.topic, place.app)}
 
 
-class Registry:
+class TopicsAndGroups:
     """Topics and groups of a store, in memory and on disk."""
 
     def __init__(self, root: Path, clock: Callable[[], int], options: JournalOptions) -> None:
@@ -209,7 +209,9 @@ class JmqConfig:
         delay_offsets: always empty, because JMQ has no delay levels.
     """
 
-    def __init__(self, root: Path, clock: Callable[[], int], registry: Registry, offsets: ConsumedOffsets) -> None:
+    def __init__(
+        self, root: Path, clock: Callable[[], int], registry: TopicsAndGroups, offsets: ConsumedOffsets
+    ) -> None:
         self.topics = registry.topics
         self.groups = registry.groups
         self.consumer_offsets = offsets

@@ -18,7 +18,7 @@ from typing import Any
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.queue_table import QueueTable
 from commitlake.broker_lite.stores.engine.record_log import MessageLog
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
@@ -172,7 +172,7 @@ class BatchConsumeQueue(CommitLogQueue):
 class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
     """All BatchConsumeQueues of a store."""
 
-    def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
+    def __init__(self, root: Path, file_size: int, mappings: MappedFiles) -> None:
         """Open the queues of the store at `root`."""
         super().__init__(root / FOLDER, file_size, "batch_queue_file_size_bytes", mappings)
 

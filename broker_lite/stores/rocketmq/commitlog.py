@@ -11,7 +11,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.record_log import MessageLog
 from commitlake.broker_lite.stores.rocketmq.options import RECORD_ALLOWANCE_BYTES, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Dialect
@@ -54,7 +54,7 @@ class CommitLog(MessageLog[Message]):
     filler = BLANK
     offset_field = "physical_offset"
 
-    def __init__(self, root: Path, options: StoreOptions, mappings: Mappings) -> None:
+    def __init__(self, root: Path, options: StoreOptions, mappings: MappedFiles) -> None:
         """Open the segments of the store at `root`; `files.truncate` must set the end of the log.
 
         Raises:

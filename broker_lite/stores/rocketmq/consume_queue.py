@@ -15,7 +15,7 @@ from typing import NamedTuple
 from commitlake.broker_lite.stores.engine.entry_queue import EntryQueue, NumberedQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.queue_table import QueueTable
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
@@ -180,7 +180,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
 class ConsumeQueues(QueueTable[ConsumeQueue]):
     """All ConsumeQueues of a store."""
 
-    def __init__(self, root: Path, file_size: int, mappings: Mappings) -> None:
+    def __init__(self, root: Path, file_size: int, mappings: MappedFiles) -> None:
         """Open the queues of the store at `root`."""
         super().__init__(root / FOLDER, file_size, "consume_queue_file_size_bytes", mappings)
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from commitlake.broker_lite.errors import IndexSizeError
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_free_space
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, MappedFiles, check_free_space
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
@@ -81,7 +81,7 @@ class IndexFile:
         self.is_synced = True
 
     @classmethod
-    def create(cls, path: Path, geometry: Geometry, mappings: Mappings, previous_header: Header | None) -> IndexFile:
+    def create(cls, path: Path, geometry: Geometry, mappings: MappedFiles, previous_header: Header | None) -> IndexFile:
         """Create an empty file whose header continues the header of the previous file.
 
         Raises:
@@ -224,7 +224,7 @@ class MessageIndex:
         synced_timestamp: end time of the last full file that is on disk, for the checkpoint.
     """
 
-    def __init__(self, root: Path, geometry: Geometry, mappings: Mappings, clock: Callable[[], int]) -> None:
+    def __init__(self, root: Path, geometry: Geometry, mappings: MappedFiles, clock: Callable[[], int]) -> None:
         """Open the files of the store at `root`.
 
         Raises:

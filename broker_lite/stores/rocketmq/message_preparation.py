@@ -168,7 +168,7 @@ def _encoded_topic(topic: str) -> bytes:
     return topic.encode()
 
 
-class Prepared(NamedTuple):
+class PreparedMessage(NamedTuple):
     """Serialized message ready to be appended, in which only offsets and store time are missing.
 
     Attributes:
@@ -209,7 +209,7 @@ class MessagePreparer:
         self._dialect = options.dialect
         self._dispatching = DispatchBuilder(options)
 
-    def prepare(self, message: NewMessage) -> Prepared:
+    def prepare(self, message: NewMessage) -> PreparedMessage:
         """Check a message of any kind, and serialize it except for its offsets and store time.
 
         Raises:
@@ -232,7 +232,7 @@ class MessagePreparer:
             message.topic, message.queue_id, bytearray(record), stored_at, message.sys_flag, dict(message.properties)
         )
 
-    def prepare_sent(self, message: SentMessage) -> Prepared:
+    def prepare_sent(self, message: SentMessage) -> PreparedMessage:
         """Check and serialize a producer's message whose properties are already serialized, which is much faster.
 
         Raises:
@@ -268,7 +268,7 @@ class MessagePreparer:
         store_time_position: int,
         sys_flag: int,
         properties: Mapping[str, str],
-    ) -> Prepared:
+    ) -> PreparedMessage:
         if len(record) > self._max_record_bytes:
             raise MessageRefusedError(f"record: expected at most {self._max_record_bytes} bytes, found {len(record)}")
         if INNER_NUM in properties and not sys_flag & INNER_BATCH:
@@ -276,7 +276,7 @@ class MessagePreparer:
             raise MessageRefusedError(f"{INNER_NUM}: expected no such property outside an inner batch, found {found!r}")
         dispatching = self._dispatching
         delay_ms = dispatching.message_delay_ms(properties) if topic == dispatching.schedule_topic else None
-        return Prepared(
+        return PreparedMessage(
             topic,
             queue_id,
             record,

@@ -26,7 +26,7 @@ DEFAULT_KEY_LIMIT = 64
 """Maximum number of messages in a broker's answer."""
 
 
-class Reader(QueueReader[Message, AnyQueue]):
+class MessageReader(QueueReader[Message, AnyQueue]):
     """Reader of messages in a store in RocketMQ's layout; the caller holds the store's lock."""
 
     def __init__(self, files: StoreFiles) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.errors import MessageRefusedError, StoreUnusableError
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWriter
-from commitlake.broker_lite.stores.rocketmq.message_preparation import MessagePreparer, Prepared, check_batch
+from commitlake.broker_lite.stores.rocketmq.message_preparation import MessagePreparer, PreparedMessage, check_batch
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
@@ -87,7 +87,7 @@ def remove_broker_properties(message: NewMessage) -> NewMessage:
     return message if len(kept) == len(message.properties) else replace(message, properties=kept)
 
 
-class Writer(LogWriter):
+class MessageWriter(LogWriter):
     """Writer of messages to a store in RocketMQ's layout.
 
     Attributes:
@@ -158,7 +158,7 @@ class Writer(LogWriter):
         numbers = [str(light.max_offset if (light := self._queues.find_light_queue(name)) else 0) for name in names]
         return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, distinct
 
-    def append(self, messages: Sequence[Prepared]) -> list[PutResult]:
+    def append(self, messages: Sequence[PreparedMessage]) -> list[PutResult]:
         """Append prepared messages of one queue, or none of them."""
         first = messages[0]
         with self.lock:
@@ -169,7 +169,7 @@ class Writer(LogWriter):
             self.arrived.add((first.topic, first.queue_id))
         return results
 
-    def append_one(self, message: Prepared) -> PutResult:
+    def append_one(self, message: PreparedMessage) -> PutResult:
         """Append one prepared message, with faster code than for several."""
         topic, queue_id, record, _, queued, tags_code, is_due_later, index_keys, message_count, names = message
         size = len(record)
@@ -218,7 +218,7 @@ class Writer(LogWriter):
         check_batch(messages, self._options.max_message_size_bytes)
         return self.put(messages)
 
-    def _append_to_queue(self, queue: AnyQueue, messages: Sequence[Prepared]) -> list[PutResult]:
+    def _append_to_queue(self, queue: AnyQueue, messages: Sequence[PreparedMessage]) -> list[PutResult]:
         store_timestamp = self._clock()
         records: list[bytearray] = [message.record for message in messages]
         place = partial(self._set_offsets, queue.max_offset, messages, records, store_timestamp)
@@ -239,7 +239,7 @@ class Writer(LogWriter):
     @staticmethod
     def _set_offsets(
         queue_offset: int,
-        messages: Sequence[Prepared],
+        messages: Sequence[PreparedMessage],
         records: Sequence[bytearray],
         store_timestamp: int,
         physical_offset: int,
@@ -251,7 +251,7 @@ class Writer(LogWriter):
             queue_offset += message.is_queued
 
     def _dispatch_messages(
-        self, queue: AnyQueue, messages: Sequence[Prepared], physical_offset: int, store_timestamp: int
+        self, queue: AnyQueue, messages: Sequence[PreparedMessage], physical_offset: int, store_timestamp: int
     ) -> list[PutResult]:
         store_host = self._options.store_host
         results: list[PutResult] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import batch_queue, config_files, consume_queue
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues, BatchTopics
@@ -45,7 +45,7 @@ class StoreQueues:
             offsets.
     """
 
-    def __init__(self, root: Path, options: StoreOptions, mappings: Mappings, topics: Topics) -> None:
+    def __init__(self, root: Path, options: StoreOptions, mappings: MappedFiles, topics: Topics) -> None:
         """Open the queues of the store at `root`.
 
         Raises:

@@ -21,11 +21,11 @@ from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.engine.store_lock import AbortMark, StoreLock, hold_store_lock
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, ConfigFiles
 from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
-from commitlake.broker_lite.stores.rocketmq.message_preparation import MessagePreparer, Prepared, SentMessage
-from commitlake.broker_lite.stores.rocketmq.message_reader import DEFAULT_KEY_LIMIT, MAX_TIME_MS, Reader
+from commitlake.broker_lite.stores.rocketmq.message_preparation import MessagePreparer, PreparedMessage, SentMessage
+from commitlake.broker_lite.stores.rocketmq.message_reader import DEFAULT_KEY_LIMIT, MAX_TIME_MS, MessageReader
 from commitlake.broker_lite.stores.rocketmq.message_writer import (
+    MessageWriter,
     PutResult,
-    Writer,
     has_broker_properties,
     needs_queue_offsets,
     remove_broker_properties,
@@ -42,7 +42,7 @@ from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint
 _NO_LIMIT = 1 << 63
 
 
-class MessageStore(OpenStore[Message, Reader]):
+class MessageStore(OpenStore[Message, MessageReader]):
     """Open store in RocketMQ's layout; several threads may use it.
 
     Attributes:
@@ -55,8 +55,8 @@ class MessageStore(OpenStore[Message, Reader]):
 
     options: StoreOptions
     _files: StoreFiles
-    _writer: Writer
-    _reader: Reader
+    _writer: MessageWriter
+    _reader: MessageReader
 
     def __init__(
         self, path: Path, options: StoreOptions, clock: Callable[[], int], lock: StoreLock, *, is_copy: bool
@@ -83,9 +83,9 @@ class MessageStore(OpenStore[Message, Reader]):
         for queue in self._files.queues:
             if not queue.topic.startswith(LIGHT_PREFIX):
                 self.config.topics.ensure_queue(queue.topic, queue.queue_id)
-        self._writer = Writer(options, clock, self._files, self.recovery.progress)
-        self._reader = Reader(self._files)
-        self._flusher = Flusher(options, self._writer, self._files)
+        self._writer = MessageWriter(options, clock, self._files, self.recovery.progress)
+        self._reader = MessageReader(self._files)
+        self._flusher = StoreFlusher(options, self._writer, self._files)
         self._retention = Retention(path, self._files.log.files, self._files.delete_expired, options.retention)
 
     @property
@@ -99,7 +99,7 @@ class MessageStore(OpenStore[Message, Reader]):
         return self._files
 
     @property
-    def writer(self) -> Writer:
+    def writer(self) -> MessageWriter:
         """Writer of the store's log, queues and index, which a slave uses to copy its master's log."""
         return self._writer
 
@@ -175,7 +175,7 @@ class MessageStore(OpenStore[Message, Reader]):
         """Store all messages of a batch in one queue, or none of them, without waiting for the disk."""
         return self._writer.append([self._prepare_sent_message(message) for message in messages])
 
-    def _prepare_sent_message(self, message: SentMessage) -> Prepared:
+    def _prepare_sent_message(self, message: SentMessage) -> PreparedMessage:
         if has_broker_properties(message.properties):
             return self._writer.preparing.prepare(remove_broker_properties(message.as_new_message()))
         return self._writer.preparing.prepare_sent(message)
@@ -339,10 +339,10 @@ class MessageStore(OpenStore[Message, Reader]):
             return reader.log_end
 
 
-class Flusher(LogFlusher):
+class StoreFlusher(LogFlusher):
     """Flusher of queues, timers and index of a store in RocketMQ's layout, which then writes the checkpoint."""
 
-    def __init__(self, options: StoreOptions, writer: Writer, files: StoreFiles) -> None:
+    def __init__(self, options: StoreOptions, writer: MessageWriter, files: StoreFiles) -> None:
         super().__init__(options, writer, files.log.files, files.config.save_if_changed)
         self._queues = files.queues
         self._index = files.index

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.engine.table_and_checkpoint_files import read_checkpoint_file_bytes, write_in_place
 from commitlake.broker_lite.stores.rocketmq import commitlog, consume_queue, message_index
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
@@ -63,7 +63,7 @@ class StoreFiles:
     checkpoint: CheckpointFile
     timers: TimerFiles
     config: ConfigFiles
-    mappings: Mappings
+    mappings: MappedFiles
 
     @classmethod
     def load(cls, root: Path, options: StoreOptions, clock: Callable[[], int]) -> StoreFiles:
@@ -76,7 +76,7 @@ class StoreFiles:
         """
         for folder in (commitlog.FOLDER, consume_queue.FOLDER, message_index.FOLDER):
             make_folders(root / folder, trusted_root=root)
-        mappings = Mappings(root=root)
+        mappings = MappedFiles(root=root)
         index = MessageIndex(root, options.index_geometry, mappings, clock) if options.has_index else None
         config = ConfigFiles(root, clock, options.dialect)
         return cls(

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, MappedFiles
 from commitlake.schemas.layouts.rocketmq.timers import (
     BLANK,
     CHECKPOINT,
@@ -68,7 +68,7 @@ class TimerFiles:
         has_checkpoint: True if the store has a file `config/timercheck`.
     """
 
-    def __init__(self, root: Path, log_file_size: int, mappings: Mappings) -> None:
+    def __init__(self, root: Path, log_file_size: int, mappings: MappedFiles) -> None:
         """Open the existing timer files.
 
         Args:

@@ -38,7 +38,7 @@ def _make_column(field: pa.Field, row_count: int, value: Any) -> pa.Array:
     return pa.array(value.astype(field.type.to_pandas_dtype(), copy=False), field.type)
 
 
-def mask_storable_times(milliseconds: Array) -> Array:
+def storable_time_mask(milliseconds: Array) -> Array:
     """Return a mask of those times, in ms since 1970, that fit in a timestamp column."""
     # As unsigned numbers, negative times are large ones.
     fits: Array = milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS
@@ -47,7 +47,7 @@ def mask_storable_times(milliseconds: Array) -> Array:
 
 def to_timestamp_column(milliseconds: Array) -> pa.Array:
     """Convert times in ms since 1970 to a timestamp column; a time that does not fit becomes null."""
-    fits = mask_storable_times(milliseconds)
+    fits = storable_time_mask(milliseconds)
     micros = np.where(fits, milliseconds, 0).astype(np.int64) * 1000
     return pa.array(micros, pa.int64(), mask=~fits).cast(pa.timestamp("us", tz="UTC"))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlake.connectors.formats.index_entries.entry_columns import mask_storable_times
+from commitlake.connectors.formats.index_entries.entry_columns import storable_time_mask
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range, plan_stores
@@ -164,7 +164,7 @@ def _find_header_fault(header: Header, geometry: Geometry) -> str | None:
         return f"an index_count of 0 to {geometry.entries}"
     if not 0 <= header.used_slots <= geometry.slots:
         return f"used_slots of 0 to {geometry.slots}"
-    if not mask_storable_times(np.array(header[:2], np.int64)).all():
+    if not storable_time_mask(np.array(header[:2], np.int64)).all():
         return "times since 1970"
     if min(header.begin_physical_offset, header.end_physical_offset) < 0:
         return "physical offsets of at least 0"

@@ -115,7 +115,7 @@ class _Reader:
         return make_entry_batch(self._schema, int(np.count_nonzero(used)), columns | self._file_columns(part))
 
     def _entry_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
-        file, kept = part.file, self._mask_wanted_entries(window)
+        file, kept = part.file, self._wanted_entry_mask(window)
         numbers = _compute_entry_number(part, window.start) + np.flatnonzero(kept)
         entries = window.entries[kept]
         hashes = entries["key_hash"].astype(np.int32)
@@ -131,7 +131,7 @@ class _Reader:
             columns["store_timestamp"] = to_timestamp_column(milliseconds)
         return make_entry_batch(self._schema, len(entries), columns | self._file_columns(part))
 
-    def _mask_wanted_entries(self, window: EntryWindow) -> Array:
+    def _wanted_entry_mask(self, window: EntryWindow) -> Array:
         """Return a mask of the entries that the filters by offset and by key let through."""
         low, high = self._filters.min_offset, self._filters.end_offset
         kept = np.ones(len(window.entries), np.bool_) if window.sound is None else window.sound.copy()

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.index_entries.entry_columns import (
     join_short_batches,
     make_bad_range_batch,
     make_entry_batch,
-    mask_storable_times,
+    storable_time_mask,
     to_timestamp_column,
 )
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
@@ -100,16 +100,16 @@ class _Reader:
             end=part.end,
             file_end=part.file_end,
             written_end=part.end if part.is_followed else 0,
-            is_sound=lambda _, entries: self._mask_sound_entries(entries),
+            is_sound=lambda _, entries: self._sound_entry_mask(entries),
             expected=f"an entry of {self._layout.entry_size} bytes",
         )
 
-    def _mask_sound_entries(self, entries: Array) -> Array:
+    def _sound_entry_mask(self, entries: Array) -> Array:
         """Return a mask of the entries that a broker accepts as written, and whose values are possible."""
         sound = self._layout.is_written(entries)
         sound = sound & (entries["physical_offset"].astype(np.int64) >= 0) & (entries["size"] <= INT32_MAX)
         if "store_timestamp" in self._entry_fields:
-            sound &= mask_storable_times(entries["store_timestamp"])
+            sound &= storable_time_mask(entries["store_timestamp"])
         return sound
 
     @property
@@ -127,7 +127,7 @@ class _Reader:
         return {"broker": queue.store.broker, "topic": topic, "queue_id": queue.queue_id}
 
     def _make_rows(self, window: EntryWindow) -> pa.RecordBatch:
-        kept = self._mask_wanted_entries(window)
+        kept = self._wanted_entry_mask(window)
         entries = window.entries if kept is None else window.entries[kept]
         columns = self._queue_columns()
         for name in ("physical_offset", "size", "tags_code", "batch_size"):
@@ -143,7 +143,7 @@ class _Reader:
             columns["queue_offset"] = numbers if kept is None else numbers[kept]
         return make_entry_batch(self._schema, len(entries), columns)
 
-    def _mask_wanted_entries(self, window: EntryWindow) -> Array | None:
+    def _wanted_entry_mask(self, window: EntryWindow) -> Array | None:
         """Return a mask of the entries that the filters let through; None if all of them pass."""
         low, high = self._filters.min_offset, self._filters.end_offset
         masks = [] if window.sound is None else [window.sound]

@@ -7,7 +7,7 @@ from pathlib import Path
 from commitlake.connectors.formats.config_files import read_config, report_backup_use
 from commitlake.connectors.log_format.checkpoint_and_config import (
     CheckedLog,
-    Claim,
+    CheckpointClaim,
     Problems,
     RebuiltLog,
     SmallFiles,
@@ -51,14 +51,14 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
     )
 
 
-def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
+def checkpoint_claims(checkpoint: bytes) -> tuple[CheckpointClaim, ...]:
     """Return the offsets and times up to which a checkpoint confirms that the log is on disk; empty if invalid."""
     parsed = parse_journal_checkpoint(checkpoint)
     return () if parsed is None else _list_claims(parsed)
 
 
-def _list_claims(checkpoint: JournalCheckpoint) -> tuple[Claim, ...]:
-    return tuple(Claim(name, getattr(checkpoint, name), name == _TIME) for name in ("journal_end", _TIME))
+def _list_claims(checkpoint: JournalCheckpoint) -> tuple[CheckpointClaim, ...]:
+    return tuple(CheckpointClaim(name, getattr(checkpoint, name), name == _TIME) for name in ("journal_end", _TIME))
 
 
 def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> JournalCheckpoint | None:

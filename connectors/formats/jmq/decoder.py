@@ -21,8 +21,8 @@ from commitlake.connectors.formats.jmq.message_row import (
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.columns import (
     DecodedBatch,
-    Distinct,
     DistinctValues,
+    DistinctValuesByColumn,
     RepairedText,
     utf8_text,
 )
@@ -166,14 +166,14 @@ class JournalDecoder(Decoder):
     _max_entries: ClassVar[int] = MAX_PROPERTIES
     _batch: ClassVar[type[DecodedBatch]] = JournalBatch
 
-    def _make_distinct_values(self, seed: np.uint64) -> DistinctValues:
-        return DistinctValues(
-            names=Distinct(seed, _decode_name, OWN_NAMES),
-            topics=Distinct(seed, utf8_text),
-            tags=Distinct(seed, _decode_tag),
-            producer_groups=Distinct(seed, utf8_text),
-            born_hosts=Distinct(seed, _decode_address),
-            store_hosts=Distinct(seed, _decode_address),
+    def _make_distinct_values(self, seed: np.uint64) -> DistinctValuesByColumn:
+        return DistinctValuesByColumn(
+            names=DistinctValues(seed, _decode_name, OWN_NAMES),
+            topics=DistinctValues(seed, utf8_text),
+            tags=DistinctValues(seed, _decode_tag),
+            producer_groups=DistinctValues(seed, utf8_text),
+            born_hosts=DistinctValues(seed, _decode_address),
+            store_hosts=DistinctValues(seed, _decode_address),
         )
 
     def _message_id_suffix(self) -> Array:

@@ -22,7 +22,7 @@ from commitlake.schemas.layouts.segment_names import segment_name
 if TYPE_CHECKING:
     from commitlake.connectors.log_format.checkpoint_and_config import (
         CheckedLog,
-        Claim,
+        CheckpointClaim,
         Problems,
         RebuiltLog,
         SmallFiles,
@@ -123,7 +123,7 @@ class _SmallFiles(FormatSmallFiles):
 
         return replace_entry_count(checkpoint, entry_count)
 
-    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[CheckpointClaim, ...]:
         """Return the offsets and times up to which a checkpoint confirms that the log is on disk."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import checkpoint_claims
 

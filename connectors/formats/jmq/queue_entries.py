@@ -36,15 +36,15 @@ def _entry_crcs(entries: Array) -> Array:
     return crcs
 
 
-def mask_written_entries(entries: Array) -> Array:
+def written_entry_mask(entries: Array) -> Array:
     """Return a mask of the entries with a valid CRC; entries of zeros have none."""
     written: Array = entries["entry_crc"] == _entry_crcs(entries)
     return written
 
 
-def mask_lost_entries(entries: Array) -> Array:
+def lost_entry_mask(entries: Array) -> Array:
     """Return a mask of the entries that only fill the queue offset of a message that the journal lost."""
-    lost: Array = (entries["size"] == 0) & mask_written_entries(entries)
+    lost: Array = (entries["size"] == 0) & written_entry_mask(entries)
     return lost
 
 
@@ -78,8 +78,8 @@ QUEUES = QueueLayout(
     code_field=None,
     default_file_size=DEFAULT_FILE_SIZE,
     is_aligned=False,
-    is_written=mask_written_entries,
-    is_filler=mask_lost_entries,
+    is_written=written_entry_mask,
+    is_filler=lost_entry_mask,
     refuses_other_names=False,
     fills_gaps=True,
     to_entries=to_binary_entries,

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.formats.jmq.queue_entries import ENTRY_DTYPE, make_entries, mask_lost_entries
+from commitlake.connectors.formats.jmq.queue_entries import ENTRY_DTYPE, lost_entry_mask, make_entries
 from commitlake.connectors.log_format.queues import NewQueueFiles
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
@@ -117,7 +117,7 @@ class JournalQueueWriter:
         for at in range(begin, len(entries), _AT_ONCE):
             chosen = entries[at : min(at + _AT_ONCE, len(entries))]
             known = np.frombuffer(self._files.read((first_queue_offset + at) * _SIZE, len(chosen) * _SIZE), ENTRY_DTYPE)
-            places = np.flatnonzero(mask_lost_entries(known))
+            places = np.flatnonzero(lost_entry_mask(known))
             for place in places.tolist():
                 self._write_entries(first_queue_offset + at + place, chosen[place])
             self.lost_count -= len(places)

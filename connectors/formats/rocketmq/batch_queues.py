@@ -17,7 +17,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_E
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
-def mask_written_entries(entries: Array) -> Array:
+def written_entry_mask(entries: Array) -> Array:
     """Return a mask of the entries that a broker accepts as written."""
     written: Array = (
         (entries["physical_offset"] >= 0)
@@ -28,7 +28,7 @@ def mask_written_entries(entries: Array) -> Array:
     return written
 
 
-def _mask_filler_entries(entries: Array) -> Array:
+def _filler_entry_mask(entries: Array) -> Array:
     return np.zeros(len(entries), np.bool_)
 
 
@@ -65,8 +65,8 @@ QUEUES = QueueLayout(
     code_field="tags_code",
     default_file_size=DEFAULT_FILE_ENTRIES * ENTRY.size,
     is_aligned=True,
-    is_written=mask_written_entries,
-    is_filler=_mask_filler_entries,
+    is_written=written_entry_mask,
+    is_filler=_filler_entry_mask,
     refuses_other_names=True,
     fills_gaps=False,
     to_entries=to_binary_entries,

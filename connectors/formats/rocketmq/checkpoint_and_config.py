@@ -22,7 +22,7 @@ from typing import Any
 from commitlake.connectors.formats.config_files import BACKUP, read_config, report_backup_use
 from commitlake.connectors.log_format.checkpoint_and_config import (
     CHECKPOINT,
-    Claim,
+    CheckpointClaim,
     Problems,
     RebuiltLog,
     SmallFiles,
@@ -54,7 +54,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
         root: the store's folder.
         is_live: whether a broker has the store open, which may not have written all of the files yet.
     """
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[CheckpointClaim, ...] = ()
     data = read_checkpoint_file(root / CHECKPOINT, problems, is_live=is_live)
     if data is not None:
         try:
@@ -81,16 +81,16 @@ def _offsets_file_name(root: Path) -> str:
     return newest_file(root / CONFIG, [*OFFSETS_FILES, *backups]).removesuffix(BACKUP)
 
 
-def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
+def checkpoint_claims(checkpoint: bytes) -> tuple[CheckpointClaim, ...]:
     """Return the offsets and times up to which a checkpoint confirms that the log is on disk; empty if too short."""
     with suppress(LayoutError):
         return _list_claims(parse_checkpoint(checkpoint))
     return ()
 
 
-def _list_claims(checkpoint: Checkpoint) -> tuple[Claim, ...]:
+def _list_claims(checkpoint: Checkpoint) -> tuple[CheckpointClaim, ...]:
     names = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp", "logics_physical_offset")
-    return tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
+    return tuple(CheckpointClaim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
 
 
 def _read_timer_checkpoint(root: Path) -> TimerProgress | None:

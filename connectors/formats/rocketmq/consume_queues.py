@@ -15,13 +15,13 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE, 
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
-def mask_written_entries(entries: Array) -> Array:
+def written_entry_mask(entries: Array) -> Array:
     """Return a mask of the entries that a broker accepts as written."""
     written: Array = (entries["physical_offset"] >= 0) & (entries["size"] > 0)
     return written
 
 
-def mask_filler_entries(entries: Array) -> Array:
+def filler_entry_mask(entries: Array) -> Array:
     """Return a mask of the filler entries that a broker writes before the first message of a queue created late."""
     filler: Array = (
         (entries["physical_offset"] == PRE_BLANK.physical_offset)
@@ -51,8 +51,8 @@ QUEUES = QueueLayout(
     code_field="tags_code",
     default_file_size=DEFAULT_FILE_SIZE,
     is_aligned=True,
-    is_written=mask_written_entries,
-    is_filler=mask_filler_entries,
+    is_written=written_entry_mask,
+    is_filler=filler_entry_mask,
     refuses_other_names=True,
     fills_gaps=False,
     to_entries=to_binary_entries,

@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Dialect
 from commitlake.schemas.layouts.segment_names import segment_name
 
 if TYPE_CHECKING:
-    from commitlake.connectors.log_format.checkpoint_and_config import Claim, Problems, RebuiltLog, SmallFiles
+    from commitlake.connectors.log_format.checkpoint_and_config import CheckpointClaim, Problems, RebuiltLog, SmallFiles
     from commitlake.connectors.log_format.files import Segment, StoreFiles
     from commitlake.connectors.log_format.indexes import IndexDataReader, KeyIndex
     from commitlake.connectors.log_format.kernel import FormatKernel
@@ -184,7 +184,7 @@ class _SmallFiles(FormatSmallFiles):
 
         return new_checkpoint(root, log)
 
-    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[CheckpointClaim, ...]:
         """Return the offsets and times up to which a checkpoint confirms that the log is on disk."""
         from commitlake.connectors.formats.rocketmq.checkpoint_and_config import checkpoint_claims
 

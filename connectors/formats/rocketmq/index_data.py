@@ -108,7 +108,7 @@ class CommitLogReader:
     def _clear_chunk(self) -> None:
         # Untouched memory is not allocated, so only a full chunk takes the full size of the arrays.
         self._topics = make_interner()
-        self._out = k.Out(
+        self._out = k.OutputArrays(
             used=np.zeros(3, np.int64),
             longs=np.empty((4, self._rows), np.int64),
             ints=np.empty((8, self._rows), np.int32),

@@ -89,7 +89,7 @@ class CutPosition(NamedTuple):
     queue_offset: int
 
 
-class TakenRecord(NamedTuple):
+class RecordDigest(NamedTuple):
     """Physical offset, size and digest of the last record that was taken from a broker's answers."""
 
     physical_offset: int
@@ -119,7 +119,7 @@ class PulledRecords:
         self.messages = 0
         self.has_inner_batches = False
         self.taken = 0
-        self.last_taken: TakenRecord | None = None
+        self.last_taken: RecordDigest | None = None
         self.cut: CutPosition | None = None
         self._inspect = inspect
         self._request = request
@@ -163,7 +163,7 @@ class PulledRecords:
                 if cut_at is None:
                     # Answers may exceed the range, and inner batches have several queue offsets in a record.
                     by_number = wanted_range.may_exceed or self.has_inner_batches
-                    chosen, cut_at = _mask_wanted_records(window, found, wanted_range, is_by_queue_offset=by_number)
+                    chosen, cut_at = _wanted_record_mask(window, found, wanted_range, is_by_queue_offset=by_number)
                     found, intact = found[:, chosen], intact[chosen]
                     self._count_and_note_last_record(window, found, intact)
                 else:  # records after the wanted ones are only counted
@@ -218,7 +218,7 @@ class PulledRecords:
             start = int(record_parts[START, -1])
             begin, end = _record_extent(window, start)
             record = window[start : start + end - begin].tobytes()
-            self.last_taken = TakenRecord(begin, end - begin, compute_record_digest(record))
+            self.last_taken = RecordDigest(begin, end - begin, compute_record_digest(record))
 
     def _report_damage(self, window: Array, record_start: int) -> dict[str, object]:
         begin, end = _record_extent(window, record_start)
@@ -239,7 +239,7 @@ class PulledRecords:
         return count
 
 
-def parse_first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
+def parse_first_record(answer: bytes) -> tuple[RecordDigest, int] | None:
     """Return the first record of an answer and its queue offset; None if the answer has no complete record."""
     if len(answer) < HEAD.size:
         return None
@@ -248,10 +248,10 @@ def parse_first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
         return None
     offset = int.from_bytes(answer[_AT_OWN_OFFSET : _AT_OWN_OFFSET + 8])
     number = int.from_bytes(answer[_AT_QUEUE_OFFSET : _AT_QUEUE_OFFSET + 8])
-    return TakenRecord(offset, size, compute_record_digest(answer[:size])), number
+    return RecordDigest(offset, size, compute_record_digest(answer[:size])), number
 
 
-def _mask_wanted_records(
+def _wanted_record_mask(
     window: Array, record_parts: Array, wanted_range: PulledRange, *, is_by_queue_offset: bool
 ) -> tuple[Array, int | None]:
     """Return a mask of the wanted records, and the window position of the first record after them (None if none)."""

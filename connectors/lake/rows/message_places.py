@@ -14,7 +14,7 @@ _MAX_RANGES = 200
 """Number of ranges of logs that a query names."""
 
 
-class PlaceSet:
+class WantedMessages:
     """Set of wanted messages, each given by broker and physical offset, that tracks which messages were found.
 
     Args:
@@ -26,7 +26,7 @@ class PlaceSet:
         self._is_found = {broker: np.zeros(len(found), np.bool_) for broker, found in offsets.items()}
 
     @classmethod
-    def of(cls, places: Iterable[tuple[str, int]]) -> PlaceSet:
+    def of(cls, places: Iterable[tuple[str, int]]) -> WantedMessages:
         """Return a set of the given messages, each a broker and a physical offset."""
         by_broker: dict[str, set[int]] = {}
         for broker, offset in places:

@@ -51,7 +51,7 @@ def sum_file_rows(parquet: pq.ParquetFile) -> tuple[int, int]:
     """Read a data file, and return the sum of the hashes of its rows, and the number of rows."""
     total = count = 0
     for batch in parquet.iter_batches(_BATCH_ROWS):
-        total += row_sum(pa.Table.from_batches([batch]))
+        total += rows_checksum(pa.Table.from_batches([batch]))
         count += batch.num_rows
     return wrap_int64(total), count
 
@@ -65,7 +65,7 @@ class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no ty
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write rows as one or more row groups."""
-        self._row_sum += row_sum(table)
+        self._row_sum += rows_checksum(table)
         super().write_table(table, row_group_size)
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no ty
         super().close()
 
 
-def row_sum(rows: pa.Table) -> int:
+def rows_checksum(rows: pa.Table) -> int:
     """Return the sum of the rows' hashes, which does not depend on the order of the rows."""
     total = 0
     for batch in rows.to_batches(_BATCH_ROWS):

@@ -48,7 +48,7 @@ def host_text(value: bytes) -> str:
     return str(parse_host(value, 0, is_v6=len(value) == V6_SIZE))
 
 
-class Distinct:
+class DistinctValues:
     """Distinct values of a column, numbered in the order in which they first appear in one or several splits."""
 
     def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
@@ -64,17 +64,17 @@ class Distinct:
             data = np.frombuffer(value.encode() + bytes(PADDING), np.uint8)
             intern_span(data, 0, len(data) - PADDING, seed, -1, *self.interner)
 
-    def renew_if_crowded(self) -> Distinct:
+    def renew_if_crowded(self) -> DistinctValues:
         """Return this object or, if it has become too large for the next batch, a new one without values."""
         # Replaced as a whole, not cleared: earlier batches, which a caller may still hold, refer to the old object.
         return self._make_empty() if is_crowded_interner(self.interner) else self
 
-    def replace_if_large(self) -> Distinct:
+    def replace_if_large(self) -> DistinctValues:
         """Return this object or, if it has many values that the next split may not need, a new one without values."""
         return self._make_empty() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
 
-    def _make_empty(self) -> Distinct:
-        return Distinct(self._seed, self._to_text, self._known)
+    def _make_empty(self) -> DistinctValues:
+        return DistinctValues(self._seed, self._to_text, self._known)
 
     @property
     def values(self) -> list[bytes]:
@@ -110,7 +110,7 @@ class Distinct:
         return self._dictionary
 
 
-class DistinctValues(NamedTuple):
+class DistinctValuesByColumn(NamedTuple):
     """Distinct values of each column with repeating values, such as topics and tags, in the kernel's order.
 
     Attributes:
@@ -122,20 +122,20 @@ class DistinctValues(NamedTuple):
         store_hosts: hosts of brokers.
     """
 
-    names: Distinct
-    topics: Distinct
-    tags: Distinct
-    producer_groups: Distinct
-    born_hosts: Distinct
-    store_hosts: Distinct
+    names: DistinctValues
+    topics: DistinctValues
+    tags: DistinctValues
+    producer_groups: DistinctValues
+    born_hosts: DistinctValues
+    store_hosts: DistinctValues
 
-    def renew_if_crowded(self) -> DistinctValues:
+    def renew_if_crowded(self) -> DistinctValuesByColumn:
         """Return the same objects, but a new, empty one in place of each that is too large for the next batch."""
-        return DistinctValues(*(values.renew_if_crowded() for values in self))
+        return DistinctValuesByColumn(*(values.renew_if_crowded() for values in self))
 
-    def replace_if_large(self) -> DistinctValues:
+    def replace_if_large(self) -> DistinctValuesByColumn:
         """Return the same objects, but a new, empty one in place of each that has many values."""
-        return DistinctValues(*(values.replace_if_large() for values in self))
+        return DistinctValuesByColumn(*(values.replace_if_large() for values in self))
 
 
 _MICROSECONDS = 1000  # per millisecond
@@ -180,7 +180,7 @@ class DecodedBatch:
         numbers32: names of the columns in `columns.numbers32`.
         numbers64: names of the columns in `columns.numbers64`.
         encoded: return repeated strings as dictionary arrays.
-        names: property names; see `DistinctValues`, also for the next five.
+        names: property names; see `DistinctValuesByColumn`, also for the next five.
         topics: stored topics and original topics.
         tags: tags.
         producer_groups: producer groups.
@@ -198,12 +198,12 @@ class DecodedBatch:
     numbers32: Sequence[str]
     numbers64: Sequence[str]
     encoded: bool
-    names: Distinct
-    topics: Distinct
-    tags: Distinct
-    producer_groups: Distinct
-    born_hosts: Distinct
-    store_hosts: Distinct
+    names: DistinctValues
+    topics: DistinctValues
+    tags: DistinctValues
+    producer_groups: DistinctValues
+    born_hosts: DistinctValues
+    store_hosts: DistinctValues
 
     @property
     def row_count(self) -> int:

@@ -15,7 +15,13 @@ import numpy as np
 
 from commitlake.connectors.log_format.kernel import HopArguments
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.reading.decoding.columns import DecodedBatch, Distinct, DistinctValues, host_text, utf8_text
+from commitlake.connectors.reading.decoding.columns import (
+    DecodedBatch,
+    DistinctValues,
+    DistinctValuesByColumn,
+    host_text,
+    utf8_text,
+)
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel import decode as kernel
 from commitlake.connectors.reading.kernel import record_walk as h
@@ -107,15 +113,15 @@ class Decoder:
         self._distinct = self._make_distinct_values(_SEED)
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 
-    def _make_distinct_values(self, seed: np.uint64) -> DistinctValues:
+    def _make_distinct_values(self, seed: np.uint64) -> DistinctValuesByColumn:
         """Return a new, empty numbering of the distinct values for each column whose values repeat, such as topics."""
-        return DistinctValues(
-            names=Distinct(seed, utf8_text, b.NAMES),
-            topics=Distinct(seed, utf8_text),
-            tags=Distinct(seed, utf8_text),
-            producer_groups=Distinct(seed, utf8_text),
-            born_hosts=Distinct(seed, host_text),
-            store_hosts=Distinct(seed, host_text),
+        return DistinctValuesByColumn(
+            names=DistinctValues(seed, utf8_text, b.NAMES),
+            topics=DistinctValues(seed, utf8_text),
+            tags=DistinctValues(seed, utf8_text),
+            producer_groups=DistinctValues(seed, utf8_text),
+            born_hosts=DistinctValues(seed, host_text),
+            store_hosts=DistinctValues(seed, host_text),
         )
 
     def _message_id_suffix(self) -> Array:

@@ -60,5 +60,5 @@ class RemoteFile:
 
 def _open_file(filesystem: pafs.FileSystem, path: str) -> RangeFile | pa.NativeFile:
     if isinstance(filesystem, pafs.PyFileSystem) and isinstance(filesystem.handler, StorageHandler):
-        return filesystem.handler.open_range_file(path)  # Arrow's wrapper would let one thread read at a time
+        return filesystem.handler.open_for_range_reads(path)  # Arrow's wrapper would let one thread read at a time
     return filesystem.open_input_file(path)

@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.remote_files import RemoteFile
-from commitlake.connectors.reading.files.shipped_stores import PartedFile, resolve_filesystem
+from commitlake.connectors.reading.files.shipped_stores import MultiPartFile, resolve_filesystem
 from commitlake.schemas.safe_store_files import UnsafeFileError, open_file
 
 Window = np.ndarray[Any, np.dtype[np.uint8]]
@@ -85,7 +85,7 @@ def open_remote(filesystem: pafs.FileSystem, path: str) -> RemoteSegment:
         return RemoteFile(filesystem, path)
     except FileNotFoundError:
         store, folder, name = path.rsplit("/", 2)
-        return PartedFile(filesystem, store, f"{folder}/{name}")
+        return MultiPartFile(filesystem, store, f"{folder}/{name}")
 
 
 class OpenSegment:

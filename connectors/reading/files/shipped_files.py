@@ -27,7 +27,7 @@ from commitlake.connectors.reading.files.read_ahead import ReadAhead
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.segment_files import RemoteSegment
 from commitlake.connectors.reading.files.shipped_stores import (
-    PartedFile,
+    MultiPartFile,
     read_shipped_manifest,
     resolve_filesystem,
 )
@@ -203,7 +203,7 @@ class ShippedStoreFiles:
             if entry.is_sealed:
                 found = RemoteFile(self._filesystem, f"{self._store}/{entry.name}")
             else:
-                found = PartedFile(self._filesystem, self._store, entry.name, entry, self._read_newer_entry)
+                found = MultiPartFile(self._filesystem, self._store, entry.name, entry, self._read_newer_entry)
         except FileNotFoundError:
             place = self.location_of(entry.name)
             raise MissingObjectError(

@@ -157,7 +157,7 @@ def _open_bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], 
     return filesystem
 
 
-class PartedFile:
+class MultiPartFile:
     """File of a copied store that is stored in several parts, which several threads can read.
 
     Args:

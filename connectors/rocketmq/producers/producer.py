@@ -31,7 +31,13 @@ from commitlake.connectors.rocketmq.producers.messages import (
     check_message,
     stored_properties,
 )
-from commitlake.connectors.rocketmq.producers.sending import Outbox, Parcel, Sending, Stored, parse_send_response
+from commitlake.connectors.rocketmq.producers.sending import (
+    EncodedMessage,
+    Outbox,
+    SendOperation,
+    StoredResult,
+    parse_send_response,
+)
 from commitlake.connectors.rocketmq.producers.unique_keys import UniqueKeys
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
@@ -105,7 +111,7 @@ class Producer(Closable):
         self._codec = check_codec(self._how.compression)
         self._outbox = Outbox(group, self.network, self.routing, avoid_slow_brokers=self._how.avoid_slow_brokers)
         self._keys = UniqueKeys(self.network.local_ip)
-        self._under_way: set[Future[Stored]] = set()
+        self._under_way: set[Future[StoredResult]] = set()
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -215,7 +221,9 @@ class Producer(Closable):
             ProtocolError: if the answer is not valid, or has no valid position; they may be in the log nevertheless.
             RefusedError: if the broker refuses them; then none of them is in the log.
         """
-        return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True), connection)
+        return self._send_once(
+            queue, EncodedMessage(queue.topic, body, _WAITS, (), sys_flag, is_batch=True), connection
+        )
 
     def send_encoded_single(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, connection: PeerConnection | None = None
@@ -226,9 +234,13 @@ class Producer(Closable):
         """
         (item,) = parse_batch(body)
         properties = item.properties.decode() + _WAITS
-        return self._send_once(queue, Parcel(queue.topic, item.body, properties, (), sys_flag, item.flag), connection)
+        return self._send_once(
+            queue, EncodedMessage(queue.topic, item.body, properties, (), sys_flag, item.flag), connection
+        )
 
-    def _send_once(self, queue: MessageQueue, encoded_message: Parcel, connection: PeerConnection | None) -> int:
+    def _send_once(
+        self, queue: MessageQueue, encoded_message: EncodedMessage, connection: PeerConnection | None
+    ) -> int:
         address, code, fields = self._outbox.make_request(encoded_message, queue)
         seconds = self._how.send_seconds
         answer = self.network.send_and_wait(
@@ -243,7 +255,7 @@ class Producer(Closable):
         )
         return parse_send_response(answer, queue, 1).queue_offset
 
-    def encode_message(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
+    def encode_message(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> EncodedMessage:
         """Check and encode a message, and return it in the form that `send_encoded_message` takes.
 
         Args:
@@ -261,9 +273,9 @@ class Producer(Closable):
         if len(body) >= how.compress_from_bytes and self._codec is not BodyCodec.NONE:
             body, bits = compress(body, self._codec)
             sys_flag |= bits
-        return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
+        return EncodedMessage(message.topic, body, properties, (key,), sys_flag, message.flag)
 
-    def send_encoded_message(self, encoded_message: Parcel) -> SendResult:
+    def send_encoded_message(self, encoded_message: EncodedMessage) -> SendResult:
         """Send a message that `encode_message` has encoded, and wait until it is in the log."""
         return self._start_send(encoded_message, None, _to_send_result, None).result()
 
@@ -285,15 +297,15 @@ class Producer(Closable):
         return self._keys.next_batch(count)
 
     def start_encoded_message(
-        self, encoded_message: Parcel, queue: MessageQueue, connection: PeerConnection
-    ) -> Future[Stored]:
+        self, encoded_message: EncodedMessage, queue: MessageQueue, connection: PeerConnection
+    ) -> Future[StoredResult]:
         """Send an encoded message to a queue once, over a given connection, and return a future of the result."""
         return self._start_send(encoded_message, queue, lambda stored: stored, None, connection)
 
     def _unique_key(self, message: OutgoingMessage) -> str:
         return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()
 
-    def _encode_batch(self, messages: Sequence[OutgoingMessage]) -> Parcel:
+    def _encode_batch(self, messages: Sequence[OutgoingMessage]) -> EncodedMessage:
         if not messages:
             raise InvalidMessageError("batch: expected at least one message, found none")
         first = messages[0]
@@ -311,18 +323,18 @@ class Producer(Closable):
         if len(body) > self._how.max_body_bytes:
             raise InvalidMessageError(f"batch: expected at most {self._how.max_body_bytes} bytes, found {len(body)}")
         properties = _WAITS if first.wait_store else "WAIT\x01false\x02"
-        return Parcel(first.topic, body, properties, tuple(keys), is_batch=True)
+        return EncodedMessage(first.topic, body, properties, tuple(keys), is_batch=True)
 
     def _start_send(
         self,
-        encoded_message: Parcel,
+        encoded_message: EncodedMessage,
         queue: MessageQueue | None,
-        to_result: Callable[[Stored], _T],
+        to_result: Callable[[StoredResult], _T],
         callback: Callable[[Future[_T]], object] | None,
         connection: PeerConnection | None = None,
     ) -> Future[_T]:
         how = self._how
-        sending = Sending(
+        sending = SendOperation(
             self._outbox, encoded_message, queue=queue, seconds=how.send_seconds, tries=how.tries, connection=connection
         )
         result: Future[_T] = Future()
@@ -339,7 +351,7 @@ class Producer(Closable):
         return result
 
     def _finish_send(
-        self, stored_future: Future[Stored], to_result: Callable[[Stored], _T], result_future: Future[_T]
+        self, stored_future: Future[StoredResult], to_result: Callable[[StoredResult], _T], result_future: Future[_T]
     ) -> None:
         with self._lock:
             self._under_way.discard(stored_future)
@@ -353,13 +365,13 @@ class Producer(Closable):
         result_future.set_exception(problem)
 
 
-def _to_send_result(stored: Stored) -> SendResult:
+def _to_send_result(stored: StoredResult) -> SendResult:
     response = stored.response
     key = stored.parcel.unique_keys[0]
     return SendResult(SendStatus(stored.code), key, response.msg_id, stored.queue, response.queue_offset)
 
 
-def _to_send_results(stored: Stored) -> list[SendResult]:
+def _to_send_results(stored: StoredResult) -> list[SendResult]:
     keys, ids = stored.parcel.unique_keys, stored.response.msg_id.split(",")
     if len(ids) != len(keys):
         raise ProtocolError(f"{stored.queue}: expected {len(keys)} ids for a batch, found {len(ids)}")

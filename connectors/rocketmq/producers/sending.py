@@ -112,7 +112,7 @@ def _is_preferred_queue(
     return name != last_broker and (broker_faults is None or broker_faults.is_available(name, now_ms))
 
 
-class Parcel(NamedTuple):
+class EncodedMessage(NamedTuple):
     """Encoded message or batch of messages, ready to be sent.
 
     Attributes:
@@ -131,10 +131,10 @@ class Parcel(NamedTuple):
     is_batch: bool = False
 
 
-class Stored(NamedTuple):
+class StoredResult(NamedTuple):
     """Queue and broker's response of a message or batch that is now in the log."""
 
-    parcel: Parcel
+    parcel: EncodedMessage
     queue: MessageQueue
     code: ResponseCode
     response: SendMessageResponse
@@ -164,7 +164,7 @@ class Outbox:
         queues = self.routing.queues_to_publish(topic)
         return choose_queue(queues, next(self._turns), last_broker, self.faults, _now_ms())
 
-    def make_request(self, encoded_message: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
+    def make_request(self, encoded_message: EncodedMessage, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
         """Return the address, request code and ext fields for sending an encoded message or batch.
 
         Raises:
@@ -194,7 +194,7 @@ class Outbox:
             self.faults.record_answer(queue.broker_name, now - start_ms, now, has_failed=has_failed)
 
 
-class Sending:
+class SendOperation:
     """The sending of one message or batch, with its retries.
 
     Attributes:
@@ -204,7 +204,7 @@ class Sending:
     def __init__(
         self,
         outbox: Outbox,
-        encoded: Parcel,
+        encoded: EncodedMessage,
         *,
         queue: MessageQueue | None,
         seconds: float,
@@ -221,7 +221,7 @@ class Sending:
             tries: maximum number of attempts.
             connection: the connection to use, if there is only one queue; by default, the producer's own.
         """
-        self.result: Future[Stored] = Future()
+        self.result: Future[StoredResult] = Future()
         self.result.set_running_or_notify_cancel()  # a sent request cannot be cancelled
         self._outbox = outbox
         self._parcel = encoded
@@ -296,10 +296,10 @@ class Sending:
         else:
             self.result.set_exception(problem)
 
-    def _parse_answer(self, answer: PeerAnswer, queue: MessageQueue) -> Stored:
+    def _parse_answer(self, answer: PeerAnswer, queue: MessageQueue) -> StoredResult:
         answer.check_code(STORED)
         response = parse_send_response(answer, queue, max(1, len(self._parcel.unique_keys)))
-        return Stored(self._parcel, queue, ResponseCode(answer.code), response)
+        return StoredResult(self._parcel, queue, ResponseCode(answer.code), response)
 
     def _avoid_broker(self, problem: BaseException) -> None:
         """Avoid the failed broker for a while; refresh the route if the broker does not have the topic."""

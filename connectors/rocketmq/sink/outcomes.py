@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.producers.messages import SendStatus
-from commitlake.connectors.rocketmq.producers.sending import Stored
+from commitlake.connectors.rocketmq.producers.sending import StoredResult
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -80,7 +80,9 @@ class Outcomes:
             self._statuses[row] = _STATUSES.index(RowStatus.INVALID)
             self._errors.set_text(np.array([row]), error)
 
-    def add_sent_rows(self, row_numbers: Array, stored: Stored, attempts: int, *, may_be_duplicated: bool) -> None:
+    def add_sent_rows(
+        self, row_numbers: Array, stored: StoredResult, attempts: int, *, may_be_duplicated: bool
+    ) -> None:
         """Record rows as sent, with their positions. A broker may give one id to each message, or to a whole batch."""
         count = len(row_numbers)
         given = stored.response.msg_id.split(",")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.rocketmq.producers.sending import Parcel
+from commitlake.connectors.rocketmq.producers.sending import EncodedMessage
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, Target
 
 BATCH_PROPERTIES = "WAIT\x01true\x02"
@@ -65,14 +65,14 @@ def divide_into_requests(rows: PreparedRows, limits: BatchLimits) -> Iterator[li
             yield [RowParcel(target, chosen[begin:end]) for begin, end in itertools.pairwise(edges)]
 
 
-def encode_request(rows: PreparedRows, request_rows: RowParcel) -> Parcel:
+def encode_request(rows: PreparedRows, request_rows: RowParcel) -> EncodedMessage:
     """Return the given rows as an encoded request."""
     topic = request_rows.target.topic
     # One row is sent as a plain message, which may have a delay or compression, and a larger size than a batch.
     if len(request_rows.rows) == 1:
         row = int(request_rows.rows[0])
         body, properties = rows.bodies[row].as_py(), rows.properties[row].as_py()
-        return Parcel(topic, body, properties, (), int(rows.sys_flags[row]), int(rows.flags[row]))
+        return EncodedMessage(topic, body, properties, (), int(rows.sys_flags[row]), int(rows.flags[row]))
     items = rows.items
     first, count = int(request_rows.rows[0]), len(request_rows.rows)
     # Rows of one target are usually consecutive, and are then copied only once, into the request.
@@ -84,7 +84,7 @@ def encode_request(rows: PreparedRows, request_rows: RowParcel) -> Parcel:
     offsets = _arrow_offsets(chosen)
     data = chosen.buffers()[2]
     body = b"" if data is None else bytes(memoryview(data)[int(offsets[0]) : int(offsets[-1])])
-    return Parcel(topic, body, BATCH_PROPERTIES, (), is_batch=True)
+    return EncodedMessage(topic, body, BATCH_PROPERTIES, (), is_batch=True)
 
 
 def _request_boundaries(sizes: Array, alone_mask: Array, limits: BatchLimits) -> list[int]:

@@ -35,7 +35,7 @@ _SHOWN = 3
 
 
 @dataclass
-class Sent(WriterCommitMessage):
+class SentCounts(WriterCommitMessage):
     """Commit message of one write task: counts of the messages that it has sent.
 
     Attributes:
@@ -70,13 +70,13 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         raise UsageError(str(error)) from None
 
 
-def send_batches(sender: RowSender, batches: Iterator[pa.RecordBatch]) -> Sent:
+def send_batches(sender: RowSender, batches: Iterator[pa.RecordBatch]) -> SentCounts:
     """Send the rows of a task.
 
     Raises:
         RocketMQError: if rows could not be sent; raised after the other rows of their batch were sent.
     """
-    sent = Sent()
+    sent = SentCounts()
     for batch in batches:
         if batch.num_rows:
             outcomes = sender.send(batch)
@@ -111,13 +111,13 @@ class _TaskWriter:
         self._options = options
 
     @forward_worker_errors()
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SentCounts:
         """Send the rows of one task."""
         with self._options.open_sender() as sender:
             return send_batches(sender, iterator)
 
     def _log_counts(self, commit_messages: list[WriterCommitMessage | None]) -> None:
-        done = [message for message in commit_messages if isinstance(message, Sent)]
+        done = [message for message in commit_messages if isinstance(message, SentCounts)]
         logger.info(
             "%d messages sent to %s; %d took more than one attempt, %d may be stored twice",
             sum(each.messages for each in done), self._options.client_options.name_servers,

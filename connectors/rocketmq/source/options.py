@@ -12,7 +12,7 @@ from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, 
 from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, load_credentials, parse_group_name
 from commitlake.connectors.source_options import (
     NEEDED,
-    Use,
+    OptionUse,
     byte_count,
     choice_parser,
     integer_parser,
@@ -86,14 +86,14 @@ class SourceOptions(ConnectionOptions):
         "otherwise), or JSON of ms by topic, broker and queue",
     )
     ending_offsets: Edge | Mapping[MessageQueue, int] | None = option(
-        "endingOffsets", parse_offsets, None, "as startingOffsets; exclusive", shown="latest", use=Use.BATCH
+        "endingOffsets", parse_offsets, None, "as startingOffsets; exclusive", shown="latest", use=OptionUse.BATCH
     )
     ending_timestamp: int | Mapping[MessageQueue, int] | None = option(
         "endingTimestamp",
         _parse_time,
         None,
         "end before the first message stored at this time or later",
-        use=Use.BATCH,
+        use=OptionUse.BATCH,
     )
     min_partitions: int = option(
         "minPartitions",
@@ -146,7 +146,7 @@ class SourceOptions(ConnectionOptions):
         None,
         "offsets of a micro-batch, in fair shares of the available offsets of each queue",
         shown="no limit",
-        use=Use.STREAM,
+        use=OptionUse.STREAM,
     )
 
     def check(self) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commitlake.jobs.lineage.picture.picture_rows import Row
+from commitlake.jobs.lineage.picture.picture_rows import PictureRow
 from commitlake.pipelines.lineage.message_history import Step, StepKind
 from commitlake.schemas.formatted_counts import format_count
 
@@ -55,7 +55,7 @@ class Lanes:
         """Return the index of the lane, the column of a topic or group, in which a step is drawn."""
         return self.place_of[lane_key(step)]
 
-    def horizontal_position(self, row: Row) -> float:
+    def horizontal_position(self, row: PictureRow) -> float:
         """Return the horizontal position at which a row's step is drawn, from 0 to 1."""
         within = (self.track_of.get(row.message, 0) + 1) / (self.tracks + 1)
         return (self.lane_index(row.step) + within) / len(self.lanes)
@@ -66,7 +66,7 @@ def lane_key(step: Step) -> tuple[str, str]:
     return "group" if step.kind is StepKind.CONSUMPTION else "topic", step.lane
 
 
-def assign_lanes(rows: Sequence[Row]) -> Lanes:
+def assign_lanes(rows: Sequence[PictureRow]) -> Lanes:
     """Assign lanes (columns for topics and groups) and tracks (positions within lanes) to rows of a picture."""
     drawn = [row for row in rows if not row.is_folded]
     counts = Counter(lane_key(row.step) for row in drawn)
@@ -84,7 +84,7 @@ def assign_lanes(rows: Sequence[Row]) -> Lanes:
     return Lanes(lanes or [Lane("", "topic")], place_of, track_of, max(track_of.values(), default=0) + 1)
 
 
-def _assign_tracks(rows: Sequence[Row]) -> dict[int, int]:
+def _assign_tracks(rows: Sequence[PictureRow]) -> dict[int, int]:
     """Assign a track to each message; messages whose rows do not overlap may share a track."""
     last = {row.message: row.place for row in rows}
     free_from = [-1] * MAX_TRACKS

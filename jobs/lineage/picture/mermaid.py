@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 
 from commitlake.connectors.printable import escape_line
-from commitlake.jobs.lineage.picture.picture_rows import Row, choose_picture_rows
+from commitlake.jobs.lineage.picture.picture_rows import PictureRow, choose_picture_rows
 from commitlake.pipelines.lineage.message_history import Consumption, Step, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.formatted_counts import format_count
@@ -74,7 +74,7 @@ def story_flowchart(story: Story) -> str:
     return "\n".join([*lines, *(f"  {line}" for line in _CLASSES)]) + "\n"
 
 
-def _node_lines(row: Row) -> Iterator[str]:
+def _node_lines(row: PictureRow) -> Iterator[str]:
     step = row.step
     if row.is_folded:
         folded = format_count(len(row.steps), "step")
@@ -93,7 +93,7 @@ def _node_class(step: Step) -> str:
     return ":::bad" if step.kind is StepKind.DLQ else ":::missing" if step.kind is StepKind.MISSING else ""
 
 
-def _edge_lines(story: Story, rows_by_step_id: dict[str, Row]) -> Iterator[str]:
+def _edge_lines(story: Story, rows_by_step_id: dict[str, PictureRow]) -> Iterator[str]:
     for edge in story.edges:
         source, target = rows_by_step_id.get(edge.source), rows_by_step_id.get(edge.target)
         if source is None or target is None:

@@ -18,7 +18,7 @@ CALM = frozenset({OutcomeState.CONSUMED, OutcomeState.PASSED, OutcomeState.ROLLE
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PictureRow:
     """Row in the picture of a message's story: one step, or several folded steps.
 
     Attributes:
@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PictureRows:
     """All rows in the picture of a message's story.
 
     Attributes:
@@ -52,13 +52,13 @@ class Rows:
         row_of: The row of each drawn step, by the step's id.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[PictureRow]
     messages: int
     folded: int
-    row_of: dict[str, Row]
+    row_of: dict[str, PictureRow]
 
 
-def choose_picture_rows(story: Story, max_steps: int = MAX_STEPS) -> Rows:
+def choose_picture_rows(story: Story, max_steps: int = MAX_STEPS) -> PictureRows:
     """Choose at most `max_steps` steps of a story to draw, fold the others, and return the rows of the picture.
 
     Args:
@@ -66,16 +66,16 @@ def choose_picture_rows(story: Story, max_steps: int = MAX_STEPS) -> Rows:
     """
     message_of = _number_messages(story)
     kept = _choose_drawn_steps(story, message_of, max_steps)
-    rows: list[Row] = []
+    rows: list[PictureRow] = []
     number = 0
     for steps, is_folded in _fold_steps(story.steps, kept):
         if is_folded:
-            rows.append(Row(len(rows), 0, -1, steps, is_folded))
+            rows.append(PictureRow(len(rows), 0, -1, steps, is_folded))
         else:
             number += 1
-            rows.append(Row(len(rows), number, message_of[steps[0].id], steps))
+            rows.append(PictureRow(len(rows), number, message_of[steps[0].id], steps))
     row_of = {row.step.id: row for row in rows if not row.is_folded}
-    return Rows(rows, len(set(message_of.values())), len(story.steps) - len(row_of), row_of)
+    return PictureRows(rows, len(set(message_of.values())), len(story.steps) - len(row_of), row_of)
 
 
 def _number_messages(story: Story) -> dict[str, int]:

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
+from commitlake.jobs.lineage.picture.picture_rows import PictureRow, PictureRows
 from commitlake.jobs.report.html_blocks import paragraph_html
 from commitlake.jobs.report.html_elements import join_html, name_html, tag
 from commitlake.pipelines.lineage.message_history import Consumption, Edge, Missing, Outcome, Record, Story
@@ -32,7 +32,7 @@ _PRINTABLE_PART = 0.9
 Pairs = Iterable[tuple[str, str | None]]
 
 
-def step_details_html(story: Story, rows: Rows) -> Html:
+def step_details_html(story: Story, rows: PictureRows) -> Html:
     """Return HTML with the details of each drawn step of a message's story, such as properties and body."""
     led_by, leads_to = _edges_by_step(story, rows, is_incoming=True), _edges_by_step(story, rows, is_incoming=False)
     outcomes: dict[str, list[Outcome]] = {}
@@ -69,16 +69,18 @@ def step_details_html(story: Story, rows: Rows) -> Html:
     return join_html(found)
 
 
-def _edges_by_step(story: Story, rows: Rows, *, is_incoming: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
+def _edges_by_step(
+    story: Story, rows: PictureRows, *, is_incoming: bool
+) -> Mapping[str, list[tuple[Edge, PictureRow | None]]]:
     """Return, for each step, its incoming or outgoing edges, each with the row of the step at the other end."""
-    found: dict[str, list[tuple[Edge, Row | None]]] = {}
+    found: dict[str, list[tuple[Edge, PictureRow | None]]] = {}
     for edge in story.edges:
         here, there = (edge.target, edge.source) if is_incoming else (edge.source, edge.target)
         found.setdefault(here, []).append((edge, rows.row_of.get(there)))
     return found
 
 
-def _edge_list_html(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterator[Html]:
+def _edge_list_html(title: str, edges: Sequence[tuple[Edge, PictureRow | None]]) -> Iterator[Html]:
     if not edges:
         return
     entries = []
@@ -97,7 +99,7 @@ def _edge_list_html(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Ite
     yield tag("ul", *entries)
 
 
-def _step_details(row: Row) -> Iterator[tuple[str, str | None]]:
+def _step_details(row: PictureRow) -> Iterator[tuple[str, str | None]]:
     step = row.step
     yield "time (UTC)", _moment_text(step.at)
     yield "kind", step.kind

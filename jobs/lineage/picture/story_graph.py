@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.lineage.picture.lanes import Lanes
-from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
+from commitlake.jobs.lineage.picture.picture_rows import PictureRow, PictureRows
 from commitlake.jobs.lineage.picture.step_shapes import FOLDED, edge_css_class, glyph_html, glyph_name_of
 from commitlake.jobs.report.charts import percent_text
 from commitlake.jobs.report.html_elements import join_html, name_html, tag
@@ -40,7 +40,7 @@ _LONGEST_NAMES = (10, 14, 18, 22, 26)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GraphLine:
     """Line of the graph of a story: a row with a step, or a text for the time gap between two rows.
 
     Attributes:
@@ -49,13 +49,13 @@ class Line:
         since: Time since the previous row; None if unknown.
     """
 
-    row: Row | None
+    row: PictureRow | None
     gap: str = ""
     since: datetime.timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
+class _EdgePath:
     """Connection between two lines of the graph, drawn for an edge of the story."""
 
     edge: Edge
@@ -70,7 +70,7 @@ class _Path:
         return min(self.source, self.target), max(self.source, self.target)
 
 
-def story_graph_html(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
+def story_graph_html(story: Story, rows: PictureRows, lanes: Lanes) -> tuple[Html, int]:
     """Return the graph of a story as HTML, and the number of edges that are left out to limit the graph's size.
 
     Args:
@@ -79,7 +79,7 @@ def story_graph_html(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]
     """
     lines = make_graph_lines(rows.rows)
     paths = sorted(_edge_paths(story, rows, lanes, lines), key=lambda path: path.line_range[1] - path.line_range[0])
-    by_chunk: dict[int, list[_Path]] = {}
+    by_chunk: dict[int, list[_EdgePath]] = {}
     left_out, parts = 0, 0
     for path in paths:  # shortest first, because a long one has a part in each chunk
         first, last = (end // CHUNK for end in path.line_range)
@@ -98,11 +98,11 @@ def story_graph_html(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]
     return tag("div", _lane_names_html(lanes), *chunks, class_=f"graph lanes-{len(lanes.lanes)}"), left_out
 
 
-def make_graph_lines(rows: Sequence[Row]) -> list[Line]:
+def make_graph_lines(rows: Sequence[PictureRow]) -> list[GraphLine]:
     """Return the rows as lines of the graph, with gap lines inserted for new days and long pauses."""
     times = [row.step.at for row in rows if row.step.at is not None]
     longest = max((max(times) - min(times)) / _LONG_PART, _LONG_LEAST) if times else _LONG_LEAST
-    lines: list[Line] = []
+    lines: list[GraphLine] = []
     before: datetime.datetime | None = None
     for row in rows:
         at = row.step.at
@@ -113,8 +113,8 @@ def make_graph_lines(rows: Sequence[Row]) -> list[Line]:
         if at is not None and (before is None or day_text(before) != day_text(at)):
             words.append(day_text(at))
         if words:
-            lines.append(Line(None, " · ".join(words)))
-        lines.append(Line(row, since=since))
+            lines.append(GraphLine(None, " · ".join(words)))
+        lines.append(GraphLine(row, since=since))
         before = _end_time(row) or before
     return lines
 
@@ -125,17 +125,17 @@ def day_text(moment: datetime.datetime) -> str:
     return f"{utc:%a} {utc.day} {utc:%b} {utc.year}"
 
 
-def _end_time(row: Row) -> datetime.datetime | None:
+def _end_time(row: PictureRow) -> datetime.datetime | None:
     return next((step.at for step in reversed(row.steps) if step.at is not None), None)
 
 
-def _edge_paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -> Iterator[_Path]:
+def _edge_paths(story: Story, rows: PictureRows, lanes: Lanes, lines: Sequence[GraphLine]) -> Iterator[_EdgePath]:
     line_of = {line.row.place: number for number, line in enumerate(lines) if line.row is not None}
     for edge in story.edges:
         source, target = rows.row_of.get(edge.source), rows.row_of.get(edge.target)
         if source is None or target is None or source is target:
             continue
-        yield _Path(edge, line_of[source.place], line_of[target.place],
+        yield _EdgePath(edge, line_of[source.place], line_of[target.place],
                     lanes.horizontal_position(source), lanes.horizontal_position(target), source.message)  # fmt: skip
 
 
@@ -164,9 +164,9 @@ def _edge_labels(story: Story) -> dict[str, str]:
 
 
 def _line_chunk_html(
-    lines: Sequence[Line],
+    lines: Sequence[GraphLine],
     first_line_number: int,
-    paths: Sequence[_Path],
+    paths: Sequence[_EdgePath],
     target_line_numbers: set[int],
     lanes: Lanes,
     labels: Mapping[str, str],
@@ -191,7 +191,7 @@ def _line_chunk_html(
     return tag("div", rail, tag("ol", *(_line_html(line, labels) for line in lines)), class_="chunk")
 
 
-def _edge_html(path: _Path) -> Html:
+def _edge_html(path: _EdgePath) -> Html:
     x1, x2 = (f"{across * _STRETCHED:.0f}" for across in (path.left, path.right))
     y1, y2 = path.source * _LINE + _LINE // 2, path.target * _LINE + _LINE // 2
     turn = max(y1, y2 - _LINE) if y2 > y1 else y1
@@ -203,7 +203,12 @@ def _edge_html(path: _Path) -> Html:
 
 
 def _line_shapes(
-    line: Line, line_index: int, line_count: int, target_line_numbers: set[int], first_line_number: int, lanes: Lanes
+    line: GraphLine,
+    line_index: int,
+    line_count: int,
+    target_line_numbers: set[int],
+    first_line_number: int,
+    lanes: Lanes,
 ) -> Iterator[Html]:
     y = percent_text((line_index + 0.5) / line_count)
     if line.row is None:
@@ -217,7 +222,7 @@ def _line_shapes(
         yield glyph_html(glyph_name_of(line.row.step), x, y, data_message=line.row.message, data_row=line.row.number)
 
 
-def _line_html(line: Line, labels: Mapping[str, str]) -> Html:
+def _line_html(line: GraphLine, labels: Mapping[str, str]) -> Html:
     row = line.row
     if row is None:
         return tag("li", tag("span", line.gap), class_="gap")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from commitlake.jobs.lineage.picture.lanes import Lane, Lanes
-from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
+from commitlake.jobs.lineage.picture.picture_rows import PictureRow, PictureRows
 from commitlake.jobs.lineage.picture.step_shapes import edge_css_class, glyph_html, glyph_name_of
 from commitlake.jobs.report.chart_axes import time_ticks
 from commitlake.jobs.report.charts import percent_text
@@ -32,7 +32,7 @@ MAX_EDGES = 2000
 """Largest number of drawn edges; of more, the first are drawn."""
 
 
-def overview_html(story: Story, rows: Rows, lanes: Lanes) -> Html:
+def overview_html(story: Story, rows: PictureRows, lanes: Lanes) -> Html:
     """Return a small timeline of a message's story as HTML; empty if all its steps have the same time."""
     drawn = [row for row in rows.rows if not row.is_folded and row.step.at is not None]
     span = _time_span([row.step.at for row in drawn if row.step.at is not None])
@@ -78,12 +78,12 @@ def _time_span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, d
     return min(times), max(times)
 
 
-def _vertical_position(lanes: Lanes, row: Row) -> int:
+def _vertical_position(lanes: Lanes, row: PictureRow) -> int:
     within = (lanes.track_of.get(row.message, 0) + 1) / (lanes.tracks + 1)
     return _TOP + round((lanes.lane_index(row.step) + within) * _LANE)
 
 
-def _step_shape(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
+def _step_shape(row: PictureRow, x: str, y: str, *, is_dense: bool) -> Html:
     """Return the shape for a step; in very dense pictures, a step without problems is only a dot."""
     name = glyph_name_of(row.step)
     if is_dense and name in _PLAIN:
@@ -92,7 +92,7 @@ def _step_shape(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
     return glyph_html(name, x, y, _tooltip(row), data_row=row.number, data_message=row.message)
 
 
-def _tooltip(row: Row) -> Html:
+def _tooltip(row: PictureRow) -> Html:
     """Return the tooltip for a step."""
     return tag("title", f"{row.number}. {row.step.title[:_MAX_HINT]}")
 
@@ -102,7 +102,7 @@ def _lane_label(lane: Lane) -> Html:
 
 
 def _gap_labels(
-    drawn_rows: Sequence[Row],
+    drawn_rows: Sequence[PictureRow],
     horizontal_position: Callable[[datetime.datetime], float],
     start: datetime.datetime,
     end: datetime.datetime,

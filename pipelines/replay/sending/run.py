@@ -11,7 +11,7 @@ from functools import partial
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
-from commitlake.connectors.runtime.runner import Runner, Shared
+from commitlake.connectors.runtime.runner import Runner, SharedValue
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, SenderClaim, add_replay_event
 from commitlake.pipelines.replay.plan import ReplayRequest
@@ -133,7 +133,7 @@ class ReplayRun:
     def _send_by_tasks(
         self, runner: Runner, shares: Sequence[QueueShare], claims: Sequence[SenderClaim], *, is_resumed: bool
     ) -> bool:
-        plan = Shared(self._plan)
+        plan = SharedValue(self._plan)
         tasks = [
             SendingTask(
                 self._lake,

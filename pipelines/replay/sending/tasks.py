@@ -47,7 +47,7 @@ from deltalake.exceptions import DeltaError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
-from commitlake.connectors.runtime.runner import Shared
+from commitlake.connectors.runtime.runner import SharedValue
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
@@ -101,7 +101,7 @@ class SendingTask:
     """
 
     lake: Lake
-    plan: Shared[ReplayPlan]
+    plan: SharedValue[ReplayPlan]
     share: QueueShare
     claim: SenderClaim
     name_servers: str

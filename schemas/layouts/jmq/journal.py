@@ -186,7 +186,7 @@ class JournalMessage:
         return dict(self.property_pairs)
 
 
-class Parts(NamedTuple):
+class RecordParts(NamedTuple):
     """Positions and lengths of a record's parts of variable size in the buffer."""
 
     body: int
@@ -207,7 +207,7 @@ def body_crc(body: bytes | bytearray | memoryview) -> int:
     return zlib.crc32(body)
 
 
-def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> Parts:
+def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> RecordParts:
     """Return the positions of a record's variable parts; raise an error if their lengths do not add up to its size.
 
     Args:
@@ -231,7 +231,7 @@ def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> Parts:
         places += [position, length]
         position += length
         room -= length
-    return Parts._make([*places, offset + total_size])
+    return RecordParts._make([*places, offset + total_size])
 
 
 def parse_message(

@@ -20,8 +20,8 @@ from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, MIN_RECORD_SIZE
 from commitlake.schemas.layouts.rocketmq.scan import (
     MORE,
     Fault,
-    Rules,
     ScanFinding,
+    ScanRules,
     SegmentScanner,
     SizeLimits,
     SpanKind,
@@ -92,7 +92,7 @@ def _examine_record(window: memoryview, position: int, journal_offset: int, boun
     return ScanFinding(SpanKind.RECORD, total_size)
 
 
-def _make_scan_rules(file_end: int, start: int) -> Rules:
+def _make_scan_rules(file_end: int, start: int) -> ScanRules:
     """Return the rules by which a scanner recognizes records in a range of journal offsets.
 
     A magic of two bytes occurs everywhere in a large file. But the upper half of a record's own offset is known: it is
@@ -105,7 +105,7 @@ def _make_scan_rules(file_end: int, start: int) -> Rules:
     # The bytes between the magic and the offset may have any value.
     between = _AT_OFFSET - _AT_MAGIC - 2
     landmark = re.compile(b"%b(?=.{%d}(?:%b))|%b" % (message, between, high, filler), re.DOTALL)
-    return Rules(classify_span, landmark, _AT_MAGIC, _LANDMARK_SIZE, frozenset({Fault.BODY_CRC}))
+    return ScanRules(classify_span, landmark, _AT_MAGIC, _LANDMARK_SIZE, frozenset({Fault.BODY_CRC}))
 
 
 class JournalScanner(SegmentScanner):

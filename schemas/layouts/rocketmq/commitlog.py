@@ -190,7 +190,7 @@ class Message:
         return None if value is None else props.split_keys(value)
 
 
-class Parts(NamedTuple):
+class RecordParts(NamedTuple):
     """Positions and lengths of a record's parts of variable size in the buffer."""
 
     born_host: int
@@ -209,7 +209,7 @@ def body_crc(body: bytes | bytearray | memoryview) -> int:
     return ROCKETMQ.body_crc(body)
 
 
-def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int, total_size: int) -> Parts:
+def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int, total_size: int) -> RecordParts:
     """Return the positions of a record's variable parts; raise an error if their lengths do not add up to its size.
 
     Args:
@@ -244,7 +244,9 @@ def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int,
     if properties_length != end - properties:
         position = properties - PROPERTIES_LENGTH.size
         raise LayoutError("properties_length", position, f"{end - properties}", f"{properties_length}")
-    return Parts(born_host, store_host, body, body_length, topic, topic_length, properties, properties_length, end)
+    return RecordParts(
+        born_host, store_host, body, body_length, topic, topic_length, properties, properties_length, end
+    )
 
 
 def parse_message(buffer: ReadableBuffer, offset: int = 0, *, verify_crc: bool = True) -> tuple[Message, int] | None:

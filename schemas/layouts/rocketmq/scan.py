@@ -211,7 +211,7 @@ def has_nonzero_bytes(view: memoryview) -> bool:
     return any(bytes(view[start : start + step]).strip(b"\0") for start in range(0, len(view), step))
 
 
-class Rules(NamedTuple):
+class ScanRules(NamedTuple):
     """Rules by which a scanner recognizes the records of one format.
 
     Attributes:
@@ -229,7 +229,7 @@ class Rules(NamedTuple):
     proving: frozenset[Fault] = frozenset()
 
 
-COMMITLOG = Rules(
+COMMITLOG = ScanRules(
     classify_span, re.compile(rb"\xda\xa3\x20[\xa7\xab\xb7]|\xcb\xd4\x31[\x94\xa4]"), BLANK.offset_of("magic"), 4
 )
 
@@ -246,7 +246,7 @@ class SegmentScanner:
     It opens no files, stores no bytes, and needs windows no larger than the largest record.
     """
 
-    def __init__(self, start: int, bounds: SizeLimits, rules: Rules = COMMITLOG) -> None:
+    def __init__(self, start: int, bounds: SizeLimits, rules: ScanRules = COMMITLOG) -> None:
         """Start scanning at the physical offset `start`, at which a record should begin."""
         self.position = start
         self.done = start >= bounds.file_end

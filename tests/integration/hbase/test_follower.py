@@ -13,7 +13,7 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
-from commitlake.connectors.hbase.row_writing_tasks import Work, process_files_in_tasks
+from commitlake.connectors.hbase.row_writing_tasks import RowWritingTask, process_files_in_tasks
 from commitlake.connectors.hbase.table_update import follow_messages
 from commitlake.connectors.hbase.tables import open_or_create_table
 from commitlake.connectors.lake.delta_log.versions import files_of_table
@@ -191,6 +191,6 @@ def test_versions_written_by_spark_are_followed(spark: SparkSession, options: HB
 def test_an_error_in_a_task_is_raised_unchanged(
     spark: SparkSession, lake: Lake, uri: str, options: HBaseOptions
 ) -> None:
-    work = Work(replace(options, port=1, connect_seconds=1), 4, lake)
+    work = RowWritingTask(replace(options, port=1, connect_seconds=1), 4, lake)
     with pytest.raises(HBaseError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
         process_files_in_tasks(SparkRunner(spark), work, files_of_table(uri, lake.table("messages")).files)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.file_names import LOG
 from commitlake.connectors.lake.delta_log.files import entry_name
-from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.work_planning import find_archive_work

@@ -16,10 +16,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.formats.registry import COMMITLOGS
+from commitlake.connectors.lake.added_files import added_files
 from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.committer import commit_messages, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.snapshots import plan_splits
@@ -508,7 +508,7 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
         ]
     )
     assert [result.unfinished_tables for result in results if isinstance(result, Result)] == [[]] * 4
-    assert not new_files(Lake(str(small.lake)), followed_version(Lake(str(small.lake))))[0]
+    assert not added_files(Lake(str(small.lake)), followed_version(Lake(str(small.lake))))[0]
 
 
 def test_the_later_of_two_overlapping_runs_is_refused(small: Archive) -> None:

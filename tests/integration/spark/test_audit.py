@@ -20,7 +20,7 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.compared_sides import Sides
-from commitlake.pipelines.audit.window_counts import Profile
+from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.pipelines.masking.archive_masks import parse_archive_masks
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.logs import messages

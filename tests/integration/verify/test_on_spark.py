@@ -19,7 +19,7 @@ from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.compared_sides import Sides
-from commitlake.pipelines.audit.window_counts import Profile
+from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store

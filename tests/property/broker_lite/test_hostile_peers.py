@@ -19,7 +19,7 @@ from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
 from commitlake.broker_lite.handlers.forwarded_requests import parse_member_offsets
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
-from commitlake.broker_lite.server.connection_transport import Wire, WireError
+from commitlake.broker_lite.server.connection_transport import ConnectionCodec, ConnectionCodecError
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.errors import LayoutError
@@ -243,7 +243,7 @@ def test_any_bytes_are_a_handshake_plain_text_or_an_error(
     is_established: bool,
 ) -> None:
     sent: list[bytes] = []
-    wire = Wire(ServerTls(contexts[0], mode), sent.append)
+    wire = ConnectionCodec(ServerTls(contexts[0], mode), sent.append)
     client = TlsStream(contexts[1], is_server=False, server_name="127.0.0.1")
     while is_established and not client.is_established:
         wire.receive(client.take_output())
@@ -261,7 +261,7 @@ def test_any_bytes_are_a_handshake_plain_text_or_an_error(
         if wire.is_encrypted:
             wire.send(b"an answer")
         wire.end_tls()
-    except WireError:
+    except ConnectionCodecError:
         assert change
 
 

@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.source_options import (
     NEEDED,
     DeclaredOptions,
-    Use,
+    OptionUse,
     byte_count,
     choice_parser,
     integer_parser,
@@ -38,8 +38,8 @@ class Paint(DeclaredOptions):
     wall: str = option("wall", str, NEEDED, "the wall", missing="name a wall")
     colour: Colour = option("colour", choice_parser(Colour), Colour.RED, "its colour")
     coat_bytes: int = option("coatBytes", byte_count, 2 << 20, "size of a coat")
-    layers: int | None = option("layers", integer_parser(1, 3), None, "how many coats", use=Use.BATCH)
-    is_wet: bool = option("wet", parse_flag, True, "whether it is wet", use=Use.STREAM)
+    layers: int | None = option("layers", integer_parser(1, 3), None, "how many coats", use=OptionUse.BATCH)
+    is_wet: bool = option("wet", parse_flag, True, "whether it is wet", use=OptionUse.STREAM)
 
 
 def test_names_are_taken_in_any_case_and_missing_options_have_their_defaults() -> None:

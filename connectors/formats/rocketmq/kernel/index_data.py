@@ -81,7 +81,7 @@ _P1, _P2, _P3, _P4 = (np.uint64(31**power) for power in range(1, 5))
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-class Out(NamedTuple):
+class OutputArrays(NamedTuple):
     """Arrays that receive the data of located records from which indexes are built.
 
     Attributes:
@@ -339,7 +339,7 @@ def read_index_data(
         faults: int64[room, 3] out.
         seed: seed of the hashes that distinguish topics.
         topic_interner: the interner of topics.
-        out: an `Out`, filled from `used` on.
+        out: an `OutputArrays`, filled from `used` on.
     """
     rows = np.int64(0)
     room = record_parts.shape[1] - 1

@@ -16,7 +16,7 @@ from commitlake.broker_lite.replication.master import Master
 from commitlake.broker_lite.replication.options import ReplicationOptions, Role
 from commitlake.broker_lite.replication.protocol import TRANSFER
 from commitlake.broker_lite.replication.slave import Slave
-from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
+from commitlake.broker_lite.replication.table_synchronizer import TableSynchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
 from tests.support.message_stores import SMALL, fill
@@ -66,7 +66,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def with_slave(root: Path, settings: ReplicationOptions, use: Callable[[MessageStore], Awaitable[None]]) -> None:
     """Use a slave of a master that listens."""
     with MessageStore.open(root, SMALL, clock=Clock(), is_copy=True) as store:
-        synchronizer = Synchronizer(Broker(store, BrokerOptions()))
+        synchronizer = TableSynchronizer(Broker(store, BrokerOptions()))
         address = options(role=Role.SLAVE, listen=None, master=settings.listen)
         slave = Slave(LogCopy(store), synchronizer, address, lambda: None)
         slave.start(asyncio.get_running_loop())

@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.replication.slave import parse_address
-from commitlake.broker_lite.replication.table_synchronizer import Synchronizer
+from commitlake.broker_lite.replication.table_synchronizer import TableSynchronizer
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.statistics_bodies import ConsumerOffsetTable, DelayOffsetTable
 from commitlake.schemas.remoting.topic_and_group_configs import (
@@ -34,7 +34,7 @@ def broker(root: Path, clock: Clock) -> Iterator[Broker]:
 
 
 def test_topics_are_copied_from_the_master(broker: Broker) -> None:
-    synchronizer = Synchronizer(broker)
+    synchronizer = TableSynchronizer(broker)
     topics = {"orders": TopicConfig("orders", 3, 3, 6), "../up": TopicConfig("../up", 1, 1, 6)}
     synchronizer.replace_topics(TopicConfigs(topics, VERSION))
     assert broker.topics.all_configs() == TopicConfigs(
@@ -50,7 +50,7 @@ def test_topics_are_copied_from_the_master(broker: Broker) -> None:
 def test_groups_are_copied_from_the_master(broker: Broker) -> None:
     broker.groups.find_or_create("own")
     groups = {"readers": SubscriptionGroupConfig("readers", retry_max_times=3), "a b": SubscriptionGroupConfig("a b")}
-    Synchronizer(broker).replace_groups(SubscriptionGroups(groups, VERSION))
+    TableSynchronizer(broker).replace_groups(SubscriptionGroups(groups, VERSION))
     assert list(broker.store.config.groups.entries) == ["readers"]
     found = broker.groups.find_or_create("readers")
     assert found is not None
@@ -62,9 +62,9 @@ def test_offsets_of_the_master_replace_those_of_the_slave(broker: Broker) -> Non
     offsets.commit("orders", "readers", 0, 5)
     offsets.commit("orders", "others", 0, 9)
     table = ConsumerOffsetTable({"orders@readers": {0: 4, 1: 8}})
-    Synchronizer(broker).replace_consumer_offsets(table)
+    TableSynchronizer(broker).replace_consumer_offsets(table)
     assert offsets.entries == {"orders@readers": {0: 4, 1: 8}, "orders@others": {0: 9}}
-    Synchronizer(broker).replace_delay_offsets(DelayOffsetTable({3: 17}))
+    TableSynchronizer(broker).replace_delay_offsets(DelayOffsetTable({3: 17}))
     assert broker.store.config.delay_offsets.get(3) == 17
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.server.broker_server import Address, Server, ServerOptions
+from commitlake.broker_lite.server.broker_server import Address, BrokerServer, ServerOptions
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from tests.servers.process import free_ports
 from tests.support.message_stores import SMALL
@@ -21,11 +21,11 @@ def do_nothing() -> None:
     """Do nothing, as the last step."""
 
 
-def serve_until(store: MessageStore, condition: Callable[[Server], bool], *steps: Callable[[], None]) -> None:
+def serve_until(store: MessageStore, condition: Callable[[BrokerServer], bool], *steps: Callable[[], None]) -> None:
     """Run a server until a condition holds; then for each step, execute it and wait for the condition again."""
 
     async def run() -> None:
-        server = Server(store, ServerOptions(Address("127.0.0.1", free_ports(1))))
+        server = BrokerServer(store, ServerOptions(Address("127.0.0.1", free_ports(1))))
         running = asyncio.get_running_loop().create_task(server.run(lambda: None))
         try:
             async with asyncio.timeout(SECONDS):

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.server.connections import Connection, Connections
-from commitlake.broker_lite.server.limits import Limits
+from commitlake.broker_lite.server.limits import PortLimits
 from commitlake.schemas.remoting.frames import Command, serialize_command
 
 P = ParamSpec("P")
@@ -54,7 +54,7 @@ class Echo:
 
 
 @asynccontextmanager
-async def serving(service: Echo, limits: Limits) -> AsyncIterator[tuple[Connections, int]]:
+async def serving(service: Echo, limits: PortLimits) -> AsyncIterator[tuple[Connections, int]]:
     """Serve a port of the service."""
     loop = asyncio.get_running_loop()
     connections = Connections(service, limits, loop)
@@ -90,7 +90,7 @@ async def is_cut_off(reader: asyncio.StreamReader) -> bool:
 
 @in_a_loop
 async def test_a_connection_with_an_unfinished_frame_times_out() -> None:
-    async with serving(Echo(), Limits(frame_seconds=-1)) as (connections, port):
+    async with serving(Echo(), PortLimits(frame_seconds=-1)) as (connections, port):
         slow, slow_writer = await connect(port)
         _, idle_writer = await connect(port)
         slow_writer.write(FRAME[:9])
@@ -106,7 +106,7 @@ async def test_a_connection_with_an_unfinished_frame_times_out() -> None:
 @pytest.mark.parametrize("close", [Connection.abort, Connection.close])
 @in_a_loop
 async def test_a_closed_connection_keeps_no_received_bytes(close: Callable[[Connection], None]) -> None:
-    async with serving(Echo(), Limits()) as (connections, port):
+    async with serving(Echo(), PortLimits()) as (connections, port):
         _, writer = await connect(port)
         writer.write(FRAME[:900])
         await until(lambda: connections._unfinished_bytes == 900)
@@ -119,7 +119,7 @@ async def test_a_closed_connection_keeps_no_received_bytes(close: Callable[[Conn
 
 @in_a_loop
 async def test_a_frame_that_arrives_slowly_has_the_same_time_limit() -> None:
-    async with serving(Echo(), Limits()) as (connections, port):
+    async with serving(Echo(), PortLimits()) as (connections, port):
         reader, writer = await connect(port)
         writer.write(FRAME[:10])
         await until(lambda: connections._unfinished_bytes == 10)
@@ -140,7 +140,7 @@ async def test_a_frame_that_arrives_slowly_has_the_same_time_limit() -> None:
 @in_a_loop
 async def test_unfinished_frames_have_a_budget_and_the_oldest_is_closed_first() -> None:
     service = Echo()
-    async with serving(service, Limits(unfinished_bytes=1500)) as (connections, port):
+    async with serving(service, PortLimits(unfinished_bytes=1500)) as (connections, port):
         old, old_writer = await connect(port)
         old_writer.write(FRAME[:600])
         await until(lambda: connections._unfinished_bytes == 600)
@@ -160,7 +160,7 @@ async def test_unfinished_frames_have_a_budget_and_the_oldest_is_closed_first() 
 @in_a_loop
 async def test_unread_answers_have_a_budget_and_the_connection_with_most_is_closed_first() -> None:
     service = Echo(size=200_000)
-    async with serving(service, Limits(memory_bytes=8 << 20, unread_bytes=1 << 20)) as (connections, port):
+    async with serving(service, PortLimits(memory_bytes=8 << 20, unread_bytes=1 << 20)) as (connections, port):
         greedy, greedy_writer = await connect(port)
         modest, modest_writer = await connect(port)
         for _ in range(300):
@@ -199,7 +199,7 @@ async def is_cut_off_after_rest(reader: asyncio.StreamReader) -> bool:
 @in_a_loop
 async def test_connections_take_turns_if_one_has_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Echo()
-    async with serving(service, Limits()) as (connections, port):
+    async with serving(service, PortLimits()) as (connections, port):
         _, many_writer = await connect(port)
         few, few_writer = await connect(port)
         await until(lambda: len(connections) == 2)
@@ -218,7 +218,7 @@ async def test_connections_take_turns_if_one_has_many_requests(monkeypatch: pyte
 
 @in_a_loop
 async def test_connections_from_one_address_have_a_limit() -> None:
-    async with serving(Echo(), Limits(connections_of_one=2)) as (connections, port):
+    async with serving(Echo(), PortLimits(connections_of_one=2)) as (connections, port):
         first = [await connect(port) for _ in range(2)]
         await until(lambda: len(connections) == 2)
         refused, writer = await connect(port)

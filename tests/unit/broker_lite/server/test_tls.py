@@ -13,7 +13,7 @@ import pytest
 
 from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.connections import Connection, Connections
-from commitlake.broker_lite.server.limits import Limits
+from commitlake.broker_lite.server.limits import PortLimits
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import Command, serialize_command
 from commitlake.schemas.remoting.tls import ServerTls, client_context, server_tls
@@ -56,7 +56,7 @@ def in_mode(settings: TlsProperties, mode: str) -> ServerTls | None:
 async def serving(tls: ServerTls | None, **limits: Any) -> AsyncIterator[tuple[Connections, int]]:
     """Serve on a free port."""
     loop = asyncio.get_running_loop()
-    connections = Connections(Echo(), Limits(**limits), loop, tls)
+    connections = Connections(Echo(), PortLimits(**limits), loop, tls)
     server = await loop.create_server(lambda: Connection(connections), "127.0.0.1", 0)
     try:
         async with asyncio.timeout(SECONDS):

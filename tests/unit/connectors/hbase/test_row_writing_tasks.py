@@ -13,7 +13,13 @@ import pytest
 
 from commitlake.connectors.hbase import row_writing_tasks as work_module
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.hbase.row_writing_tasks import PIECE_ROWS, KeptRows, Work, divide_into_pieces, find_kept_rows
+from commitlake.connectors.hbase.row_writing_tasks import (
+    PIECE_ROWS,
+    KeptRows,
+    RowWritingTask,
+    divide_into_pieces,
+    find_kept_rows,
+)
 from commitlake.connectors.lake.delta_log import versions
 from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
 from commitlake.connectors.lake.lake import Lake
@@ -52,7 +58,7 @@ def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: p
     pieces = divide_into_pieces(files)
     assert len(pieces) == 5
     for piece in pieces:
-        Work(HBaseOptions(batch_rows=50), 4, lake).process_pieces([piece])
+        RowWritingTask(HBaseOptions(batch_rows=50), 4, lake).process_pieces([piece])
     assert sorted(row["physical_offset"] for row in taken) == list(range(1010))
     assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
 
@@ -66,7 +72,7 @@ def test_each_task_finds_current_credentials_itself(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(versions, "table_filesystem", open_files)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "first")
-    sent = pickle.dumps(Work(HBaseOptions(), 4, Lake("s3://bucket/lake", S3Options())))
+    sent = pickle.dumps(RowWritingTask(HBaseOptions(), 4, Lake("s3://bucket/lake", S3Options())))
     assert b"first" not in sent
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "second")
     pickle.loads(sent).open_filesystem()
@@ -77,7 +83,7 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
     lake = Lake(str(tmp_path))
     removed = _file(lake, "old", range(100), 30)
     added = [_file(lake, "new", range(40), 30), _file(lake, "other", range(60, 90), 30)]
-    work = Work(HBaseOptions(), 4, lake)
+    work = RowWritingTask(HBaseOptions(), 4, lake)
     kept = find_kept_rows(work, AddedVersion(1, tuple(added), (removed,)))
     assert {broker: len(offsets) for broker, offsets in kept.all.items()} == {"a": 35, "b": 35}
     assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.all.values())
@@ -95,4 +101,4 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
 def test_a_version_that_only_adds_has_no_kept_places(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     added = _file(lake, "new", range(10), 30)
-    assert find_kept_rows(Work(HBaseOptions(), 4, lake), AddedVersion(1, (added,))) == KeptRows({}, {})
+    assert find_kept_rows(RowWritingTask(HBaseOptions(), 4, lake), AddedVersion(1, (added,))) == KeptRows({}, {})

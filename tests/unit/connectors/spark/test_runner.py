@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from commitlake.connectors.runtime.runner import Shared
+from commitlake.connectors.runtime.runner import SharedValue
 from commitlake.connectors.spark.runner import SparkRunner, divide_into_jobs, load_task, pickle_tasks
 
 
@@ -28,8 +28,8 @@ def test_jobs_keep_all_cores_busy_and_give_results_early(tasks: int, cores: int)
 
 
 def test_a_value_that_tasks_share_is_sent_once_and_loaded_once() -> None:
-    segments = Shared(tuple(f"/store/commitlog/{number:020d}" for number in range(10_000)))
-    other = Shared("another store")
+    segments = SharedValue(tuple(f"/store/commitlog/{number:020d}" for number in range(10_000)))
+    other = SharedValue("another store")
     tasks, shared = pickle_tasks([(number, segments if number else other) for number in range(100)])
     assert sum(map(len, tasks)) < 10_000
     assert len(shared) == 2

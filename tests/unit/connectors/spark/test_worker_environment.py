@@ -19,7 +19,7 @@ import pytest
 from commitlake.connectors.reading.kernel import function_cache
 from commitlake.connectors.spark import worker_environment
 from commitlake.connectors.spark.executor_start import DIGEST, FILES
-from commitlake.connectors.spark.worker_environment import NAME, PYTHON, Member, driver_folder, executor_archive
+from commitlake.connectors.spark.worker_environment import NAME, PYTHON, ArchiveMember, driver_folder, executor_archive
 from commitlake.schemas.private_folders import SharedFolderError
 from tests.support.waiting import wait_until
 
@@ -200,8 +200,8 @@ def test_executors_that_start_at_once_share_the_packages(cache: Path, tmp_path: 
     assert len(list(kept_folder(tmp_path / "home").iterdir())) == 1
 
 
-def _members(module: Path) -> Iterator[Member]:
-    yield Member("commitlake/module.py", module)
+def _members(module: Path) -> Iterator[ArchiveMember]:
+    yield ArchiveMember("commitlake/module.py", module)
     yield from worker_environment._bytecode_member(PurePosixPath("commitlake/module.py"), module)
 
 
@@ -264,7 +264,9 @@ def test_another_version_has_another_archive_and_two_are_kept(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = tmp_path / "module.py"
-    monkeypatch.setattr(worker_environment, "_list_members", lambda **_: iter([Member("commitlake/module.py", module)]))
+    monkeypatch.setattr(
+        worker_environment, "_list_members", lambda **_: iter([ArchiveMember("commitlake/module.py", module)])
+    )
     found = []
     for number in range(4):
         module.write_text(f"VALUE = {number}\n" * (number + 1))

@@ -14,7 +14,7 @@ from commitlake.connectors.storage import azure_storage
 from commitlake.connectors.storage.adapter_choice import is_storage_uri, open_storage
 from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
-from commitlake.connectors.storage.storage import Content, ReplacedError, Storage
+from commitlake.connectors.storage.storage import FileContent, ReplacedError, Storage
 from commitlake.schemas.safe_store_files import UnsafeFileError
 from commitlake.schemas.shipped_manifest import Part
 
@@ -106,7 +106,7 @@ def test_a_version_whose_answer_was_lost_is_found(storage: Storage, monkeypatch:
     written = storage.get(NAME, 9)
     assert storage.replace(NAME, b"1", None, sent(b"1")) == written  # the same content again
     assert storage.replace(NAME, b"2", None, sent(b"1", b"2")) == written  # another one, which replaces it next
-    assert isinstance(written, Content)
+    assert isinstance(written, FileContent)
     assert storage.replace(NAME, b"2", written.version, sent(b"1", b"2")).data == b"2"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.follower_runs import unfinished_commits
+from commitlake.connectors.lake.archive_run_completion import unfinished_commits
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow_stores
 from commitlake.jobs.archive.follow_stores import StoreFollower, find_unfinished_work

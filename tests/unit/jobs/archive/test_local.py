@@ -69,7 +69,7 @@ class CountedProcess(SideProcess):
 def test_all_tables_are_updated_and_a_second_run_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.pipelines.quality.judge_process.SideProcess", CountedProcess)
+    monkeypatch.setattr("commitlake.pipelines.quality.judge_subprocess.SideProcess", CountedProcess)
     root = write_indexed_store(tmp_path / "store", 40)
     code, lake = run(root, "--local")
     assert (code, CountedProcess.started) == (0, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.options import Once, Repeatable
+from commitlake.jobs.cli.options import AppendAction, StoreOnceAction
 from commitlake.jobs.restore.command import main as restore
 
 Main = Callable[[Sequence[str]], int]
@@ -35,7 +35,9 @@ def options() -> list[tuple[str, str, argparse.Action]]:
 
 
 def test_an_option_that_selects_messages_may_be_repeated_in_every_job() -> None:
-    wrong = [f"{job} {name}" for job, name, action in options() if name in SELECTING and type(action) is not Repeatable]
+    wrong = [
+        f"{job} {name}" for job, name, action in options() if name in SELECTING and type(action) is not AppendAction
+    ]
     assert wrong == []
 
 
@@ -43,4 +45,4 @@ def test_a_broker_may_be_repeated_where_it_selects_and_not_where_it_names_a_stor
     for job, name, action in options():
         if name == "--broker":
             is_selecting = (action.help or "").startswith(("only", "the store's name; may"))
-            assert type(action) is (Repeatable if is_selecting else Once), (job, action.help)
+            assert type(action) is (AppendAction if is_selecting else StoreOnceAction), (job, action.help)

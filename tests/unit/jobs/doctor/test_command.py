@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.catalog import lake_root_lookup
 from commitlake.jobs.doctor import machine_checks
 from commitlake.jobs.doctor.command import main
-from commitlake.jobs.doctor.findings import State
+from commitlake.jobs.doctor.findings import CheckState
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
 from tests.support.source_tree import ROOT
@@ -147,4 +147,4 @@ def test_missing_packages_are_installed_by_what_the_installation_has(
 
 def test_a_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks, "_LITTLE_DISK", 1 << 60)
-    assert machine_checks.check_folder("lake", str(tmp_path)).state is State.WARNING
+    assert machine_checks.check_folder("lake", str(tmp_path)).state is CheckState.WARNING

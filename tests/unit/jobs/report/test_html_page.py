@@ -15,7 +15,7 @@ from commitlake.schemas.report import (
     Cell,
     Code,
     CollapsedContent,
-    Figures,
+    KeyFigures,
     Kind,
     MutedText,
     Name,
@@ -51,7 +51,7 @@ def test_hostile_text_is_escaped_everywhere() -> None:
             Strong(text), MutedText(text), Code(text), TimeText(f"x {text.split(maxsplit=1)[0]}"), Name(text)
         )
         return (
-            Figures({text: text}),
+            KeyFigures({text: text}),
             Notice(Kind.WARNING, text, inline, CollapsedContent(text, Paragraph(text))),
             Table(text, [Column(text), Column(text, is_number=True)], rows, rest=text),
             BarChart(text, [Bar(text, 1, text)]),

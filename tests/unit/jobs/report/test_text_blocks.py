@@ -14,7 +14,7 @@ from commitlake.schemas.report import (
     Block,
     CollapsedContent,
     Examples,
-    Figures,
+    KeyFigures,
     Kind,
     LineChart,
     Name,
@@ -34,7 +34,7 @@ NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 def test_blocks_are_lines_and_those_of_a_notice_are_indented() -> None:
     advice = Advice("{} makes it", ("rebuild {store}",)).fill_for_each_place([{"store": "/a"}, {"store": "/b"}])
     blocks: list[Block] = [
-        Figures({"groups": "2", "lost": "1"}),
+        KeyFigures({"groups": "2", "lost": "1"}),
         Notice(
             Kind.CRITICAL,
             (Name("billing"), " has stopped"),

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.archive_run_completion import ArchiveRun
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.follower_runs import ArchiveRun
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs

@@ -151,7 +151,7 @@ from commitlake.pipelines.archive import quality_check
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.profile_files import gather_profiles, stage_profile
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.quality.page_figures import PageFigures
+from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.archive.profile_files import open_profiles_file
 from tests.support.profiles import many_windows
 
@@ -165,7 +165,7 @@ for number in range(count):
     manifest.append(ManifestRow.of_task({}, {}, "", stage_profile(profile, lake, "run", str(number), 0)))
 
 def gather():
-    rows, figures = 0, PageFigures()
+    rows, figures = 0, RunPageSummary()
     with open_profiles_file(lake, "run") as file:
         for piece in gather_profiles(lake, manifest, 20_000):
             rows += piece.num_rows

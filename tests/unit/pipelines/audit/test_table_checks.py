@@ -14,8 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import RunCounts
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.committer import commit_run
-from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain

@@ -15,7 +15,7 @@ from commitlake.pipelines.archive import commit_series
 from commitlake.pipelines.archive.commit_series import read_page_figures
 from commitlake.pipelines.archive.profile_files import open_profiles_file
 from commitlake.pipelines.quality.expectation_input import split_by_topics
-from commitlake.pipelines.quality.page_figures import PageFigures
+from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.quality.profile_merging import merge_profiles
 from commitlake.pipelines.quality.report import join_reports
 from commitlake.schemas.quality.expectation import Severity
@@ -35,7 +35,7 @@ PROFILE = profile_of(ROWS)
 WHOLE = page_of_run(report_of(), figures_of(PROFILE))
 
 
-def in_stretches(profile: pa.Table, rows: int, seed: int) -> PageFigures:
+def in_stretches(profile: pa.Table, rows: int, seed: int) -> RunPageSummary:
     """Return the figures of stretches that come in any order."""
     stretches = list(split_by_topics(profile, rows))
     random.Random(seed).shuffle(stretches)
@@ -74,7 +74,7 @@ def test_an_empty_profile_has_figures() -> None:
     list(figures.topic_rows)) == (
         0, 0, None, {}, [],
     )  # fmt: skip
-    assert PageFigures().time_span is None
+    assert RunPageSummary().time_span is None
 
 
 def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None:

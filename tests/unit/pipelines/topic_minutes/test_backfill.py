@@ -11,8 +11,8 @@ import pytest
 from datasketches import kll_doubles_sketch
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.committer import commit_with_transaction, open_messages_for_append
-from commitlake.connectors.lake.follower_runs import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.local_runner import ThreadRunner

@@ -10,7 +10,7 @@ import pytest
 from commitlake.schemas.remoting import admin_headers, headers, name_server_headers
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.errors import CommandError
-from commitlake.schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
+from commitlake.schemas.remoting.ext_fields import ExtFieldName, Long, from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import SendMessageRequest, has_one_letter_names, parse_send_request
 
@@ -30,7 +30,7 @@ class Example(NamedTuple):
     queue_offset: Long
     topic: str
     is_on: bool = False
-    client_id: Annotated[str | None, Key("clientID")] = None
+    client_id: Annotated[str | None, ExtFieldName("clientID")] = None
     timestamp: Long | None = None
     count_of: int | None = None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, MappedFiles
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.schemas.safe_store_files import remove_file
 
@@ -17,9 +17,9 @@ class KilledError(Exception):
     """Error that stands for the end of the process."""
 
 
-def opened(folder: Path, mappings: Mappings | None = None) -> FileQueue:
+def opened(folder: Path, mappings: MappedFiles | None = None) -> FileQueue:
     """Open the files of 10 bytes in a folder."""
-    return FileQueue(folder, 10, "size_option", mappings or Mappings())
+    return FileQueue(folder, 10, "size_option", mappings or MappedFiles())
 
 
 def names(folder: Path) -> list[int]:
@@ -82,7 +82,7 @@ def test_a_process_that_dies_while_files_are_deleted_leaves_no_hole(
 def test_rest_of_a_file_is_cleared_and_stays_sparse(tmp_path: Path) -> None:
     path = tmp_path / "file"
     size = 1 << 24
-    file = MappedFile.create(path, size, Mappings())
+    file = MappedFile.create(path, size, MappedFiles())
     for position in (0, 5000, 5_000_000, size - 1):
         file.memory[position] = 1
     before = path.stat().st_blocks
@@ -90,7 +90,7 @@ def test_rest_of_a_file_is_cleared_and_stays_sparse(tmp_path: Path) -> None:
     assert [file.memory[position] for position in (0, 5000, 5_000_000, size - 1)] == [1, 0, 0, 0]
     assert not any(path.read_bytes()[1:])
     assert path.stat().st_blocks <= before
-    MappedFile.create(tmp_path / "never written", size, Mappings()).clear_from(0)
+    MappedFile.create(tmp_path / "never written", size, MappedFiles()).clear_from(0)
     assert (tmp_path / "never written").stat().st_blocks < size // 512
 
 
@@ -135,7 +135,7 @@ def test_only_the_last_file_may_be_empty(tmp_path: Path) -> None:
 
 
 def test_no_more_files_are_mapped_than_allowed(tmp_path: Path) -> None:
-    mappings = Mappings(limit=2)
+    mappings = MappedFiles(limit=2)
     files = opened(tmp_path, mappings)
     for number in range(5):
         files.append(bytes([number]) * 10)
@@ -162,5 +162,5 @@ def test_new_file_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"mine")
     with pytest.raises(StoreFilesError, match="expected no file of this name"):
-        MappedFile.create(path, 10, Mappings())
+        MappedFile.create(path, 10, MappedFiles())
     assert path.read_bytes() == b"mine"

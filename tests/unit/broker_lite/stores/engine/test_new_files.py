@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.errors import StoreFilesError
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, MappedFiles
 
 SIZE = 4096
 
@@ -28,14 +28,14 @@ def test_a_process_that_dies_before_the_size_is_set_leaves_no_file(
 ) -> None:
     monkeypatch.setattr(os, "ftruncate", die)
     with pytest.raises(KilledError):
-        MappedFile.create(tmp_path / "queue" / "0", SIZE, Mappings())
+        MappedFile.create(tmp_path / "queue" / "0", SIZE, MappedFiles())
     assert list((tmp_path / "queue").iterdir()) == []
 
 
 def test_an_existing_file_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "0").write_bytes(b"there")
     with pytest.raises(StoreFilesError, match="expected no file of this name"):
-        MappedFile.create(tmp_path / "0", SIZE, Mappings())
+        MappedFile.create(tmp_path / "0", SIZE, MappedFiles())
     assert (tmp_path / "0").read_bytes() == b"there"
 
 
@@ -50,5 +50,5 @@ def test_files_are_created_without_o_tmpfile_if_it_is_not_supported(
         return plain(path, flags, *rest, **named)
 
     monkeypatch.setattr(os, "open", refuse)
-    file = MappedFile.create(tmp_path / "0", SIZE, Mappings())
+    file = MappedFile.create(tmp_path / "0", SIZE, MappedFiles())
     assert file.path.stat().st_size == SIZE

@@ -13,7 +13,7 @@ import pytest
 from commitlake.broker_lite.stores.engine.queue_reader import PullLimits
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.broker_lite.stores.jmq.journal_files import JournalCheckpointFile
-from commitlake.broker_lite.stores.jmq.message_preparation import Routing, ordered_queue_id
+from commitlake.broker_lite.stores.jmq.message_preparation import QueueSelector, ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import (
     FlushMode,
     GetStatus,
@@ -269,7 +269,7 @@ def test_unknown_queue_of_a_topic_is_refused(store: JournalStore, queue_id: int)
 
 
 def test_weights_decide_how_often_a_queue_is_chosen() -> None:
-    routing = Routing(replace(SMALL, queue_weights={"orders": (3, 0, 1)}), random.Random(1))
+    routing = QueueSelector(replace(SMALL, queue_weights={"orders": (3, 0, 1)}), random.Random(1))
     chosen = [routing.choose_queue_id(message()) for _ in range(4000)]
     assert chosen.count(1) == 0
     assert 2800 < chosen.count(0) < 3200

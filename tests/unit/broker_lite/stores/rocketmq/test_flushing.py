@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_free_space
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, MappedFiles, check_free_space
 from commitlake.broker_lite.stores.rocketmq import (
     DiskFullError,
     FlushMode,
@@ -179,7 +179,7 @@ def test_lack_of_disk_space_is_an_error_before_anything_is_written(
 ) -> None:
     real = MappedFile.create
 
-    def create(path: Path, wanted: int, mappings: Mappings) -> MappedFile:
+    def create(path: Path, wanted: int, mappings: MappedFiles) -> MappedFile:
         check(path.parent, wanted)
         return real(path, wanted, mappings)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, MappedFiles
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.message_index import IndexFile, MessageIndex, index_file_name
 from commitlake.schemas.layouts.rocketmq.indexfile import (
@@ -105,7 +105,7 @@ def test_message_with_more_keys_than_a_file_holds_fills_several(root: Path, stor
 
 def test_new_file_begins_with_the_end_of_the_previous_file(tmp_path: Path) -> None:
     previous = Header(1000, 2000, 0, 500, 3, 24)
-    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), previous)
+    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, MappedFiles(), previous)
     assert parse_header((tmp_path / "20231114221320456").read_bytes()) == Header(2000, 2000, 500, 500, 0, 1)
     assert file.is_empty
     file.put([(1, 600)], 62_000)
@@ -117,7 +117,7 @@ def test_new_file_begins_with_the_end_of_the_previous_file(tmp_path: Path) -> No
 
 
 def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None:
-    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
+    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, MappedFiles(), None)
     file.put([(key, 100) for key in (3, 3 + GEOMETRY.slots, 4, 3)], STORED_MS)
     header, entries = header_and_entries((tmp_path / "20231114221320456").read_bytes())
     assert [entry.previous_entry for entry in entries] == [0, 1, 0, 2]
@@ -126,16 +126,16 @@ def test_entries_of_one_slot_are_chained_from_the_newest(tmp_path: Path) -> None
 
 def killed_before_the_header_was_written(path: Path, put: Callable[[IndexFile], None]) -> IndexFile:
     """Return the file as a process leaves it that ends in a put: with new entries and slots, and the old header."""
-    file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+    file = IndexFile(MappedFile(path, GEOMETRY.file_size, MappedFiles()), GEOMETRY)
     older = file._file.memory[: HEADER.size]
     put(file)
     file._file.memory[: HEADER.size] = older
-    return IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+    return IndexFile(MappedFile(path, GEOMETRY.file_size, MappedFiles()), GEOMETRY)
 
 
 def test_older_entries_are_found_if_a_process_ended_between_entry_and_header(tmp_path: Path) -> None:
     path = tmp_path / "20231114221320456"
-    IndexFile.create(path, GEOMETRY, Mappings(), None).put([(3, 100), (4, 150)], STORED_MS)
+    IndexFile.create(path, GEOMETRY, MappedFiles(), None).put([(3, 100), (4, 150)], STORED_MS)
     file = killed_before_the_header_was_written(path, lambda file: file.put([(3, 200), (4, 200), (3, 200)], STORED_MS))
     assert [file.lookup(key, 0, 1 << 62) for key in (3, 4)] == [[100], [150]]
     for entry in ((3, 200), (4, 200), (3, 200)):
@@ -148,8 +148,8 @@ def test_older_entries_are_found_if_a_process_ended_between_entry_and_header(tmp
 
 def test_uncounted_entries_of_a_damaged_file_end_a_chain(tmp_path: Path) -> None:
     path = tmp_path / "20231114221320456"
-    IndexFile.create(path, GEOMETRY, Mappings(), None).put([(3, 100)], STORED_MS)
-    file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+    IndexFile.create(path, GEOMETRY, MappedFiles(), None).put([(3, 100)], STORED_MS)
+    file = IndexFile(MappedFile(path, GEOMETRY.file_size, MappedFiles()), GEOMETRY)
     slot = GEOMETRY.slot_position(3)
     for number in (-1, 2, 23, 24, (1 << 31) - 1):
         file._file.memory[slot : slot + SLOT.size] = SLOT.pack(number)
@@ -157,7 +157,7 @@ def test_uncounted_entries_of_a_damaged_file_end_a_chain(tmp_path: Path) -> None
 
 
 def test_lookup_ends_in_a_circular_chain(tmp_path: Path) -> None:
-    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, Mappings(), None)
+    file = IndexFile.create(tmp_path / "20231114221320456", GEOMETRY, MappedFiles(), None)
     file.put([(3, 100), (3, 100)], STORED_MS)
     memory = file._file.memory
     at = GEOMETRY.entry_position(1)
@@ -168,7 +168,7 @@ def test_lookup_ends_in_a_circular_chain(tmp_path: Path) -> None:
 def test_file_never_flushed_counts_as_empty(tmp_path: Path) -> None:
     path = tmp_path / "20231114221320456"
     path.write_bytes(bytes(GEOMETRY.file_size))
-    file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
+    file = IndexFile(MappedFile(path, GEOMETRY.file_size, MappedFiles()), GEOMETRY)
     assert file.is_empty
     assert not file.overlaps_time_range(0, 1 << 62)
     assert file.header.index_count == 1
@@ -236,7 +236,7 @@ def test_other_files_in_the_folder_are_left_unchanged(root: Path, clock: Clock) 
 
 
 def test_lookup_reads_the_newest_file_first(tmp_path: Path, clock: Clock) -> None:
-    index = MessageIndex(tmp_path, Geometry(3, 4), Mappings(), clock)
+    index = MessageIndex(tmp_path, Geometry(3, 4), MappedFiles(), clock)
     for number in range(9):
         index.put("orders", [(["same"], number * 100)], STORED_MS + number)
     assert list(index.lookup("orders", "same", 0, 1 << 62)) == [number * 100 for number in range(8, -1, -1)]

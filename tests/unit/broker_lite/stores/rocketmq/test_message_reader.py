@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.rocketmq import (
     GetStatus,
     IndexDisabledError,
@@ -176,7 +176,7 @@ def test_entry_at_returns_the_position_of_a_message(store: MessageStore) -> None
 def test_all_messages_are_found_with_only_one_mapped_file(
     root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.store_files.Mappings", partial(Mappings, limit=1))
+    monkeypatch.setattr("commitlake.broker_lite.stores.rocketmq.store_files.MappedFiles", partial(MappedFiles, limit=1))
     with MessageStore.open(root, SMALL, clock=clock) as store:
         results = fill(store, 60)
     with MessageStore.open(root, SMALL, clock=clock) as store:

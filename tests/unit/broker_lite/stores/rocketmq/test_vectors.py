@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFiles
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue
 from commitlake.broker_lite.stores.rocketmq.message_index import IndexFile
@@ -143,7 +143,7 @@ def test_h_queue_entry_in_the_schedule_topic_holds_the_time_of_delivery(tmp_path
     entry = store.entry_at("SCHEDULE_TOPIC_XXXX", 2, 0)
     assert entry is not None
     assert entry.tags_code == 1700000010456
-    files = FileQueue(tmp_path / "queue", 200, "-", Mappings())
+    files = FileQueue(tmp_path / "queue", 200, "-", MappedFiles())
     ConsumeQueue("SCHEDULE_TOPIC_XXXX", 2, files).append(8192, 312, entry.tags_code)
     assert files.read(0, 20) == bytes.fromhex("00000000 00002000 00000138 0000018b cfe590d8")
 
@@ -166,7 +166,7 @@ def test_h_levels_are_limited_to_the_highest_and_ignored_below_1(store: MessageS
 
 
 def test_h_filler_before_a_queue_that_begins_late(tmp_path: Path) -> None:
-    files = FileQueue(tmp_path / "queue", 200, "-", Mappings())
+    files = FileQueue(tmp_path / "queue", 200, "-", MappedFiles())
     ConsumeQueue("orders", 0, files)._start_at_byte_position(220)
     assert files.read(200, 20) == bytes.fromhex("00000000 00000000 7fffffff 00000000 00000000")
     assert serialize_entry(PRE_BLANK) == files.read(200, 20)
@@ -174,7 +174,7 @@ def test_h_filler_before_a_queue_that_begins_late(tmp_path: Path) -> None:
 
 def test_k_index_file(tmp_path: Path) -> None:
     path = tmp_path / "20231114221320456"
-    file = IndexFile.create(path, Geometry(5, 10), Mappings(), None)
+    file = IndexFile.create(path, Geometry(5, 10), MappedFiles(), None)
     file.put([(key_hash("TopicTest", key), 0) for key in (UNIQUE_KEY, "order-1001")], 1700000000456)
     file.put([(key_hash("TopicTest", "order-1001"), 4096)], 1700000007999)
     expected = bytes.fromhex(

@@ -10,10 +10,10 @@ import pytest
 
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.jmq.queue_entries import (
+    lost_entry_mask,
     make_entries,
-    mask_lost_entries,
-    mask_written_entries,
     to_binary_entries,
+    written_entry_mask,
 )
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.indexes import IndexData
@@ -112,9 +112,9 @@ def test_entries_equal_those_of_the_plain_rules(tmp_path: Path) -> None:
 
 def test_an_entry_is_recognised_by_its_crc() -> None:
     entries = make_entries(np.array([5, 7, 9]), np.array([100, 0, 100]))
-    assert mask_written_entries(entries).tolist() == [True, True, True]
-    assert mask_lost_entries(entries).tolist() == [False, True, False]
+    assert written_entry_mask(entries).tolist() == [True, True, True]
+    assert lost_entry_mask(entries).tolist() == [False, True, False]
     entries["flag"][0] = 1
-    assert mask_written_entries(entries).tolist() == [False, True, True]
-    assert not mask_written_entries(np.zeros(3, entries.dtype)).any()
-    assert not mask_lost_entries(np.zeros(3, entries.dtype)).any()
+    assert written_entry_mask(entries).tolist() == [False, True, True]
+    assert not written_entry_mask(np.zeros(3, entries.dtype)).any()
+    assert not lost_entry_mask(np.zeros(3, entries.dtype)).any()

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from commitlake.connectors.lake.rows import message_places
-from commitlake.connectors.lake.rows.message_places import PlaceSet
+from commitlake.connectors.lake.rows.message_places import WantedMessages
 
 
 def rows(places: list[tuple[str, int]]) -> pa.RecordBatch:
@@ -23,7 +23,7 @@ def test_the_places_are_selected_and_others_are_not() -> None:
     chance = random.Random(5)
     all_places = [(broker, offset) for broker in ("a", "b", "c") for offset in range(0, 5_000, 7)]
     wanted = chance.sample(all_places, 700)
-    chosen = PlaceSet.of([*wanted, *wanted[:9]])
+    chosen = WantedMessages.of([*wanted, *wanted[:9]])
     chance.shuffle(all_places)
     found = [
         (row["broker"], row["physical_offset"])
@@ -35,14 +35,14 @@ def test_the_places_are_selected_and_others_are_not() -> None:
 
 
 def test_places_without_a_row_are_counted() -> None:
-    chosen = PlaceSet.of([("a", 1), ("a", 2), ("b", 3)])
+    chosen = WantedMessages.of([("a", 1), ("a", 2), ("b", 3)])
     chosen.select(rows([("a", 2), ("z", 1)]))
     assert (chosen.missing_count, chosen.first_missing()) == (2, ("a", 1))
-    assert PlaceSet({}).condition() == "false"
+    assert WantedMessages({}).condition() == "false"
 
 
 def test_ranges_are_divided_at_the_largest_gaps() -> None:
-    chosen = PlaceSet.of([("it's", 5), ("it's", 6), ("it's", 900), ("it's", 1000)])
+    chosen = WantedMessages.of([("it's", 5), ("it's", 6), ("it's", 900), ("it's", 1000)])
     limit = message_places._MAX_RANGES
     try:
         message_places._MAX_RANGES = 2

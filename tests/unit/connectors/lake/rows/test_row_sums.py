@@ -12,7 +12,7 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import (
     read_footer_sum,
     wrap_int64,
 )
-from commitlake.connectors.lake.rows.row_sums import SummedWriter, row_sum, sum_file_rows
+from commitlake.connectors.lake.rows.row_sums import SummedWriter, rows_checksum, sum_file_rows
 
 MEMBER = pa.struct([("id", pa.string()), ("version", pa.int32())])
 VALUES: dict[str, tuple[pa.DataType, list[object]]] = {
@@ -33,19 +33,19 @@ ROWS = pa.table({name: pa.array(values, kind) for name, (kind, values) in VALUES
 
 
 def test_the_order_of_rows_and_their_division_do_not_matter() -> None:
-    assert row_sum(ROWS.take([3, 1, 0, 2])) == row_sum(ROWS)
-    assert wrap_int64(sum(row_sum(ROWS.slice(row, 1)) for row in range(4))) == row_sum(ROWS)
-    assert row_sum(ROWS.set_column(0, "text", ROWS.column("text").dictionary_encode())) == row_sum(ROWS)
+    assert rows_checksum(ROWS.take([3, 1, 0, 2])) == rows_checksum(ROWS)
+    assert wrap_int64(sum(rows_checksum(ROWS.slice(row, 1)) for row in range(4))) == rows_checksum(ROWS)
+    assert rows_checksum(ROWS.set_column(0, "text", ROWS.column("text").dictionary_encode())) == rows_checksum(ROWS)
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_each_value_matters(name: str) -> None:
     position = ROWS.column_names.index(name)
-    sums = {row_sum(ROWS)}
+    sums = {rows_checksum(ROWS)}
     for one in range(4):
         for other in range(4):
             values = ROWS.column(name).take([other if row == one else row for row in range(4)])
-            sums.add(row_sum(ROWS.set_column(position, name, values)))
+            sums.add(rows_checksum(ROWS.set_column(position, name, values)))
     expected = set()
     for one in range(4):
         for other in range(4):
@@ -56,10 +56,10 @@ def test_each_value_matters(name: str) -> None:
 
 def test_values_do_not_count_in_another_column_or_twice() -> None:
     rows = pa.table({"a": ["x", "y"], "b": ["y", "x"]})
-    assert row_sum(rows) != row_sum(rows.rename_columns(["b", "a"]).slice(1))
-    assert row_sum(rows) != row_sum(pa.table({"a": ["y", "x"], "b": ["y", "x"]}))
-    assert row_sum(pa.concat_tables([rows, rows])) == wrap_int64(2 * row_sum(rows)) != row_sum(rows)
-    assert row_sum(pa.table({"a": pa.nulls(2, pa.string())})) != 0
+    assert rows_checksum(rows) != rows_checksum(rows.rename_columns(["b", "a"]).slice(1))
+    assert rows_checksum(rows) != rows_checksum(pa.table({"a": ["y", "x"], "b": ["y", "x"]}))
+    assert rows_checksum(pa.concat_tables([rows, rows])) == wrap_int64(2 * rows_checksum(rows)) != rows_checksum(rows)
+    assert rows_checksum(pa.table({"a": pa.nulls(2, pa.string())})) != 0
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_values_do_not_count_in_another_column_or_twice() -> None:
 )
 def test_other_forms_of_the_same_values_have_the_same_sum(name: str, kind: pa.DataType) -> None:
     changed = ROWS.column(name).cast(kind)
-    assert row_sum(ROWS.set_column(ROWS.column_names.index(name), name, changed)) == row_sum(ROWS)
+    assert rows_checksum(ROWS.set_column(ROWS.column_names.index(name), name, changed)) == rows_checksum(ROWS)
 
 
 def test_a_column_that_a_later_version_adds_changes_no_sum() -> None:
-    assert row_sum(ROWS.append_column("new", pa.nulls(4, pa.string()))) == row_sum(ROWS)
+    assert rows_checksum(ROWS.append_column("new", pa.nulls(4, pa.string()))) == rows_checksum(ROWS)
 
 
 def test_a_file_has_the_sum_of_its_rows_in_its_footer() -> None:
@@ -89,5 +89,5 @@ def test_a_file_has_the_sum_of_its_rows_in_its_footer() -> None:
         writer.write_table(stale.slice(0, 3))
         writer.write_table(stale.slice(3))
     parquet = pq.ParquetFile(io.BytesIO(output.getvalue()))
-    assert read_footer_sum(parquet.metadata) == row_sum(ROWS)
-    assert sum_file_rows(parquet) == (row_sum(ROWS), 4)
+    assert read_footer_sum(parquet.metadata) == rows_checksum(ROWS)
+    assert sum_file_rows(parquet) == (rows_checksum(ROWS), 4)

@@ -45,7 +45,7 @@ class Handler(StorageHandler):
         super().__init__("meeting")
         self._file = file
 
-    def open_range_file(self, path: str) -> RangeFile:
+    def open_for_range_reads(self, path: str) -> RangeFile:
         """See StorageHandler."""
         assert path == "x"
         return self._file

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.connectors.reading.decoding.arrow import Dictionary, span_array
-from commitlake.connectors.reading.decoding.columns import Distinct, utf8_text
+from commitlake.connectors.reading.decoding.columns import DistinctValues, utf8_text
 from commitlake.connectors.reading.kernel.columns import intern_spans
 from commitlake.connectors.reading.kernel.memory_access import PADDING
 from commitlake.connectors.reading.kernel.utf8 import is_utf8
@@ -50,7 +50,7 @@ def test_any_bytes_are_checked_as_by_python(value: bytes) -> None:
 
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"ab", b"a\0", b"12345678", b"12345678x", b"x" * 40]), max_size=60))
 def test_distinct_values_are_numbered_in_order_of_appearance(values: list[bytes]) -> None:
-    distinct = Distinct(SEED, utf8_text)
+    distinct = DistinctValues(SEED, utf8_text)
     codes = np.empty(len(values), np.int32)
     intern_spans(*window_of(values), SEED, distinct.interner, codes)
     assert distinct.values == list(dict.fromkeys(values))
@@ -58,7 +58,7 @@ def test_distinct_values_are_numbered_in_order_of_appearance(values: list[bytes]
 
 
 def test_numbers_are_kept_over_batches_and_known_values_are_first() -> None:
-    distinct = Distinct(SEED, utf8_text, ("known",))
+    distinct = DistinctValues(SEED, utf8_text, ("known",))
     codes = np.empty(2, np.int32)
     intern_spans(*window_of([b"new", b"known"]), SEED, distinct.interner, codes)
     assert codes.tolist() == [1, 0]
@@ -69,7 +69,7 @@ def test_numbers_are_kept_over_batches_and_known_values_are_first() -> None:
 
 
 def test_values_are_dropped_when_too_many_but_stay_in_the_last_batch() -> None:
-    distinct = Distinct(SEED, utf8_text, ("known",))
+    distinct = DistinctValues(SEED, utf8_text, ("known",))
     values = [b"%d" % number for number in range(70_000)]
     codes = np.empty(len(values), np.int32)
     intern_spans(*window_of(values), SEED, distinct.interner, codes)
@@ -81,7 +81,7 @@ def test_values_are_dropped_when_too_many_but_stay_in_the_last_batch() -> None:
 
 
 def test_values_that_are_not_utf8_are_named() -> None:
-    distinct = Distinct(SEED, utf8_text)
+    distinct = DistinctValues(SEED, utf8_text)
     values = [b"good", b"\xff", "\ufffd".encode()]
     intern_spans(*window_of(values), SEED, distinct.interner, np.empty(3, np.int32))
     assert distinct.invalid_value_numbers == [1]

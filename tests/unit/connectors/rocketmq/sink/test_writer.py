@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from commitlake.connectors.rocketmq.data_source import RocketmqDataSource
 from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
-from commitlake.connectors.rocketmq.sink.writer import RocketmqWriter, Sent, check_schema
+from commitlake.connectors.rocketmq.sink.writer import RocketmqWriter, SentCounts, check_schema
 from commitlake.schemas.errors import UsageError
 from tests.support.live_brokers import LiveCluster
 from tests.support.live_reading import create_topic
@@ -110,7 +110,7 @@ def test_dead_letters_are_written_with_the_option(cluster: LiveCluster) -> None:
     given = {"namesrv": cluster.address, "retrySeconds": "0", "systemTopics": "true"}
     rows = pa.RecordBatch.from_pydict({"body": [b"x"], "topic": ["%DLQ%billing"]})
     writer = RocketmqWriter(SinkOptions.parse(given), struct("body binary, topic string"))
-    assert writer.write(iter([rows])) == Sent(messages=1)
+    assert writer.write(iter([rows])) == SentCounts(messages=1)
 
 
 def test_a_task_returns_its_count_or_the_reason_of_failure(cluster: LiveCluster) -> None:
@@ -118,7 +118,7 @@ def test_a_task_returns_its_count_or_the_reason_of_failure(cluster: LiveCluster)
     writer = RocketmqWriter(options, struct("body binary"))
     good = pa.RecordBatch.from_pydict({"body": [b"x"] * 5})
     sent = writer.write(iter([good, good.slice(0, 0), good]))
-    assert sent == Sent(messages=10)
+    assert sent == SentCounts(messages=10)
     writer.commit([sent, None])
     bad = pa.RecordBatch.from_pydict({"body": [b"x", b"", b""]})
     expected = "expected to send 3 rows, 2 were not sent: 2 invalid, topic orders: body: expected at least one byte"

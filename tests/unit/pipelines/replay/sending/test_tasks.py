@@ -18,7 +18,7 @@ from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnection, TrackedConnections
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.connectors.runtime.runner import Result, Runner, Shared, Task
+from commitlake.connectors.runtime.runner import Result, Runner, SharedValue, Task
 from commitlake.jobs.replay import send
 from commitlake.pipelines.replay import ledger as ledger_module
 from commitlake.pipelines.replay import planning
@@ -138,7 +138,7 @@ def claimed_tasks(world: ReplayWorld, plan: ReplayPlan, count: int, *, is_resume
     claims = Ledger(world.lake, plan.replay_id).claim_replay(len(shares))
     add_replay_event(world.lake, plan.replay_id, ReplayEvent.STARTED, sender_count=len(shares))
     return [
-        SendingTask(world.lake, Shared(plan), each, claim, world.name_servers, 0.0, TIMEOUT, is_resumed, False)
+        SendingTask(world.lake, SharedValue(plan), each, claim, world.name_servers, 0.0, TIMEOUT, is_resumed, False)
         for each, claim in zip(shares, claims, strict=True)
     ]
 
@@ -304,7 +304,7 @@ def test_a_replaced_task_stops_when_it_looks_for_requests(
     (task,) = claimed_tasks(world, replace(plan, rate=20), 1)
     old, old_results = in_thread(replace(task, ledger_seconds=600.0))
     wait_until(lambda: sum(map(len, world.received().values())) > 0, 30)
-    assert send_share(replace(task, plan=Shared(plan))) == TaskResult(True)
+    assert send_share(replace(task, plan=SharedValue(plan))) == TaskResult(True)
     old.join(30)
     assert isinstance(old_results[0].error, OtherProcessError)
     check_sent_once_in_order(world)

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.pipelines.quality.expectation_input import RunFacts, split_by_topics
 from commitlake.pipelines.quality.frame_judge import FrameJudge
-from commitlake.pipelines.quality.judge_process import JudgeProcess
+from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
 from commitlake.pipelines.quality.pandas_frames import KEYS, build_window_frame
 from commitlake.pipelines.quality.profile_columns import QualityError
 from commitlake.schemas.quality.expectation import Grain
@@ -21,12 +21,12 @@ FACTS = RunFacts(now=NOON)
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[JudgeProcess]:
-    with JudgeProcess() as found:
+def process() -> Iterator[JudgeSubprocess]:
+    with JudgeSubprocess() as found:
         yield found
 
 
-def test_the_judgement_is_the_same(process: JudgeProcess) -> None:
+def test_the_judgement_is_the_same(process: JudgeSubprocess) -> None:
     profile = profile_of([each for number, each in enumerate(messages(range(60))) if number != 7])
     here = judge_profile(profile, run_facts=FACTS)
     for _ in range(2):  # a run that is tried again judges again
@@ -38,7 +38,7 @@ def test_the_judgement_is_the_same(process: JudgeProcess) -> None:
         assert there == here
 
 
-def test_an_error_is_the_same(process: JudgeProcess) -> None:
+def test_an_error_is_the_same(process: JudgeSubprocess) -> None:
     suite = next(suite for suite in SUITES if suite.grain is Grain.WINDOW)
     unknown = dataclasses.replace(suite.expectations[0], type="ExpectNothing")
     suites = [dataclasses.replace(suite, expectations=(unknown,))]
@@ -48,7 +48,7 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
 
 
 def test_the_process_starts_when_first_needed() -> None:
-    with JudgeProcess() as process:
+    with JudgeSubprocess() as process:
         assert process._process is None
         assert process.start() is process.start()
         assert process._process is not None

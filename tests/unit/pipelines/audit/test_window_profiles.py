@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.audit.window_counts import Profile, Totals
+from commitlake.pipelines.audit.window_profiles import Profile, Totals
 from tests.support.profiles import Row, message
 from tests.support.windows import windows_of
 
@@ -48,7 +48,7 @@ def test_differences_are_the_same_in_memory_and_on_disk(tmp_path: Path, limits: 
 def test_windows_of_many_tasks_are_merged_although_they_are_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.pipelines.audit.window_counts._MAX_TABLES", 3)
+    monkeypatch.setattr("commitlake.pipelines.audit.window_profiles._MAX_TABLES", 3)
     with profile_of(tmp_path, list(some_rows()), IN_MEMORY) as profile:
         assert len(profile._held) <= 3
         assert (profile.is_on_disk, profile.count_totals()) == (False, Totals(20, 20))

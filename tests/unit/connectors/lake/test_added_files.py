@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.added_files import group_files, processed_erasure_number, processed_version
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import group_files, processed_erasure_number, processed_version
 
 
 @pytest.mark.parametrize(

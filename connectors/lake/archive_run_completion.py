@@ -73,7 +73,7 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
     return commits
 
 
-def list_unrecorded_runs(lake: Lake) -> list[ArchiveCommit]:
+def list_runs_missing_in_archive_runs(lake: Lake) -> list[ArchiveCommit]:
     """Return the commits of finished archive runs that have no row in `archive_runs`, oldest first."""
     table = lake.find("archive_runs")
     if table is None:
@@ -91,7 +91,7 @@ def restore_runs(lake: Lake, parser_version: str) -> int:
     Args:
         parser_version: for the rows.
     """
-    missing = list_unrecorded_runs(lake)
+    missing = list_runs_missing_in_archive_runs(lake)
     if missing:
         rows = [asdict(_make_run(commit, True, parser_version)) for commit in missing]
         append_rows(

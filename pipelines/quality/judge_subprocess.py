@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.quality.report import QualityReport
 
 
-class JudgeProcess:
+class JudgeSubprocess:
     """Separate process that checks the message counts of runs by expectation suites, as it loads large packages."""
 
     def __init__(self) -> None:
@@ -94,5 +94,5 @@ def _report_results() -> QualityReport:
 
 
 def _current_judging() -> ProfileJudging:
-    assert _judging is not None  # `JudgeProcess.begin_judging` comes first
+    assert _judging is not None  # `JudgeSubprocess.begin_judging` comes first
     return _judging

@@ -51,7 +51,7 @@ def processed_erasure_number(lake: Lake, table: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class NewFiles:
+class AddedFiles:
     """Data files of `messages` whose rows a derived table does not contain yet.
 
     Attributes:
@@ -65,7 +65,7 @@ class NewFiles:
     from_scratch: bool = False
 
 
-def readable_files(lake: Lake, after_version: int, followed_table: str = "messages") -> NewFiles:
+def readable_added_files(lake: Lake, after_version: int, followed_table: str = "messages") -> AddedFiles:
     """Return the files added to a table after a version; all its files if added files or log entries are gone.
 
     A vacuum deletes files after a compaction has written their rows to others. A follower that did not run for longer
@@ -78,23 +78,23 @@ def readable_files(lake: Lake, after_version: int, followed_table: str = "messag
     # Both looks at the table below must see the same version.
     lake = lake.pin_versions()
     try:
-        files, newest = new_files(lake, after_version, followed_table)
+        files, newest = added_files(lake, after_version, followed_table)
     except VersionGoneError:
         whole = files_of_table(lake.uri(followed_table), lake.table(followed_table))
-        return NewFiles(whole.files, whole.version, from_scratch=True)
+        return AddedFiles(whole.files, whole.version, from_scratch=True)
     whole = files_of_table(lake.uri(followed_table), lake.table(followed_table)) if files else AddedVersion(newest, ())
     # A file that is still part of the table exists. Only one that a compaction has replaced may be deleted.
     replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
     found = lake.open_folder(followed_table).get_file_info(replaced) if replaced else []
     if any(info.type == pafs.FileType.NotFound for info in found):
-        return NewFiles(whole.files, whole.version, from_scratch=True)
-    return NewFiles(files, newest)
+        return AddedFiles(whole.files, whole.version, from_scratch=True)
+    return AddedFiles(files, newest)
 
 
-def new_files(lake: Lake, after_version: int, followed_table: str = "messages") -> tuple[list[AddedFile], int]:
+def added_files(lake: Lake, after_version: int, followed_table: str = "messages") -> tuple[list[AddedFile], int]:
     """Return the data files added to a table after a version, even if deleted since, and the table's newest version.
 
-    See `readable_files` for the arguments.
+    See `readable_added_files` for the arguments.
 
     Raises:
         VersionsError: if the log no longer has these versions, or rows were changed.
