@@ -40,7 +40,7 @@ from commitlake.jobs.cli.options import flag, only_with, option, overrides
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line, print_text
 from commitlake.jobs.report.output_formats import OutputArguments
-from commitlake.jobs.report.page_file import PageFile, check_page_file, write_page_on_failure
+from commitlake.jobs.report.page_file import PageFile
 from commitlake.jobs.report.rows_output import write_varying_rows
 from commitlake.jobs.report.text_blocks import print_sections
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
@@ -146,10 +146,9 @@ class Audit(
 
     def run(self) -> ExitCode:
         """Run the audit, print the result, and return an exit code."""
-        file = check_page_file(self.html)
         lake = open_lake_argument(self)
         facts = [("Lake", lake.root), *([("Store", self.store)] if self.store else [])]
-        with write_page_on_failure(file, "audit", TITLE, facts, lake):
+        with self.open_page("audit", TITLE, facts, lake) as file:
             return _run_audit(self, lake, file)
 
 

@@ -82,13 +82,11 @@ class Guard(
     def run(self) -> ExitCode:
         """Forecast the deletion of the stores' segments, and print a report."""
         from commitlake.jobs.guard.report import TITLE, guard_report, print_report
-        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
         from commitlake.jobs.report.text_blocks import print_notices, print_summary
 
         now = datetime.datetime.now(datetime.UTC)
         lake = open_lake_argument(self)
-        file = check_page_file(self.html)
-        with write_page_on_failure(file, "guard", TITLE, [("Lake", lake.root), ("Store", self.store)], lake):
+        with self.open_page("guard", TITLE, [("Lake", lake.root), ("Store", self.store)], lake) as file:
             progress, watched = _forecast_stores(self, lake, now)
             report = guard_report(
                 watched,

@@ -20,6 +20,7 @@ from commitlake.jobs.report.output_formats import JsonArgument, OutputArguments
 from commitlake.pipelines.journeys.journeys_query import MARGIN
 
 PATHS, HOPS, KEYS = "paths", "hops", "keys"
+TITLE = "Paths of keys"
 _SHOWN = {
     PATHS: "the most frequent paths; as a table for people, hops follow",
     HOPS: "times from topic to topic",

@@ -28,7 +28,7 @@ from commitlake.jobs.arguments.unknown_lake_names import (
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
-from commitlake.jobs.journeys.arguments import HOPS, KEYS, JourneysOptions
+from commitlake.jobs.journeys.arguments import HOPS, KEYS, TITLE, JourneysOptions
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.formatted_counts import format_count
@@ -80,13 +80,7 @@ class Journeys(JourneysOptions):
 
     def run(self) -> ExitCode:
         """Compute and print the chosen rows, and report where data is truncated or missing."""
-        if self.html is None:
-            return _open_lake_and_print(self, None)
-        from commitlake.jobs.journeys.report import TITLE
-        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
-
-        file = check_page_file(self.html)
-        with write_page_on_failure(file, "journeys", TITLE, [("Lake", self.lake)]):
+        with self.open_page("journeys", TITLE, [("Lake", self.lake)]) as file:
             return _open_lake_and_print(self, file)
 
 

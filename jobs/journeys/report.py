@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from commitlake.jobs.journeys.arguments import TITLE
 from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram_html
 from commitlake.jobs.report.html_elements import tag
 from commitlake.schemas.finding_advice import Command
@@ -28,7 +29,6 @@ from commitlake.schemas.report import (
 from commitlake.schemas.report_columns import Column
 
 Row = Mapping[str, Any]
-TITLE = "Paths of keys"
 SHOWN_PATHS = 20
 """Number of paths on a page; the others are counted."""
 KEYS_OF_PATH = 20

@@ -15,6 +15,7 @@ from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.options import OneOf, option, repeated, requires_one_of
 
+TITLE = "Consumer lag"
 _SOURCE = OneOf(required=True)
 
 

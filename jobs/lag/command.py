@@ -28,7 +28,7 @@ from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, option, repeated, requires_one_of, rules_for_values
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
+from commitlake.jobs.lag.arguments import TITLE, LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
@@ -154,14 +154,8 @@ class LagCommand(
 
     def run(self) -> ExitCode:
         """Measure the lag, print it, and write the page."""
-        if self.html is None:
-            return _print_lag_and_page(None, self)
-        from commitlake.jobs.lag.report import TITLE
-        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
-
-        file = check_page_file(self.html)
         name, place = self.source_option
-        with write_page_on_failure(file, "lag", TITLE, [(name.removeprefix("--").capitalize(), place)]):
+        with self.open_page("lag", TITLE, [(name.removeprefix("--").capitalize(), place)]) as file:
             return _print_lag_and_page(file, self)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
+from commitlake.jobs.lag.arguments import TITLE
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.group_summaries import (
     GROUP_KINDS,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from commitlake.pipelines.lag.history import LagHistory
     from commitlake.pipelines.lag.store_lag import LagAnswer
 
-TITLE = "Consumer lag"
 MAX_HEAT_GROUPS = 20
 """Largest number of groups in the heat map; the worst are shown."""
 MAX_LINE_GROUPS = 6

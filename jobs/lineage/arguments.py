@@ -23,6 +23,7 @@ from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_hash_ke
 from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int
 
 TREE, TABLE, JSON, MERMAID = "tree", "table", "json", "mermaid"
+TITLE = "What happened to a message"
 _ONE_RECORD = ("key", "id", "offset")
 _OF_STORIES = ("depth", "related_by", "mask", "body", "follow", "limit")
 _AS_IN = "as in --from -1d --to now"

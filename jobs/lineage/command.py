@@ -30,6 +30,7 @@ from commitlake.jobs.lineage.arguments import (
     JSON,
     MERMAID,
     TABLE,
+    TITLE,
     LineageOptions,
     check_options,
     make_story_question,
@@ -100,16 +101,12 @@ class Lineage(LineageOptions):
 
 
 def _show_story(command: LineageOptions, lake: Lake, monotonic_start: float) -> ExitCode:
-    if command.html is None:
-        return _print_story(command, _read_story(command, lake), monotonic_start)
-    from commitlake.jobs.lineage.report import TITLE, lineage_report
-    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
-
-    file = check_page_file(command.html)
     facts = [("Lake", command.lake)]
-    with write_page_on_failure(file, "lineage", TITLE, facts):
+    with command.open_page("lineage", TITLE, facts) as file:
         story = _read_story(command, lake)
         if file is not None:
+            from commitlake.jobs.lineage.report import lineage_report
+
             file.write(lineage_report(story, facts))
         return _print_story(command, story, monotonic_start)
 
@@ -214,15 +211,13 @@ def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
 
 
 def _show_topics(command: LineageOptions, lake: Lake, monotonic_start: float) -> ExitCode:
-    from commitlake.jobs.lineage.topic_graph import TITLE, graph_json, graph_mermaid, links_table, topics_report
-    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
+    from commitlake.jobs.lineage.topic_graph import GRAPH_TITLE, graph_json, graph_mermaid, links_table, topics_report
     from commitlake.pipelines.lineage.topic_graph import build_topic_graph
 
     assert command.start is not None, "--topics needs --from"
     assert command.end is not None, "--topics needs --to"
-    file = check_page_file(command.html)
     facts = [("Lake", command.lake)]
-    with write_page_on_failure(file, "lineage", TITLE, facts):
+    with command.open_page("lineage", GRAPH_TITLE, facts) as file:
         graph = build_topic_graph(lake, command.start, command.end)
         if file is not None:
             file.write(topics_report(graph, facts))

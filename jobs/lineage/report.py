@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from commitlake.jobs.lineage.arguments import TITLE
 from commitlake.jobs.lineage.picture.lanes import assign_lanes
 from commitlake.jobs.lineage.picture.picture_rows import PictureRows, choose_picture_rows
 from commitlake.jobs.lineage.picture.step_details import step_details_html
@@ -40,7 +41,6 @@ from commitlake.schemas.report import (
 )
 from commitlake.schemas.report_columns import Column
 
-TITLE = "What happened to a message"
 MAX_OUTCOMES = 300
 """Largest number of outcomes shown; of more, the worst."""
 MAX_CAUTIONS = 50

@@ -23,7 +23,7 @@ from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND, format_iso_time
 
 VERSION = 1
-TITLE = "Which topics feed which"
+GRAPH_TITLE = "Which topics feed which"
 MAX_TOPICS = 40
 """Largest number of topics in the picture; of more, those of the links with the most passes."""
 _ROW = 56
@@ -69,7 +69,7 @@ def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report
         ]
         sections.append(Section("topics", "Topics", [Table.of_values("Topics with keys", nodes)]))
     sections.append(Section("meaning", "What this means", [Paragraph(_MEANING)]))
-    return Report(TITLE, _graph_verdict(graph), known, sections, "lineage")
+    return Report(GRAPH_TITLE, _graph_verdict(graph), known, sections, "lineage")
 
 
 _MEANING = (

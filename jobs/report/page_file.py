@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.html_option import check_html_argument
 from commitlake.jobs.cli.command import ErrorText, explain_error, is_error_or_panic
+from commitlake.jobs.cli.output_files import check_output_file
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.html_page import write_page
 from commitlake.jobs.report.run_history import history_section, read_run_history
@@ -61,8 +61,10 @@ def check_page_file(path: Path | None) -> PageFile | None:
     Raises:
         JobError: For a file that could not be written at the end of the job.
     """
-    check_html_argument(path)
-    return None if path is None else PageFile(path)
+    if path is None:
+        return None
+    check_output_file("--html", path)
+    return PageFile(path)
 
 
 @contextmanager

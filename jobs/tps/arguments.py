@@ -20,6 +20,7 @@ from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.pipelines.tps.rates_query import GROUPS, SECOND
 
 RATES, HOT_QUEUES, HOT_KEYS, DELAYED = "rates", "hot-queues", "hot-keys", "delayed"
+TITLE = "Messages per second"
 DESCRIPTION = (
     "Show how many messages and bytes per second brokers stored, at any time that is archived, or that a store's log "
     "still covers. Without --window, the output has one row per group for the whole time, with its busiest minute (or "

@@ -33,6 +33,7 @@ from commitlake.jobs.tps.arguments import (
     DELAYED,
     HOT_KEYS,
     HOT_QUEUES,
+    TITLE,
     TpsOptions,
     check_options,
     parse_group_names,
@@ -75,14 +76,8 @@ class Tps(TpsOptions):
 
 
 def _show_rates(command: TpsOptions, monotonic_start: float) -> ExitCode:
-    if command.html is None:
-        return _print_rates_and_page(None, command, monotonic_start)
-    from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
-    from commitlake.jobs.tps.report import TITLE
-
-    file = check_page_file(command.html)
     option, place = command.source_option
-    with write_page_on_failure(file, "tps", TITLE, [(option.removeprefix("--").capitalize(), place)]):
+    with command.open_page("tps", TITLE, [(option.removeprefix("--").capitalize(), place)]) as file:
         return _print_rates_and_page(file, command, monotonic_start)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.page_file import join_names
+from commitlake.jobs.tps.arguments import TITLE
 from commitlake.jobs.tps.notes import (
     RateNote,
     comparison_notes,
@@ -51,7 +52,6 @@ from commitlake.schemas.report import (
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time, format_time
 
-TITLE = "Messages per second"
 MAX_MARKS = 100
 """Largest number of marked times in a chart; of more, the longest."""
 _LARGE_SHARE = 0.5

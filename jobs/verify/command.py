@@ -100,7 +100,6 @@ class Verify(
     def run(self) -> ExitCode:
         """Verify the stores, print a report, and return an exit code."""
         store = require_store(self.store)
-        from commitlake.jobs.report.page_file import check_page_file, write_page_on_failure
         from commitlake.jobs.report.text_blocks import print_summary
         from commitlake.jobs.verify.report import TITLE, Remedies, print_report, verify_report
 
@@ -108,11 +107,10 @@ class Verify(
             set_s3_environment(self)
         elif self.lake is None:
             self._check_object_store_options()
-        file = check_page_file(self.html)
         lake = open_lake_argument(self) if self.lake else None
         remedies = Remedies(lake, list(_rebuild_reading_options(self)))
         facts = [("Store", store), *([("Lake", lake.root)] if lake else [])]
-        with write_page_on_failure(file, "verify", TITLE, facts, lake):
+        with self.open_page("verify", TITLE, facts, lake) as file:
             stores = _verify_stores(self)
             report = verify_report(stores, remedies)
             if file is not None:

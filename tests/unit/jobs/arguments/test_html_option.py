@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.arguments.html_option import HtmlArgument, check_html_argument
+from commitlake.jobs.arguments.html_option import HtmlArgument
 from commitlake.jobs.cli.options import add_options
 from commitlake.jobs.cli.output_files import OutputFileError
 
@@ -20,8 +20,11 @@ def test_the_option_is_a_path_or_none(tmp_path: Path) -> None:
 
 
 def test_a_folder_or_a_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    check_html_argument(None)
-    check_html_argument(tmp_path / "page.html")
+    with HtmlArgument().open_page("lag", "Lag", []) as file:
+        assert file is None
+    with HtmlArgument(html=tmp_path / "page.html").open_page("lag", "Lag", []) as file:
+        assert file is not None
     for path in (tmp_path, tmp_path / "no" / "page.html"):
-        with pytest.raises(OutputFileError, match="expected a file in an existing folder"):
-            check_html_argument(path)
+        refused = pytest.raises(OutputFileError, match="expected a file in an existing folder")
+        with refused, HtmlArgument(html=path).open_page("lag", "Lag", []):
+            pass
