@@ -1,10 +1,11 @@
-"""Waiting times before a commit is retried after a conflict with another run."""
+"""Updates of tables that follow others, and waiting times before one is retried after a conflict with another run."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 MAX_TRIES = 10
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.25, 8.0
@@ -20,12 +21,28 @@ def backoff_seconds(attempt: int) -> float:
     return random.uniform(longest / 2, longest)  # noqa: S311 (no secret)
 
 
-class _HasVersion(Protocol):
-    @property
-    def version(self) -> int: ...
+@dataclass(frozen=True)
+class TableUpdate:
+    """Result of an update of a table that follows others.
+
+    Attributes:
+        table: name of the table.
+        version: version of `messages` that the table has reached.
+        rows: number of added rows; 0 if another run committed first.
+        seconds: duration; 0 if it was not measured.
+        is_unfinished: True if rows that existed at the start are still missing.
+        problems: sentences on files that could not be read.
+    """
+
+    table: str
+    version: int = -1
+    rows: int = 0
+    seconds: float = 0.0
+    is_unfinished: bool = False
+    problems: Sequence[str] = ()
 
 
-Followed = TypeVar("Followed", bound=_HasVersion)
+Followed = TypeVar("Followed", bound=TableUpdate)
 
 
 def update_until_version(

@@ -109,7 +109,7 @@ class StoreFollower:
     def _finish_unfinished_work(self, unfinished_work: ArchiveWork) -> None:
         """Finish the work that earlier runs left, because a stream without new messages has no micro-batch to do it."""
         result = run_archive(self._runner, self._config, unfinished_work)
-        if result.recovered or result.hbase or result.keys or result.consumptions or result.edges:
+        if result.recovered or result.hbase or any(update.rows for update in result.updates):
             self._on_result(result)
 
     def add_deliveries(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind
 from commitlake.jobs.arguments.sizes import size_text
@@ -11,6 +11,8 @@ from commitlake.pipelines.archive.run_page import commit_numbers_text
 from commitlake.schemas.formatted_counts import format_count
 
 _MANY_STORES = 12
+_ROW_NAMES = {"message_keys": "message key", "consumptions": "consume record"}
+"""Names for rows of tables; rows of others are named by their table."""
 
 
 def store_summary_lines(store_ranges: Mapping[str, StoreRange]) -> list[str]:
@@ -58,13 +60,13 @@ def _note_lines(result: Result) -> list[str]:
     return [f"  {note}" for note in (*result.notes, *result.problems)]
 
 
-def _derived_table_lines(result: Result) -> list[str]:
-    lines = [f"  {format_count(result.keys, 'message key')} ({result.keys_seconds:.1f} s)"] if result.keys else []
-    if result.consumptions:
-        lines.append(f"  {format_count(result.consumptions, 'consume record')}")
-    return lines + (
-        [f"  {format_count(result.edges, 'row')} of edges ({result.edges_seconds:.1f} s)"] if result.edges else []
-    )
+def _derived_table_lines(result: Result) -> Iterator[str]:
+    for update in result.updates:
+        if update.rows:
+            name = _ROW_NAMES.get(update.table)
+            count = format_count(update.rows, name or "row")
+            seconds = f" ({update.seconds:.1f} s)" if update.seconds else ""
+            yield f"  {count}{'' if name else f' of {update.table}'}{seconds}"
 
 
 def _other_run_lines(result: Result) -> list[str]:

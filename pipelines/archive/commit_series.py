@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_commits import CommittedRange
-from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
+from commitlake.connectors.lake.backoff import MAX_TRIES, TableUpdate, backoff_seconds
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
@@ -209,11 +209,7 @@ class CommitSeries:
             verdict=verdict,
             hbase=sum(result.hbase for result in self._results),
             hbase_seconds=sum(result.hbase_seconds for result in self._results),
-            keys=sum(result.keys for result in self._results),
-            keys_seconds=sum(result.keys_seconds for result in self._results),
-            consumptions=sum(result.consumptions for result in self._results),
-            edges=sum(result.edges for result in self._results),
-            edges_seconds=sum(result.edges_seconds for result in self._results),
+            updates=_join_updates([update for result in self._results for update in result.updates]),
             recovered=[sequence for result in self._results for sequence in result.recovered],
             bytes_of_others=sum(result.bytes_of_others for result in self._results),
             notes=list(dict.fromkeys(note for result in self._results for note in result.notes)),
@@ -285,3 +281,13 @@ def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> RunPageSummary:
         if chosen:
             figures.add_windows(pa.concat_tables(chosen).combine_chunks())
     return figures
+
+
+def _join_updates(updates: Sequence[TableUpdate]) -> list[TableUpdate]:
+    """Return one update for each table, with the rows and seconds of all its updates."""
+    joined: dict[str, TableUpdate] = {}
+    for update in updates:
+        earlier = joined.get(update.table, TableUpdate(update.table))
+        rows, seconds = update.rows + earlier.rows, update.seconds + earlier.seconds
+        joined[update.table] = replace(update, rows=rows, seconds=seconds)
+    return list(joined.values())

@@ -8,23 +8,21 @@ the size of the lake, so a run builds it only for a small lake.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from commitlake.connectors.lake.backoff import TableUpdate
 from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.consumptions.table_update import ConsumptionsUpdate as FollowedConsumptions
 from commitlake.pipelines.consumptions.table_update import follow_consume_logs
 from commitlake.pipelines.edges.progress import followed_messages_version
 from commitlake.pipelines.edges.retry_states import RetryStates
-from commitlake.pipelines.edges.table_update import EdgesUpdate as FollowedEdges
-from commitlake.pipelines.edges.table_update import catch_up_edges
+from commitlake.pipelines.edges.table_update import EdgesUpdate, catch_up_edges
 from commitlake.pipelines.message_keys.key_files import PreparedKeys
-from commitlake.pipelines.message_keys.table_update import KeysUpdate as FollowedKeys
 from commitlake.pipelines.message_keys.table_update import catch_up_keys
 from commitlake.schemas.formatted_counts import format_count
 
@@ -38,16 +36,12 @@ class FollowedTables:
     """Results of updating the tables that are derived from `messages` and consume logs.
 
     Attributes:
-        keys: result for `message_keys`.
-        edges: result for `edges`.
-        consumptions: result for `consumptions`.
+        updates: a result for each table that was updated.
         problems: sentences on files of the stores that could not be read, for the run's summary and verdict.
         notes: other sentences for the summary.
     """
 
-    keys: FollowedKeys = field(default_factory=lambda: FollowedKeys(-1, 0, 0.0))
-    edges: FollowedEdges = field(default_factory=lambda: FollowedEdges(-1))
-    consumptions: FollowedConsumptions = field(default_factory=FollowedConsumptions)
+    updates: Sequence[TableUpdate] = ()
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -79,15 +73,15 @@ def follow_tables(
     """
     keys = catch_up_keys(lake, runner, prepared_keys=prepared_keys)
     if not updates_edges:
-        return FollowedTables(keys)
+        return FollowedTables([keys])
     consumed = follow_consume_logs(lake, stores)
     # Pinned after the two updates above, which `edges` reads, and before anything is read for it.
     reading = lake.pin_versions()
     if followed_messages_version(reading) < 0 and _count_messages(reading) > MAX_FIRST_ROWS:
-        return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])
+        return FollowedTables([keys, consumed], consumed.problems, [_LACKS_EDGES])
     states, problems = read_retry_states(stores)
     edges = catch_up_edges(lake, runner, states=states, files_without_roles=files_without_roles, lake_view=reading)
-    return FollowedTables(keys, edges, consumed, [*consumed.problems, *problems], unreadable_trace_notes(edges))
+    return FollowedTables([keys, consumed, edges], [*consumed.problems, *problems], unreadable_trace_notes(edges))
 
 
 def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
@@ -109,7 +103,7 @@ def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
     return RetryStates(frozenset(read), rows), problems
 
 
-def unreadable_trace_notes(edges: FollowedEdges) -> list[str]:
+def unreadable_trace_notes(edges: EdgesUpdate) -> list[str]:
     """Return sentences on trace messages and op records that could not be read or parsed for `edges`."""
     notes = []
     if edges.unread:

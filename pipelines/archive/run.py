@@ -33,7 +33,7 @@ from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.update_result import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.archive_run_completion import finish_runs
-from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
+from commitlake.connectors.lake.backoff import MAX_TRIES, TableUpdate, backoff_seconds
 from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
@@ -158,11 +158,7 @@ class Result:
         verdict: verdict on the run.
         hbase: number of messages put into HBase.
         hbase_seconds: part of the duration for that.
-        keys: number of rows added to `message_keys`.
-        keys_seconds: part of the duration for that.
-        consumptions: number of rows added to `consumptions`.
-        edges: number of rows written to `edges`.
-        edges_seconds: part of the duration for that.
+        updates: results of updating the tables that follow `messages`.
         recovered: commits of earlier runs that this run completed.
         bytes_of_others: size of log that was new at the start, but was archived by other runs meanwhile.
         unfinished_tables: tables that do not have all of this run yet, because other runs committed first on every
@@ -184,11 +180,7 @@ class Result:
     verdict: RunVerdict = NOTHING_NEW
     hbase: int = 0
     hbase_seconds: float = 0.0
-    keys: int = 0
-    keys_seconds: float = 0.0
-    consumptions: int = 0
-    edges: int = 0
-    edges_seconds: float = 0.0
+    updates: Sequence[TableUpdate] = ()
     recovered: Sequence[int] = field(default=())
     bytes_of_others: int = 0
     unfinished_tables: Sequence[str] = field(default=())
@@ -371,11 +363,7 @@ def run_archive(
         verdict=verdict,
         hbase=put.rows,
         hbase_seconds=put.seconds,
-        keys=followed.keys.rows,
-        keys_seconds=followed.keys.seconds,
-        consumptions=followed.consumptions.rows,
-        edges=followed.edges.rows,
-        edges_seconds=followed.edges.seconds,
+        updates=followed.updates,
         recovered=[commit.sequence for commit in work.unfinished],
         unfinished_tables=_unfinished_tables(followed, put),
         notes=[
@@ -445,11 +433,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
         0,
         work.snapshot.ranges,
         verdict=NOTHING_NEW.with_unread_files(len(followed.problems)).with_unread_messages(work.newer_data_notes),
-        keys=followed.keys.rows,
-        keys_seconds=followed.keys.seconds,
-        consumptions=followed.consumptions.rows,
-        edges=followed.edges.rows,
-        edges_seconds=followed.edges.seconds,
+        updates=followed.updates,
         recovered=[commit.sequence for commit in work.unfinished],
         unfinished_tables=_unfinished_tables(followed, _NOTHING_IN_HBASE),
         notes=[*notes, *followed.notes],
@@ -511,13 +495,8 @@ def _update_following_tables(
 
 def _unfinished_tables(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
     """Return the names of tables that are not up to date, because other runs committed first."""
-    found = {
-        "message_keys": tables.keys.is_unfinished,
-        "consumptions": tables.consumptions.is_unfinished,
-        "edges": tables.edges.is_unfinished,
-        "HBase": hbase is _HBASE_UNFINISHED,
-    }
-    return [name for name, is_unfinished in found.items() if is_unfinished]
+    found = [update.table for update in tables.updates if update.is_unfinished]
+    return [*found, "HBase"] if hbase is _HBASE_UNFINISHED else found
 
 
 def _update_hbase(config: Config, runner: Runner) -> FollowedInHBase:

@@ -8,40 +8,26 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
+from commitlake.connectors.lake.backoff import TableUpdate
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.reading.stores import Store
 
+_TABLE = "consumptions"
 _APPLICATION = "commitlake.consumptions."
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumptionsUpdate:
-    """Result of an update of `consumptions`.
-
-    Attributes:
-        rows: number of added rows.
-        problems: sentences on what is damaged or missing in the consume logs.
-        is_unfinished: True if another run committed first; it adds the same rows.
-    """
-
-    rows: int = 0
-    problems: Sequence[str] = ()
-    is_unfinished: bool = False
 
 
 def read_consume_log_progress(lake: Lake, broker: str) -> int | None:
     """Return the consume log offset up to which `consumptions` has a store's records; None if it has none."""
-    table = lake.find("consumptions")
+    table = lake.find(_TABLE)
     return None if table is None else table.transaction_version(f"{_APPLICATION}{broker}")
 
 
-def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpdate:
+def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> TableUpdate:
     """Add to `consumptions` the records that were written to the stores' consume logs since the last run.
 
     Raises:
@@ -61,11 +47,11 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
             files = []
             if part.rows.num_rows:
                 name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-                files = [write_plain_file(pa.Table.from_batches([part.rows]), lake, "consumptions", name)]
+                files = [write_plain_file(pa.Table.from_batches([part.rows]), lake, _TABLE, name)]
             # Also without rows, so that the next run does not read this part again.
             step = (progress, part.end)
-            if not commit_with_transaction(lake, "consumptions", files, f"{_APPLICATION}{store.broker}", step):
-                return ConsumptionsUpdate(rows, problems, is_unfinished=True)
+            if not commit_with_transaction(lake, _TABLE, files, f"{_APPLICATION}{store.broker}", step):
+                return TableUpdate(_TABLE, rows=rows, is_unfinished=True, problems=problems)
             progress = part.end
             rows += part.rows.num_rows
-    return ConsumptionsUpdate(rows, problems)
+    return TableUpdate(_TABLE, rows=rows, problems=problems)

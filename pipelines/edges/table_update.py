@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.added_files import AddedFiles, group_files, readable_added_files
 from commitlake.connectors.lake.archive_commits import newest_commit
-from commitlake.connectors.lake.backoff import update_until_version
+from commitlake.connectors.lake.backoff import TableUpdate, update_until_version
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import read_file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
@@ -86,23 +86,16 @@ _ENCODINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EdgesUpdate:
-    """Result of an update of `edges`.
+@dataclass(frozen=True)
+class EdgesUpdate(TableUpdate):
+    """Result of an update of `edges`; the added rows include those of open steps.
 
     Attributes:
-        version: version of `messages` that the table has reached.
-        rows: number of added rows, including those of open steps; 0 if another run committed first.
-        seconds: duration.
-        is_unfinished: True if rows of `messages` that existed at the start are still missing.
         passed_over: number of trace records, or of whole bodies, in an unknown format.
         unread: number of trace messages and op records whose bodies the lake does not have, or are damaged.
     """
 
-    version: int
-    rows: int = 0
-    seconds: float = 0.0
-    is_unfinished: bool = False
+    table: str = "edges"
     passed_over: int = 0
     unread: int = 0
 
@@ -133,7 +126,7 @@ def catch_up_edges(
         lake_view
     ) >= consumed
     if is_done and not _have_retry_states_changed(lake_view, states):
-        return EdgesUpdate(version, seconds=time.monotonic() - started)
+        return EdgesUpdate(version=version, seconds=time.monotonic() - started)
     views = chain([lake_view], repeat(None))  # what other runs have committed is read before each further attempt
     tries = list(
         update_until_version(wanted, lambda: follow_edges(lake, runner, states, files_without_roles, next(views)), wait)
@@ -142,7 +135,10 @@ def catch_up_edges(
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
     is_unfinished = version < wanted or followed_consumptions_version(lake) < consumed
-    return EdgesUpdate(version, rows, time.monotonic() - started, is_unfinished, passed_over, unread)
+    seconds = time.monotonic() - started
+    return EdgesUpdate(
+        version=version, rows=rows, seconds=seconds, is_unfinished=is_unfinished, passed_over=passed_over, unread=unread
+    )
 
 
 def follow_edges(
@@ -171,7 +167,7 @@ def follow_edges(
     new, consumed = _find_new_files(lake_view, progress, consumptions)
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
     if is_done and not _have_retry_states_changed(lake_view, states):
-        return EdgesUpdate(progress, seconds=time.monotonic() - started)
+        return EdgesUpdate(version=progress, seconds=time.monotonic() - started)
     # Earlier messages are found by their keys, so the keys must be as new as the rows that are linked.
     if followed_keys(lake_view) < new.version:
         catch_up_keys(lake, runner)
@@ -199,9 +195,12 @@ def follow_edges(
         other_transactions=beside,
         removed_files=gone,
     ):
-        return EdgesUpdate(followed_messages_version(lake), seconds=time.monotonic() - started)
+        return EdgesUpdate(version=followed_messages_version(lake), seconds=time.monotonic() - started)
     rows = sum(file.rows for file in files)
-    return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
+    seconds = time.monotonic() - started
+    return EdgesUpdate(
+        version=new.version, rows=rows, seconds=seconds, passed_over=work.passed_over, unread=work.unread
+    )
 
 
 def _have_retry_states_changed(lake: Lake, states: RetryStates) -> bool:

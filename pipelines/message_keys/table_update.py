@@ -19,7 +19,7 @@ from itertools import chain, repeat
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.added_files import AddedFiles, group_files, readable_added_files
-from commitlake.connectors.lake.backoff import update_until_version
+from commitlake.connectors.lake.backoff import TableUpdate, update_until_version
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
@@ -33,24 +33,8 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.message_keys.key_files import COLUMNS, MAX_ROWS, REPEATING, PreparedKeys, write_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_erasure, followed_version
 
+_TABLE = "message_keys"
 _DRIVER_ROWS = 1 << 17  # fewer rows are read in this process, before others would have started
-
-
-@dataclass(frozen=True, slots=True)
-class KeysUpdate:
-    """Result of an update of `message_keys`.
-
-    Attributes:
-        version: version of `messages` that the table has reached.
-        rows: number of added rows; 0 if another run committed first.
-        seconds: duration.
-        is_unfinished: True if rows of `messages` that existed at the start are still missing.
-    """
-
-    version: int
-    rows: int
-    seconds: float
-    is_unfinished: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,7 @@ class _KeysFilesWriter:
                 )
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
         file = write_keys(tables, self.erased, self.lake, name)
-        return None if file is None else ManifestRow.from_data_file(file, "message_keys")
+        return None if file is None else ManifestRow.from_data_file(file, _TABLE)
 
 
 def catch_up_keys(
@@ -84,7 +68,7 @@ def catch_up_keys(
     runner: Runner = HERE,
     wait: Callable[[float], object] = time.sleep,
     prepared_keys: PreparedKeys | None = None,
-) -> KeysUpdate:
+) -> TableUpdate:
     """Add to `message_keys` the keys of all messages; retry if other runs commit first.
 
     Args:
@@ -99,16 +83,16 @@ def catch_up_keys(
     reading = lake.pin_versions()
     wanted = reading.table("messages").version()
     if (version := followed_version(reading)) >= wanted:
-        return KeysUpdate(version, 0, time.monotonic() - started)
+        return TableUpdate(_TABLE, version, 0, time.monotonic() - started)
     views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
     tries = list(update_until_version(wanted, lambda: follow_keys(lake, runner, prepared_keys, next(views)), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
-    return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
+    return TableUpdate(_TABLE, version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
 
 def follow_keys(
     lake: Lake, runner: Runner = HERE, prepared_keys: PreparedKeys | None = None, lake_to_read: Lake | None = None
-) -> KeysUpdate:
+) -> TableUpdate:
     """Add to `message_keys` the keys of new messages, or rebuild it if the changes cannot be read any more.
 
     Args:
@@ -137,15 +121,15 @@ def follow_keys(
         # Files that are not committed stay unused; the next vacuum deletes them.
         if not commit_with_transaction(
             lake,
-            "message_keys",
+            _TABLE,
             written,
             APPLICATION_ID,
             step,
             replaces_all_files=new.from_scratch,
             other_transactions=erasure,
         ):
-            return KeysUpdate(followed_version(lake), 0, time.monotonic() - started)
-    return KeysUpdate(version, sum(file.rows for file in written), time.monotonic() - started)
+            return TableUpdate(_TABLE, followed_version(lake), 0, time.monotonic() - started)
+    return TableUpdate(_TABLE, version, sum(file.rows for file in written), time.monotonic() - started)
 
 
 def _has_all_keys(prepared_keys: PreparedKeys, new_files: AddedFiles, erased: ErasedMessages) -> bool:

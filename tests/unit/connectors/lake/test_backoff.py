@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
-from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds, update_until_version
+from commitlake.connectors.lake.backoff import MAX_TRIES, TableUpdate, backoff_seconds, update_until_version
 
 
 def test_waits_grow_to_a_limit_and_differ() -> None:
@@ -17,21 +16,16 @@ def test_waits_grow_to_a_limit_and_differ() -> None:
         assert all(longest / 2 <= wait <= longest for wait in waits)
 
 
-@dataclass(frozen=True)
-class Reached:
-    """A version that an update has reached."""
-
-    version: int
-
-
 def test_a_table_is_updated_until_it_has_reached_the_version() -> None:
     versions, waits = iter([3, 4, 5, 6]), list[float]()
-    tries = list(update_until_version(5, lambda: Reached(next(versions)), waits.append))
+    tries = list(update_until_version(5, lambda: TableUpdate("edges", next(versions)), waits.append))
     assert [one.version for one in tries] == [3, 4, 5]
     assert len(waits) == 2
 
 
 def test_an_update_that_never_reaches_the_version_ends() -> None:
     waits: list[float] = []
-    assert [one.version for one in update_until_version(5, lambda: Reached(4), waits.append)] == [4] * MAX_TRIES
+    assert [one.version for one in update_until_version(5, lambda: TableUpdate("edges", 4), waits.append)] == [
+        4
+    ] * MAX_TRIES
     assert len(waits) == MAX_TRIES

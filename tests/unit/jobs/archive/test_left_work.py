@@ -13,6 +13,7 @@ from commitlake.jobs.archive import follow_stores
 from commitlake.jobs.archive.follow_stores import StoreFollower, find_unfinished_work
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.message_keys.progress import followed_version
+from tests.support.archived import rows_added
 from tests.support.jmq_consumers import JmqShop
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.small_stores import Clock
@@ -62,7 +63,7 @@ def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingL
     left = find_unfinished_work(config)
     assert left is not None
     StoreFollower(None, config, reported.append)._finish_unfinished_work(left)  # type: ignore[arg-type]
-    assert [result.keys for result in reported] == [20]
+    assert [rows_added(result, "message_keys") for result in reported] == [20]
     assert keys_are_complete(growing)
 
 
@@ -79,7 +80,9 @@ def test_a_follower_adds_deliveries_while_no_message_arrives(tmp_path: Path) -> 
     results: list[Result] = []
     follower = follower_of_deliveries(tmp_path, results)
     follower.add_deliveries()
-    assert [(result.messages, result.consumptions, result.edges) for result in results] == [(0, 3, 3)]
+    assert [
+        (result.messages, rows_added(result, "consumptions"), rows_added(result, "edges")) for result in results
+    ] == [(0, 3, 3)]
     follower.add_deliveries()
     assert len(results) == 1
 

@@ -11,13 +11,12 @@ from commitlake.connectors.hbase import table_update
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.update_result import HBaseUpdate
-from commitlake.connectors.lake.backoff import MAX_TRIES
+from commitlake.connectors.lake.backoff import MAX_TRIES, TableUpdate
 from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive import run
 from commitlake.pipelines.archive.derived_table_updates import FollowedTables
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.message_keys.table_update import KeysUpdate as FollowedKeys
 
 DONE = HBaseUpdate(3, 1, 20, 0, 0.1)
 
@@ -57,7 +56,7 @@ def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.Mo
     monkeypatch.setattr(run, "backoff_seconds", lambda _: 0)
     answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
     assert followed(monkeypatch, lake, answers) is run._HBASE_UNFINISHED
-    keys_unfinished = FollowedTables(FollowedKeys(1, 0, 0.0, is_unfinished=True))
+    keys_unfinished = FollowedTables([TableUpdate("message_keys", 1, is_unfinished=True)])
     assert run._unfinished_tables(keys_unfinished, run._HBASE_UNFINISHED) == ["message_keys", "HBase"]
 
 
