@@ -74,8 +74,6 @@ RETENTION = datetime.timedelta(days=7)
 _SHORTEST_CUT = 32
 """Texts of statistics in a log are cut at this length or a larger one."""
 UNKNOWN_REASON = "not known: the row with the reason was lost; a repair has written this one"
-_FOLLOWING = ("messages", "message_keys", "edges", "replay_rows")
-"""Tables whose logs have the number of the newest erasure that they have applied."""
 _MESSAGES: pa.Schema = arrow_schema(MESSAGES).remove(MESSAGES.names.index("store_date"))
 
 
@@ -289,8 +287,8 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
         rows: the rows that `erasures` still has.
     """
     known = dict(_ids_and_numbers(rows))
-    # Tables that follow know numbers whose rows are all lost; they must not be given again.
-    newest = max([*known.values(), *(_applied_erasure(lake, table) for table in _FOLLOWING)], default=0)
+    # Logs of tables have numbers whose rows are all lost; they must not be given again.
+    newest = max([*known.values(), *(_applied_erasure(lake, table) for table in LAKE_TABLES)], default=0)
     recorded = rows.filter(pc.is_in(rows.column("event"), pa.array([ErasureEvent.MESSAGE, ErasureEvent.COPY])))
     erased = _unrecorded_rows(_read_marked_rows(lake), recorded)
     ids = sorted({*erased.column("erasure_id").to_pylist()} - known.keys())
