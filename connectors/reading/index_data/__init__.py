@@ -2,6 +2,5 @@
 
 log_range_reader  `read_index_data`: a range of the log as columns, chunk by chunk, with the ranges that hold no record
 queue_entries     `group_entries_by_queue`: the queue entries derived from them, grouped by queue
-queue_grouping    entries by their queue
 topic_kinds       which topics have queues at all, and which have queues of batches
 """

@@ -1,4 +1,4 @@
-"""Queue entries that a chunk of the log yields, grouped by queue."""
+"""Queue entries that a chunk of the log yields, grouped by queue, in which they stay in the order of the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.connectors.reading.index_data.queue_grouping import number_keys, sort_rows_by_group
+from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID
 
 _QUEUE_BITS = 32
@@ -69,7 +69,64 @@ def _group_rows_by_key(keys: Array) -> tuple[Array, Array, Array]:
     count = len(keys)
     distinct, numbers = np.empty(count, np.int64), np.empty(count, np.int32)
     table = np.zeros(1 << max(4, (2 * count).bit_length()), np.int32)
-    found = number_keys(keys, table, distinct, numbers)
+    found = _number_keys(keys, table, distinct, numbers)
     order, starts = np.empty(count, np.int64), np.zeros(found + 1, np.int64)
-    sort_rows_by_group(numbers, starts, order)
+    _sort_rows_by_group(numbers, starts, order)
     return order, starts, distinct[:found]
+
+
+@compiled
+def _number_keys(keys: Array, hash_table: Array, distinct_keys: Array, out_key_numbers: Array) -> int:
+    """Number the distinct keys in order of appearance, write each row's number, and return how many numbers there are.
+
+    Args:
+        keys: int64.
+        hash_table: int32 zeros, a power of two long and at least twice as long as `keys`.
+        distinct_keys: int64 out, with room for every key.
+        out_key_numbers: int32 out, each key's number.
+    """
+    mask = np.uint64(len(hash_table) - 1)
+    count = 0
+    likely = -1
+    for row in range(len(keys)):
+        key = keys[row]
+        if likely >= 0 and distinct_keys[likely] == key:
+            out_key_numbers[row] = likely
+            continue
+        word = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+        slot = (word >> np.uint64(29)) & mask
+        while True:
+            found = hash_table[slot] - 1
+            if found < 0:
+                found = count
+                distinct_keys[count] = key
+                count += 1
+                hash_table[slot] = count
+                break
+            if distinct_keys[found] == key:
+                break
+            slot = (slot + np.uint64(1)) & mask
+        likely = found
+        out_key_numbers[row] = found
+    return count
+
+
+@compiled
+def _sort_rows_by_group(group_numbers: Array, group_starts: Array, sorted_rows: Array) -> None:
+    """Sort rows by group number with a stable sort, into the output array `sorted_rows`.
+
+    Args:
+        group_numbers: int32, from 0 to len(starts) - 2.
+        group_starts: int64 zeros; out, start of each number's rows in `sorted_rows`, and the end of the last.
+        sorted_rows: int64 out, the rows.
+    """
+    for row in range(len(group_numbers)):
+        group_starts[group_numbers[row] + 1] += 1
+    for number in range(1, len(group_starts)):
+        group_starts[number] += group_starts[number - 1]
+    for row in range(len(group_numbers)):
+        sorted_rows[group_starts[group_numbers[row]]] = row
+        group_starts[group_numbers[row]] += 1
+    for number in range(len(group_starts) - 1, 0, -1):
+        group_starts[number] = group_starts[number - 1]
+    group_starts[0] = 0
