@@ -15,7 +15,7 @@ from pathlib import Path
 
 from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.shipping.ship_target import ShipError, ShipTarget, ShipUnavailableError
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.safe_store_files import (
     UnsafeFileError,
@@ -44,7 +44,7 @@ class FolderTarget(ShipTarget):
 
     has_parts = False
 
-    def __init__(self, root: str, pace: Pace) -> None:
+    def __init__(self, root: str, pace: BandwidthLimit) -> None:
         self.text = root
         self._root = Path(root).absolute()
         self._pace = pace

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.storage import LakeStorage, ReadableStorage, Storage
 from commitlake.connectors.storage.uris import check_scheme, is_azure_or_google, is_google, is_hdfs, is_s3
 
 
-def open_storage(uri: str, pace: Pace | None = None) -> Storage:
+def open_storage(uri: str, pace: BandwidthLimit | None = None) -> Storage:
     """Return access to the files below a URI in an object store or HDFS; no request is made.
 
     Args:
@@ -82,7 +82,7 @@ def is_read_by_adapter(path_or_uri: str) -> bool:
     return is_azure_or_google(path_or_uri) or is_hdfs(path_or_uri)
 
 
-def open_readable_storage(uri: str, pace: Pace | None = None) -> ReadableStorage:
+def open_readable_storage(uri: str, pace: BandwidthLimit | None = None) -> ReadableStorage:
     """Return access to the files below a URI that Arrow reads through an adapter of this package; no request is made.
 
     Raises:

@@ -12,7 +12,7 @@ _SENT_BLOCK_BYTES = 1 << 16
 """The HTTP client reads a body in blocks of at most this size to send it, and in larger ones to sign it."""
 
 
-class Pace:
+class BandwidthLimit:
     """Limit of the bandwidth in bytes per second, or no limit.
 
     Args:
@@ -55,7 +55,7 @@ class Pace:
 class PacedBody(io.BytesIO):
     """Body of a request that is sent within the bandwidth limit."""
 
-    def __init__(self, data: bytes, pace: Pace) -> None:
+    def __init__(self, data: bytes, pace: BandwidthLimit) -> None:
         super().__init__(data)
         self._pace = pace
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.connectors.storage.errors import LATER, CloudError
 from commitlake.connectors.storage.storage import (
     FolderEntry,
@@ -40,7 +40,7 @@ class CloudStorage(ReadableStorage):
 
     known_errors: ClassVar[tuple[type[Exception], ...]]
 
-    def __init__(self, uri: str, pace: Pace | None = None) -> None:
+    def __init__(self, uri: str, pace: BandwidthLimit | None = None) -> None:
         self.root = parse_cloud_uri(uri)
         super().__init__(str(self.root), pace)
 

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.connectors.storage.errors import CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause_before_retry
 from commitlake.connectors.storage.hdfs_files import HdfsFile, Version, find_versions, to_found_file, version_path
@@ -62,7 +62,7 @@ class HdfsStorage(ReadableStorage):
         pace: limit of the bytes per second.
     """
 
-    def __init__(self, uri: str, pace: Pace | None = None) -> None:
+    def __init__(self, uri: str, pace: BandwidthLimit | None = None) -> None:
         self._root = parse_hdfs_uri(uri)
         super().__init__(str(self._root), pace)
         self._client = HdfsClient(self._root)

@@ -32,7 +32,7 @@ from typing import Any
 
 from botocore import exceptions
 
-from commitlake.connectors.storage.bandwidth_limit import Pace, PacedBody
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit, PacedBody
 from commitlake.connectors.storage.errors import FileError, S3Error
 from commitlake.connectors.storage.s3_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client, s3_options
 from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, NO_LISTING, error_code, s3_error
@@ -77,7 +77,7 @@ class S3Storage(Storage, LakeStorage):
 
     place_noun, file_noun = "a bucket", "an object"
 
-    def __init__(self, uri: str, options: S3Options | None = None, pace: Pace | None = None) -> None:
+    def __init__(self, uri: str, options: S3Options | None = None, pace: BandwidthLimit | None = None) -> None:
         self._root = parse_s3_uri(uri)
         super().__init__(str(self._root), pace)
         self._options = options or s3_options()

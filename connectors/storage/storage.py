@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
 from commitlake.schemas.safe_store_files import check_relative_name
 from commitlake.schemas.shipped_manifest import MAX_MANIFEST_BYTES, Part
@@ -86,9 +86,9 @@ class Storage(ABC):
         pace: limit of the bytes per second.
     """
 
-    def __init__(self, text: str, pace: Pace | None) -> None:
+    def __init__(self, text: str, pace: BandwidthLimit | None) -> None:
         self.text = text
-        self.pace = pace or Pace()
+        self.pace = pace or BandwidthLimit()
 
     @abstractmethod
     def check(self) -> None:

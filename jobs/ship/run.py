@@ -17,7 +17,7 @@ from commitlake.connectors.reading.unread_warnings import UNREAD
 from commitlake.connectors.shipping.ship_target import ShipTarget, ShipUnavailableError
 from commitlake.connectors.shipping.storage_target import StorageTarget
 from commitlake.connectors.storage.adapter_choice import is_storage_uri, open_storage
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3
 from commitlake.jobs.arguments.s3 import set_s3_environment
 from commitlake.jobs.arguments.similar_names import print_warning
@@ -69,7 +69,7 @@ def fetch_store(command: ShipOptions) -> ExitCode:
     refuse_owned_folder(command.to, "--to")
     source = _open_storage_target(command, command.store)
     started = time.monotonic()
-    with closing(FolderTarget(command.to, Pace())) as target:
+    with closing(FolderTarget(command.to, BandwidthLimit())) as target:
         target.claim()
         fetcher = Fetcher(source, target)
         with counted_progress("fetch", fetcher.count_missing_bytes(), "bytes", quiet=command.quiet) as advance:
@@ -109,13 +109,13 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
     if folder == root or root in folder.parents or folder in root.parents:
         raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
     refuse_owned_folder(place, "--to")
-    return FolderTarget(place, Pace(command.rate))
+    return FolderTarget(place, BandwidthLimit(command.rate))
 
 
 def _open_storage_target(command: ShipOptions, uri: str) -> StorageTarget:
     """Return a prefix in an object store or HDFS, to which a store is copied or from which it is downloaded."""
     set_s3_environment(command)
-    return StorageTarget(open_storage(uri, Pace(command.rate)))
+    return StorageTarget(open_storage(uri, BandwidthLimit(command.rate)))
 
 
 def lower_priority() -> None:

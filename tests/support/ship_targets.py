@@ -11,7 +11,7 @@ from typing import Any
 from commitlake.connectors.shipping.folder_target import FolderTarget
 from commitlake.connectors.shipping.ship_target import ShipTarget
 from commitlake.connectors.shipping.storage_target import StorageTarget
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.connectors.storage.storage import FileContent, FoundFile, ReplacedError, Storage
 from commitlake.schemas.shipped_manifest import (
     FILES_MANIFEST,
@@ -128,7 +128,7 @@ class MemoryTarget(StorageTarget):
 
 def folder_target(root: Path) -> FolderTarget:
     """Return a claimed target in a folder."""
-    target = FolderTarget(str(root), Pace())
+    target = FolderTarget(str(root), BandwidthLimit())
     target.claim()
     return target
 

@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.checksums import combine_crcs
 from commitlake.connectors.shipping.folder_target import FolderTarget
 from commitlake.connectors.shipping.ship_target import ShipError
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.safe_store_files import UnsafeFileError
 from commitlake.schemas.shipped_manifest import LOG_MANIFEST, Part, ShippedFile
@@ -86,4 +86,4 @@ def test_hard_links_and_devices_in_the_target_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ShipError, match="hard links"):
         target.write_part(ShippedFile("commitlog/0", 1), Part(0, 1, 0), b"x")
     assert victim.read_bytes() == b"v"
-    assert FolderTarget(str(tmp_path / "none"), Pace()).list_names("commitlog", 1) == []
+    assert FolderTarget(str(tmp_path / "none"), BandwidthLimit()).list_names("commitlog", 1) == []

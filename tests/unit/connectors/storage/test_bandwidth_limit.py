@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.storage.bandwidth_limit import Pace, PacedBody
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit, PacedBody
 
 
 def test_pace_keeps_the_rate_and_never_sleeps_without_one() -> None:
@@ -13,7 +13,7 @@ def test_pace_keeps_the_rate_and_never_sleeps_without_one() -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    pace = Pace(1000, lambda: now[0], sleep)
+    pace = BandwidthLimit(1000, lambda: now[0], sleep)
     for _ in range(50):
         pace.wait_for_bytes(100)
     assert now[0] == pytest.approx(5.0, abs=0.3)
@@ -22,12 +22,12 @@ def test_pace_keeps_the_rate_and_never_sleeps_without_one() -> None:
     for _ in range(50):
         pace.wait_for_bytes(100)
     assert now[0] - before == pytest.approx(5.0, abs=0.3)
-    Pace(None, lambda: now[0], print).wait_for_bytes(1 << 40)
+    BandwidthLimit(None, lambda: now[0], print).wait_for_bytes(1 << 40)
 
 
 def test_body_is_paced_when_it_is_sent_and_not_when_it_is_signed() -> None:
     taken: list[float] = []
-    body = PacedBody(b"x" * 100_000, Pace(1e6, lambda: 0.0, taken.append))
+    body = PacedBody(b"x" * 100_000, BandwidthLimit(1e6, lambda: 0.0, taken.append))
     assert len(body) == 100_000
     assert len(body.read(1 << 20)) == 100_000
     assert taken == []

@@ -24,7 +24,7 @@ from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import LocalRunner
 from commitlake.connectors.shipping.folder_target import FolderTarget
-from commitlake.connectors.storage.bandwidth_limit import Pace
+from commitlake.connectors.storage.bandwidth_limit import BandwidthLimit
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.source_store import SourceStore
@@ -181,7 +181,7 @@ OTHER_FORMAT = pytest.mark.long("a copy of a store of one of the formats has thi
 
 def ship_to_folder(store: Path, copy: Path) -> None:
     """Ship a store to a folder; its newest IndexFile is not copied."""
-    target = FolderTarget(str(copy), Pace())
+    target = FolderTarget(str(copy), BandwidthLimit())
     target.claim()
     ship_rounds(store, target)
     target.close()
