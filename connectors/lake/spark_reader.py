@@ -86,6 +86,35 @@ def run_spark_select(
     return columns, batches
 
 
+def select_at_version(spark: SparkSession, sql: str, table: str, uri: str, version: int) -> DataFrame:
+    """Return the rows of a SELECT over one version of a Delta table, also in a session of Spark Connect.
+
+    Unlike `run_spark_select`, it does not check the plan: all of the SQL must come from this package.
+
+    Args:
+        sql: the query.
+        table: name of the table in the query.
+        uri: path or URI of the table.
+        version: the version.
+
+    Raises:
+        QueryError: if the engine cannot parse it.
+    """
+    named = f"WITH {table} AS (SELECT * FROM {table_name(uri)} VERSION AS OF {version})"
+    with _convert_spark_errors(), _disable_sql_substitution(spark):
+        return spark.sql(f"{named} {sql}")
+
+
+def read_rows(answer: DataFrame) -> pa.Table:
+    """Run a query whose result is small, and return its rows.
+
+    Raises:
+        QueryError: if the engine cannot answer because of the data.
+    """
+    with _convert_spark_errors():
+        return answer.toArrow()
+
+
 def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a DataFrame as Arrow batches, one partition at a time, in order.
 

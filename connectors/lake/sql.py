@@ -59,12 +59,24 @@ def microseconds_literal(microseconds: int, engine: Engine = Engine.DELTALAKE) -
     return f"arrow_cast({microseconds}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
-def plausible_time_condition(column: str) -> str:
+def plausible_time_condition(column: str, engine: Engine = Engine.DELTALAKE) -> str:
     """Return a SQL condition that a store time is between 2010 and tomorrow, so not from a wrong clock.
 
     A single message of a client or broker with a wrong clock must not decide which range of time a lake covers.
     """
-    return f"{column} BETWEEN {timestamp_literal(FIRST_USUAL_TIME)} AND {timestamp_literal(latest_plausible_time())}"
+    first, last = (timestamp_literal(time, engine) for time in (FIRST_USUAL_TIME, latest_plausible_time()))
+    return f"{column} BETWEEN {first} AND {last}"
+
+
+def last_value_expression(column: str, order: str, engine: Engine = Engine.DELTALAKE) -> str:
+    """Return the aggregate that has the value of a column in the last row, in the order of another column.
+
+    >>> last_value_expression("queue_offset", "physical_offset", Engine.SPARK)
+    'max_by(queue_offset, physical_offset)'
+    """
+    if engine is Engine.SPARK:
+        return f"max_by({column}, {order})"
+    return f"last_value({column} ORDER BY {order})"
 
 
 def window_start_expression(time_column: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:

@@ -6,7 +6,8 @@
 Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own log and offsets; writes a row for
 each group, or with `--by queue` for each of its queues, to standard output, and for delay levels, for timers and for
 half messages of transactions. Messages in the retry store of a JMQ store (in a lake, from `edges`) have rows, too. It
-never starts Spark. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong lake, store or
+starts no JVM, unless `--spark` is given: Spark then reads and counts the messages, and everything else stays in this
+process. Messages that a group's filter excludes do not count. Exit codes: 0; 2 for a wrong lake, store or
 option; 3 if a row meets a condition of --fail-if, if the lag of a store is unknown, or that of a group or topic
 that --fail-if is to check, if a range of a store's log is damaged, or if the lake has lost messages that a group has
 still to consume.
@@ -22,11 +23,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.query_engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.similar_names import print_warning
-from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import flag, option, repeated, requires_one_of, rules_for_values
+from commitlake.jobs.cli.command import Command, JobError
+from commitlake.jobs.cli.options import flag, option, repeated, requires_one_of, rules_for_values, shorthand_option
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import TITLE, LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_formats import OutputArguments
@@ -67,6 +70,7 @@ EXAMPLES = (
         "for monitoring: exit code 3 if a row meets the condition",
     ),
     ("lag --lake /data/lake --all --format jsonl | jq .messages_max", "for a program"),
+    ("lag --lake s3://archive/lake --at -30d --spark", "for groups that are billions of messages behind"),
 )
 
 
@@ -126,16 +130,16 @@ class LagCommand(
     Command,
     LagArguments,
     LagGroupArguments,
+    EngineArguments,
     OutputArguments,
     HtmlArgument,
-    after={OutputArguments: "by", HtmlArgument: "by"},
+    after=dict.fromkeys((EngineArguments, OutputArguments, HtmlArgument), "by"),
 ):
     """The command `lag`, which shows how far consumer groups are behind."""
 
     NAME = "lag"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
-    DEFAULTS: ClassVar = {"spark": False}
 
     all: bool = flag("also print groups that are not behind")
     by: str | None = option(
@@ -151,9 +155,14 @@ class LagCommand(
         parse=parse_alert_condition,
         metavar="CONDITION",
     )
+    spark: ClassVar = shorthand_option(
+        "read and count messages on Spark, for groups that are far behind in a large lake", engine=str(Engine.SPARK)
+    )
 
     def run(self) -> ExitCode:
         """Measure the lag, print it, and write the page."""
+        if self.store is not None and is_spark_option_given(self):
+            raise JobError("--spark needs --lake", "a store's log is read in this process")
         name, place = self.source_option
         with self.open_page("lag", TITLE, [(name.removeprefix("--").capitalize(), place)]) as file:
             return _print_lag_and_page(file, self)
@@ -165,7 +174,7 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
     from commitlake.jobs.report.rows_output import write_rows, write_table_block
     from commitlake.pipelines.lag.group_summaries import sort_worst_first
 
-    answer = measure_lag(command, command)
+    answer = measure_lag(command, command, is_on_spark=command.is_on_spark)
     unknown = unknown_name_sentences(command, answer)
     missing = [*answer.missing, *unknown]
     failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.is_met_by(row)]
@@ -201,7 +210,7 @@ def _make_report(command: LagCommand, answer: LagAnswer, unknown_name_warnings: 
     if not source.is_lake:  # a store has no history
         return lag_report(answer, None, source, unknown_name_warnings)
     lake = open_lake_argument(command).pin_versions()
-    history = measure_lag_history(lake, command, answer, MAX_HEAT_GROUPS)
+    history = measure_lag_history(lake, command, answer, MAX_HEAT_GROUPS, is_on_spark=command.is_on_spark)
     since = find_worst_group_stalled_since(lake, answer)
     return lag_report(answer, history, source, unknown_name_warnings, since)
 

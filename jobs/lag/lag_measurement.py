@@ -20,6 +20,7 @@ from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.pipelines.lag.group_summaries import find_stalled_since
 from commitlake.pipelines.lag.history import LagHistory, lag_history
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
 from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.verdicts import NOT_MOVING
@@ -30,11 +31,14 @@ _READ = ("messages", "consumer_offsets", "subscriptions", "store_config", "edges
 """Tables from which the lag in a lake is computed, and lost ranges are read."""
 
 
-def measure_lag(arguments: LagArguments, group_arguments: LagGroupArguments | None = None) -> LagAnswer:
+def measure_lag(
+    arguments: LagArguments, group_arguments: LagGroupArguments | None = None, *, is_on_spark: bool = False
+) -> LagAnswer:
     """Measure how far consumer groups are behind in the lake or the stores that the arguments name.
 
     Args:
         group_arguments: the chosen groups; None for all.
+        is_on_spark: True to read the messages of a lake on Spark.
 
     Raises:
         JobError: A filter is invalid, or a broker is unknown.
@@ -52,7 +56,7 @@ def measure_lag(arguments: LagArguments, group_arguments: LagGroupArguments | No
         check_packs_location(lake)
         given = replace(given, delay_levels_ms=delays, watch=arguments.watch)
         with explain_damaged_files(lake, _READ):
-            return lag_of_lake(lake, asked.at, wanted, given)
+            return lag_of_lake(lake, asked.at, wanted, given, open_messages(lake, "lag", is_on_spark=is_on_spark))
     stores = find_named_stores(arguments.source_option[1], None, arguments.broker_conf, find_formats(arguments))
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
@@ -70,8 +74,37 @@ def measure_lag(arguments: LagArguments, group_arguments: LagGroupArguments | No
     )
 
 
+def open_messages(lake: PinnedLake, job: str, *, is_on_spark: bool) -> MessagesTable:
+    """Return the lake's messages, which are read by this process or on Spark.
+
+    Args:
+        lake: the lake.
+        job: name of the job, for a new session.
+        is_on_spark: True for Spark.
+
+    Raises:
+        JarsError: jars are needed and missing.
+        JavaError: a JVM is needed and Java is missing.
+        LakeError: there is no lake.
+        UnavailableError: no server of Spark Connect answers, or no task runs on workers of other machines.
+        UsageError: `SPARK_REMOTE` is wrong, or a package is missing here or there.
+    """
+    if not is_on_spark:
+        return ArrowMessagesTable(lake.table("messages"), lake.packs)
+    from commitlake.jobs.arguments.runner import get_spark_session
+    from commitlake.pipelines.lag.spark_messages_table import SparkMessagesTable
+
+    lake.table("messages")  # before a JVM starts: without a lake, this raises an error
+    return SparkMessagesTable(lake, get_spark_session(job, lake.s3))
+
+
 def measure_lag_history(
-    lake: PinnedLake, group_arguments: LagGroupArguments, answer: LagAnswer, max_groups: int
+    lake: PinnedLake,
+    group_arguments: LagGroupArguments,
+    answer: LagAnswer,
+    max_groups: int,
+    *,
+    is_on_spark: bool = False,
 ) -> LagHistory | None:
     """Return how far the worst groups were behind over time; None without a group.
 
@@ -79,6 +112,7 @@ def measure_lag_history(
         lake: The lake that was measured.
         answer: Result of `measure_lag`.
         max_groups: The largest number of groups.
+        is_on_spark: True to read the messages on Spark.
 
     Raises:
         QueryError: A table cannot be read.
@@ -90,7 +124,8 @@ def measure_lag_history(
     brokers = sorted({row.broker for row in answer.rows})
     filters, topics = _filters_by_group(group_arguments.filter), group_arguments.topic
     with explain_damaged_files(lake, _READ):
-        return lag_history(lake, groups, until, brokers, filters, topics)
+        messages = open_messages(lake, "lag", is_on_spark=is_on_spark)
+        return lag_history(lake, groups, until, brokers, filters, topics, messages)
 
 
 def find_worst_group_stalled_since(lake: PinnedLake, answer: LagAnswer) -> datetime.datetime | None:

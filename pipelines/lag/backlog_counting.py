@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +70,12 @@ class Backlog(NamedTuple):
     last_time_ms: int | None = None
 
 
+_Arrays: TypeAlias = tuple[Array, ...]
+_Choice: TypeAlias = tuple[SubscriptionFilter, int | None]
+PartialBacklogs: TypeAlias = tuple[Mapping[tuple[Queue, _Choice], _Arrays], Mapping[Queue, _Arrays]]
+"""Counts by queue and choice of messages, and by queue what was found of the messages before its cursors."""
+
+
 class _CursorCounts:
     """Cursors of one queue with the same filter, and the number of messages from each of them on."""
 
@@ -105,6 +111,20 @@ class _CursorCounts:
         self.next_offset[is_next] = offsets[row][is_next]
         self.next_physical[is_next] = physical_offsets[row][is_next]
         self.next_time[is_next] = _NONE if times is None else times[row][is_next]
+
+    def partial_counts(self) -> _Arrays:
+        """Return the counts so far, for `add_partial_counts` of an object with the same cursors."""
+        return self.messages, self.bytes, self.next_offset, self.next_time, self.next_physical
+
+    def add_partial_counts(self, counts: _Arrays) -> None:
+        """Add the counts of other messages of the queue."""
+        messages, sizes, offsets, times, physical_offsets = counts
+        self.messages += messages
+        self.bytes += sizes
+        is_next = offsets < self.next_offset
+        self.next_offset[is_next] = offsets[is_next]
+        self.next_time[is_next] = times[is_next]
+        self.next_physical[is_next] = physical_offsets[is_next]
 
     def iter_backlogs(self, preceding_times: Array | None) -> Iterable[tuple[Cursor, Backlog]]:
         """Yield each cursor with its counts.
@@ -146,6 +166,13 @@ class _PrecedingMessages:
         self.physical[places[found]] = physical_offsets[found]
         self.times[places[found]] = _NONE if times is None else times[found]
 
+    def add_partial_counts(self, counts: _Arrays) -> None:
+        """Add the times and physical offsets that were found in other messages of the queue."""
+        times, physical_offsets = counts
+        is_newer = physical_offsets > self.physical
+        self.physical[is_newer] = physical_offsets[is_newer]
+        self.times[is_newer] = times[is_newer]
+
     def store_times_before(self, offsets: Array) -> Array:
         """Return the store time of the message before each of the given cursor offsets."""
         return self.times[np.searchsorted(self.offsets, offsets - 1)]
@@ -185,9 +212,7 @@ class BacklogCounter:
         self.log_start = log_start
         self._floors: Mapping[Queue, int] = {}
         cursors = set(cursors)
-        chosen: dict[Queue, dict[tuple[SubscriptionFilter, int | None], list[Cursor]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
+        chosen: dict[Queue, dict[_Choice, list[Cursor]]] = defaultdict(lambda: defaultdict(list))
         for cursor in cursors:
             chosen[cursor.queue][cursor.wanted, cursor.until_ms].append(cursor)
         self._places = {
@@ -266,6 +291,25 @@ class BacklogCounter:
                 if len(here):
                     places.count_messages(offsets[here], sizes[here], physical[here], times[here])
 
+    def partial_counts(self) -> PartialBacklogs:
+        """Return the counts of all queues with messages; see `Count.partial_counts`."""
+        counts = {
+            (queue, choice): places.partial_counts()
+            for queue, choices in self._places.items()
+            for choice, places in choices.items()
+            if places.messages.any()
+        }
+        last = {queue: (last.times, last.physical) for queue, last in self._last.items() if (last.physical >= 0).any()}
+        return counts, last
+
+    def add_partial_counts(self, counts: PartialBacklogs) -> None:
+        """Add counts of other messages; see `Count.add_partial_counts`."""
+        of_cursors, last = counts
+        for (queue, choice), arrays in of_cursors.items():
+            self._places[queue][choice].add_partial_counts(arrays)
+        for queue, arrays in last.items():
+            self._last[queue].add_partial_counts(arrays)
+
     def count_index_entries(self, queue: Queue, offsets: Array, sizes: Array, physical_offsets: Array) -> None:
         """Count messages of a queue, given by their ConsumeQueue entries."""
         kept = physical_offsets >= max(self.log_start or 0, self._floors.get(queue, 0))
@@ -313,7 +357,7 @@ class BacklogCounter:
         return found
 
 
-def _all_cursors(counts_by_filter: Mapping[tuple[SubscriptionFilter, int | None], _CursorCounts]) -> list[Cursor]:
+def _all_cursors(counts_by_filter: Mapping[_Choice, _CursorCounts]) -> list[Cursor]:
     return [cursor for places in counts_by_filter.values() for cursor in places.cursors]
 
 
@@ -399,6 +443,15 @@ class OffsetRangeCounter:
                 # A message at a bound belongs to the interval that begins there.
                 places = np.searchsorted(self._offsets[queue, wanted], offsets[here], side="right")
                 counts += np.bincount(places, minlength=len(counts))
+
+    def partial_counts(self) -> dict[tuple[Queue, SubscriptionFilter], Array]:
+        """Return the counts of all queues with messages; see `Count.partial_counts`."""
+        return {key: counts for key, counts in self._counts.items() if counts.any()}
+
+    def add_partial_counts(self, counts: Mapping[tuple[Queue, SubscriptionFilter], Array]) -> None:
+        """Add counts of other messages; see `Count.add_partial_counts`."""
+        for key, more in counts.items():
+            self._counts[key] += more
 
     def count_between(
         self, queue: Queue, message_filter: SubscriptionFilter, start_offset: int, end_offset: int

@@ -126,6 +126,14 @@ class _HalfMessages:
                 )
             )
 
+    def partial_counts(self) -> list[pa.RecordBatch]:
+        """Return the half messages collected so far; see `Count.partial_counts`."""
+        return self._batches
+
+    def add_partial_counts(self, counts: list[pa.RecordBatch]) -> None:
+        """Add other half messages; see `Count.add_partial_counts`."""
+        self._batches += counts
+
     def count_in_flight(self, finished_offsets: Collection[int], given_up_keys: pa.Array) -> tuple[Backlog, int]:
         """Return number and size of the half messages without an outcome, and the number of missing half messages.
 
@@ -188,6 +196,16 @@ class _OpRecords:
             else:
                 self.finished.update(parse_op_offsets(body))
 
+    def partial_counts(self) -> tuple[set[int], int]:
+        """Return what was collected so far; see `Count.partial_counts`."""
+        return self.finished, self.unreadable
+
+    def add_partial_counts(self, counts: tuple[set[int], int]) -> None:
+        """Add what other op records mark as finished; see `Count.add_partial_counts`."""
+        finished, unreadable = counts
+        self.finished |= finished
+        self.unreadable += unreadable
+
 
 class _GivenUpKeys:
     """Collects the UNIQ_KEYs of half messages that the broker gave up."""
@@ -206,6 +224,14 @@ class _GivenUpKeys:
         """Collect the UNIQ_KEYs of the given-up half messages in a batch."""
         here = _filter_queue_rows(batch, self._queue, 0, self.until_ms)
         self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())
+
+    def partial_counts(self) -> list[pa.Array]:
+        """Return the keys collected so far; see `Count.partial_counts`."""
+        return self._keys
+
+    def add_partial_counts(self, counts: list[pa.Array]) -> None:
+        """Add other keys; see `Count.add_partial_counts`."""
+        self._keys += counts
 
     @property
     def unique_keys(self) -> pa.Array:

@@ -235,6 +235,15 @@ class _PendingTimers:
         self._names.append(pc.binary_join_element_wise(topics, pc.coalesce(keys, places), "_"))
         self._dues.append(times[is_pending])
 
+    def partial_counts(self) -> tuple[list[pa.Array], list[Array], list[pa.Array]]:
+        """Return the timers collected so far; see `Count.partial_counts`."""
+        return self._names, self._dues, self._deleted
+
+    def add_partial_counts(self, counts: tuple[list[pa.Array], list[Array], list[pa.Array]]) -> None:
+        """Add other timers; see `Count.add_partial_counts`."""
+        for known, more in zip(self.partial_counts(), counts, strict=True):
+            known.extend(more)
+
     def pending_due_times_ms(self) -> Array:
         """Return the due times of timers that are neither delivered nor deleted."""
         if not self._names:

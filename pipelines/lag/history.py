@@ -32,6 +32,7 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
 from commitlake.pipelines.lag.backlog_counting import OffsetRangeCounter, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
 from commitlake.pipelines.lag.queue_offset_spans import Times
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import PastSubscriptions, read_subscriptions_over_time
@@ -85,6 +86,7 @@ def lag_history(
     brokers: Collection[str] = (),
     subscription_overrides: Mapping[GroupTopic, SubscriptionFilter] | None = None,
     topics: Collection[str] = (),
+    messages: MessagesTable | None = None,
 ) -> LagHistory | None:
     """Return the lag of groups by time window up to `until`; None if there are no snapshots.
 
@@ -93,10 +95,12 @@ def lag_history(
         brokers: Stores to read; all if empty.
         subscription_overrides: Subscriptions that the user gives.
         topics: Topics to count; all if empty.
+        messages: The lake's messages; None to read them in this process.
     """
     offsets = open_snapshots(lake, OFFSETS)
     if offsets is None or not groups:
         return None
+    table = messages or ArrowMessagesTable(lake.table("messages"))
     stores = sorted(brokers or snapshot_brokers(offsets, OFFSETS))
     windows = _find_windows(offsets, stores, until)
     if windows is None:
@@ -107,7 +111,7 @@ def lag_history(
     known: dict[str, list[int | None]] = {group: [None] * windows.count for group in groups}
     missing: set[tuple[str, int]] = set()
     for broker in stores:
-        store = _StoreHistory(lake, offsets, broker, until)
+        store = _StoreHistory(table, offsets, broker, until)
         progress = archived.get(broker, StoreProgress(0))
         is_known = progress.pulled_topics is None or (topics and set(topics) <= set(progress.pulled_topics))
         places = list(store.find_known_windows(windows, progress.end)) if is_known else []
@@ -115,11 +119,11 @@ def lag_history(
         untold = set(range(windows.count)) - {window.number for window in places}
         for group, figures in store.count_messages_behind(windows, places, groups, topics).items():
             missing |= {(group, number) for number in untold}
-            for number, messages in figures.items():
-                if messages is None:
+            for number, figure in figures.items():
+                if figure is None:
                     missing.add((group, number))
                 else:
-                    known[group][number] = (known[group][number] or 0) + messages
+                    known[group][number] = (known[group][number] or 0) + figure
     for group, number in missing:
         known[group][number] = None
     return LagHistory(windows, known)
@@ -158,15 +162,14 @@ class _StoreHistory:
     """Computes the lag of one store's groups by time window.
 
     Args:
-        lake: The lake.
+        messages: The table `messages`.
         offsets: The table `consumer_offsets`.
         broker: The store's name.
         until: End of the history.
     """
 
-    def __init__(self, lake: Lake, offsets: DeltaTable, broker: str, until: datetime.datetime) -> None:
-        self._messages = lake.table("messages")
-        self._store = LakeMessages(self._messages, broker, lake.packs)
+    def __init__(self, messages: MessagesTable, offsets: DeltaTable, broker: str, until: datetime.datetime) -> None:
+        self._messages, self._store = messages, LakeMessages(messages, broker)
         self._offsets, self._broker, self._until = offsets, broker, until
         self._subscribed_in: dict[int, PastSubscriptions] = {}
         self._broadcast: Collection[tuple[str, str]] = ()
@@ -372,8 +375,9 @@ class _StoreHistory:
         """Return each queue's first and end offset at the time of each window whose lag is known."""
         if not known_windows or not topics:
             return {}
+        engine = self._messages.engine
         times = " ".join(
-            f"WHEN store_timestamp <= {timestamp_literal(window.at)} THEN {place}"
+            f"WHEN store_timestamp <= {timestamp_literal(window.at, engine)} THEN {place}"
             for place, window in enumerate(known_windows)
         )
         starts = sorted({window.log_start for window in known_windows})
@@ -381,20 +385,21 @@ class _StoreHistory:
         offsets = " ".join(f"WHEN physical_offset >= {start} THEN {start}" for start in reversed(starts))
         last = known_windows[-1].at
         since = " ".join(
-            f"WHEN topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} THEN {floor}"
+            f"WHEN topic = {text_literal(queue.topic, engine)} AND queue_id = {queue.queue_id} THEN {floor}"
             for queue, floor in restart_offsets.items()
         )
+        names = ", ".join(text_literal(topic, engine) for topic in sorted(topics))
         made_again = f" AND physical_offset >= CASE {since} ELSE 0 END" if since else ""
         sql = (
             f"SELECT topic, queue_id, CASE {times} END AS place, CASE {offsets} ELSE -1 END AS log_start, "
             "min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
-            f"WHERE broker = {text_literal(self._broker)} AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
+            f"WHERE broker = {text_literal(self._broker, engine)} AND topic IN ({names})"
             # The date adds nothing to the time, but lets the engine skip whole partitions.
-            f" AND store_timestamp <= {timestamp_literal(last)} AND store_date <= {date_literal(last)}{made_again} "
-            "GROUP BY 1, 2, 3, 4"
+            f" AND store_timestamp <= {timestamp_literal(last, engine)} AND store_date <= {date_literal(last)}"
+            f"{made_again} GROUP BY 1, 2, 3, 4"
         )
         rows: dict[Queue, list[Row]] = defaultdict(list)
-        for row in rows_to_dicts(run_sql(self._messages, "messages", sql).read_all()):
+        for row in rows_to_dicts(self._messages.query(sql)):
             rows[Queue(self._broker, row["topic"], row["queue_id"])].append(row)
         return {queue: _queue_bounds_by_window(found, known_windows) for queue, found in rows.items()}
 

@@ -15,6 +15,7 @@ from commitlake.connectors.lake.store_config import config_at, read_config_chang
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.loaded_snapshots import LoadedSnapshots
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
 from commitlake.pipelines.lag.offsets import moment_at
 from commitlake.pipelines.lag.store_lag import lag_of_groups
 from commitlake.pipelines.lag.subscriptions import Subscriptions, SubscriptionTimeline
@@ -38,7 +39,7 @@ class StoreLag:
         self._config = read_config_changes(lake, broker)
         commit = read_last_commit(lake)
         self._progress = (commit and commit.stores.get(broker)) or StoreProgress(0)
-        self._messages = LakeMessages(lake.table("messages"), broker, lake.packs, last=last)
+        self._messages = LakeMessages(ArrowMessagesTable(lake.table("messages")), broker, last=last)
 
     def lag_rows_at(self, time: datetime.datetime) -> list[Lag]:
         """Return the lag of the groups at a time, which must be later than in the previous call.

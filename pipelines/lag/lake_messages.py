@@ -1,7 +1,6 @@
 """Messages of a lake, for measuring lag: the offsets of its queues and the messages in them.
 
-A query asks deltalake's engine. Data files are sorted by topic, queue and offset, so the engine can skip most files and
-pages by their statistics.
+Data files are sorted by topic, queue and offset, so engines can skip most files by their statistics.
 
 A few messages are enough to find the first and last offset of a queue: those stored recently, and those from a group's
 offset on. An archive has years of messages, and a group needs only the newest. If the offsets of a queue begin in the
@@ -17,18 +16,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-from deltalake import DeltaTable
-
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
-from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
-from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.pack_stores import open_pack_store
-from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import date_literal, in_condition, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import (
+    date_literal,
+    in_condition,
+    last_value_expression,
+    text_literal,
+    timestamp_literal,
+)
 from commitlake.pipelines.lag.backlog_counting import (
     BacklogCounter,
     OffsetRangeCounter,
@@ -36,8 +31,8 @@ from commitlake.pipelines.lag.backlog_counting import (
     integer_column,
     milliseconds_column,
 )
+from commitlake.pipelines.lag.messages_table import MessagesTable, stored_columns
 from commitlake.pipelines.lag.queue_offset_spans import (
-    BODY,
     Count,
     QueueRun,
     QueueSpan,
@@ -46,7 +41,6 @@ from commitlake.pipelines.lag.queue_offset_spans import (
     find_topic_restarts,
 )
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
-from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, epoch_ms, from_ms
 
 _MAX_QUEUES = 200
@@ -57,26 +51,22 @@ _FIRST_OFFSETS = 64
 """A queue with a message below this offset began in the log that the broker has: pages hold no fewer rows."""
 _MAX_QUESTIONS = 20
 """Parts of a UNION in one query; each is planned separately."""
-_BODY_COLUMNS = ("body_ref", "body_crc")
 
 
 class LakeMessages:
     """Reader of one store's messages in the table `messages`, to count them.
 
     Args:
-        table: The table `messages`.
+        table: The table `messages`, as an engine reads it.
         broker: The store's name.
-        packs: Location of the packs.
         last: The latest time that will be asked for, of many: which queues have messages is then looked up once for
             all of them. None if there may be later ones.
     """
 
     has_deleted = True
 
-    def __init__(
-        self, table: DeltaTable, broker: str, packs: PackLocation, *, last: datetime.datetime | None = None
-    ) -> None:
-        self._table, self._broker, self._packs, self._last = table, broker, packs, last
+    def __init__(self, table: MessagesTable, broker: str, *, last: datetime.datetime | None = None) -> None:
+        self._table, self._broker, self._last = table, broker, last
         self._first_stored: dict[str, dict[Queue, datetime.datetime]] = {}
 
     def measure_queues(
@@ -100,8 +90,9 @@ class LakeMessages:
             if floors and isinstance(count, BacklogCounter):
                 # Before the first batch: messages from before a restart of the offsets must not count.
                 count.reset_counts(floors)
-            for batch in self._read_batches(count, spans):
-                count.add_batch(self._broker, batch)
+        self._table.feed_counters(
+            self._broker, [(count, list(self._batch_statements(count, spans))) for count in counters]
+        )
         return spans
 
     def read_queue_ends(self, times: Times, excluded_topics: Collection[str] = ()) -> dict[Queue, QueueSpan]:
@@ -110,11 +101,11 @@ class LakeMessages:
         Args:
             excluded_topics: Topics that are not of interest.
         """
-        compared = timestamp_literal(times.compared_at or EPOCH)
-        last = "last_value(queue_offset ORDER BY physical_offset)"
+        compared = timestamp_literal(times.compared_at or EPOCH, self._table.engine)
+        last = last_value_expression("queue_offset", "physical_offset", self._table.engine)
         where = [*self._time_conditions(times), f"kind = {text_literal(Kind.NORMAL)}"]
         if excluded_topics:
-            where.append(f"NOT {_topics_condition(excluded_topics)}")
+            where.append(f"NOT {self._topics_condition(excluded_topics)}")
         sql = (
             f"SELECT topic, queue_id, min(queue_offset) AS first, {last} AS last, "
             f"{last} FILTER (WHERE store_timestamp <= {compared}) AS compared "
@@ -129,13 +120,28 @@ class LakeMessages:
 
     def _time_conditions(self, times: Times) -> list[str]:
         """Return SQL conditions for messages stored up to `times.until` that the broker has not deleted."""
-        where = [f"broker = {text_literal(self._broker)}"]
-        if times.until is not None:
-            where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
-            where.append(f"store_date <= {date_literal(times.until)}")
+        where = self._stored_conditions(times.until)
         if times.log_start is not None:
             where.append(f"physical_offset >= {times.log_start}")
         return where
+
+    def _stored_conditions(self, until: datetime.datetime | None) -> list[str]:
+        """Return SQL conditions for the store's messages that were stored up to a time."""
+        where = [f"broker = {self._text(self._broker)}"]
+        if until is not None:
+            where.append(f"store_timestamp <= {timestamp_literal(until, self._table.engine)}")
+            # The date adds nothing to the time, but lets the engine skip whole partitions.
+            where.append(f"store_date <= {date_literal(until)}")
+        return where
+
+    def _text(self, value: str) -> str:
+        return text_literal(value, self._table.engine)
+
+    def _topics_condition(self, topics: Collection[str]) -> str:
+        return f"topic IN ({', '.join(map(self._text, sorted(topics)))})"
+
+    def _queue_condition(self, queue: Queue) -> str:
+        return f"(topic = {self._text(queue.topic)} AND queue_id = {queue.queue_id})"
 
     def _queues_without_cursor(self, times: Times, counter: BacklogCounter) -> Iterator[Queue]:
         """Yield the queues of a counter's topics that have messages but in which it does not count yet.
@@ -151,13 +157,13 @@ class LakeMessages:
             if topic in known or not topic.startswith(RETRY_PREFIX):
                 alike[tuple(sorted(known[topic]))].append(topic)
         asked = [
-            f"{in_condition('topic', map(text_literal, topics))} AND {_other_queues_condition(queue_ids)}"
+            f"{in_condition('topic', map(self._text, topics))} AND {_other_queues_condition(queue_ids)}"
             for queue_ids, topics in alike.items()
         ]
         if any(topic not in known for topic in counter.topics):
             # A range, as there may be one retry topic for each of thousands of groups.
             after = RETRY_PREFIX[:-1] + chr(ord(RETRY_PREFIX[-1]) + 1)
-            asked.append(f"topic >= {text_literal(RETRY_PREFIX)} AND topic < {text_literal(after)}")
+            asked.append(f"topic >= {self._text(RETRY_PREFIX)} AND topic < {self._text(after)}")
         for queue in self._queues_with_messages(times, asked):
             if queue.topic in counter.topics:
                 yield queue
@@ -194,28 +200,27 @@ class LakeMessages:
         """
         if not topics:
             return {}
-        where = [f"broker = {text_literal(self._broker)}"]
-        if times.until is not None:
-            where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
-            where.append(f"store_date <= {date_literal(times.until)}")
+        where = self._stored_conditions(times.until)
         if times.log_start is None or not start_offsets:
             return self._reset_deleted_queue_ends(
-                self._spans_from_all_messages(times, [*where, _topics_condition(topics)]), where
+                self._spans_from_all_messages(times, [*where, self._topics_condition(topics)]), where
             )
         live = [*where, f"physical_offset >= {times.log_start}"]
-        has_first = f"{_topics_condition(topics)} AND queue_offset < {_FIRST_OFFSETS}"
+        has_first = f"{self._topics_condition(topics)} AND queue_offset < {_FIRST_OFFSETS}"
         young = set(self._queues_with_messages(times, [has_first]))
         old = {queue: start for queue, start in start_offsets.items() if queue not in young}
         spans = self._spans_of_truncated_queues(times, live, old)
         if young:
             spans |= self._spans_from_all_messages(
-                times, [*live, _topics_condition({queue.topic for queue in young})], young
+                times, [*live, self._topics_condition({queue.topic for queue in young})], young
             )
         # The broker has deleted all messages of these queues; older rows show where the queues ended.
         silent = sorted(start_offsets.keys() - spans.keys())
         for first in range(0, len(silent), _MAX_QUEUES):
             some = silent[first : first + _MAX_QUEUES]
-            spans |= self._spans_from_all_messages(times, [*where, f"({' OR '.join(map(_queue_condition, some))})"])
+            spans |= self._spans_from_all_messages(
+                times, [*where, f"({' OR '.join(map(self._queue_condition, some))})"]
+            )
         return self._reset_deleted_queue_ends(spans, live)
 
     def _reset_deleted_queue_ends(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
@@ -230,15 +235,16 @@ class LakeMessages:
         if not floors:
             return spans
         known = ", ".join(
-            f"({text_literal(queue.topic)}, {queue.queue_id}, {floor})" for queue, floor in sorted(floors.items())
+            f"({self._text(queue.topic)}, {queue.queue_id}, {floor})" for queue, floor in sorted(floors.items())
         )
+        first = last_value_expression("queue_offset", "-physical_offset", self._table.engine)
         sql = (
             "SELECT messages.topic, messages.queue_id, min(physical_offset) AS begin, max(physical_offset) AS last, "
-            "first_value(queue_offset ORDER BY physical_offset) AS first, "
+            f"{first} AS first, "
             "max(CASE WHEN physical_offset < floor THEN physical_offset END) AS before, min(floor) AS floor "
             f"FROM messages LEFT JOIN (VALUES {known}) AS again(topic, queue_id, floor) "
             "ON messages.topic = again.topic AND messages.queue_id = again.queue_id "
-            f"WHERE {' AND '.join(where)} AND messages.{_topics_condition(topics)} GROUP BY messages.topic, "
+            f"WHERE {' AND '.join(where)} AND messages.{self._topics_condition(topics)} GROUP BY messages.topic, "
             "messages.queue_id"
         )
         runs = {
@@ -266,13 +272,13 @@ class LakeMessages:
             return {}
         recent: dict[Queue, tuple[int, int]] = {}
         if times.compared_at is not None:
-            topics = _topics_condition({queue.topic for queue in start_offsets})
-            since = f"store_timestamp > {timestamp_literal(times.compared_at)}"
+            topics = self._topics_condition({queue.topic for queue in start_offsets})
+            since = f"store_timestamp > {timestamp_literal(times.compared_at, self._table.engine)}"
             day = f"store_date >= {date_literal(times.compared_at)}"
             recent = self._offset_ranges_by_queue([*live_conditions, topics, since, day])
         found = dict(recent)
         lowest = {queue: max(0, start - 1) for queue, start in start_offsets.items()}
-        for places in _start_offset_conditions(lowest):
+        for places in self._start_offset_conditions(lowest):
             for queue, (first, last) in self._offset_ranges_by_queue([*live_conditions, f"({places})"]).items():
                 found[queue] = first, max(last, recent.get(queue, (0, 0))[1])
         spans = {}
@@ -293,8 +299,7 @@ class LakeMessages:
         }
 
     def _query_rows(self, sql: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = rows_to_dicts(run_sql(self._table, "messages", sql).read_all())
-        return rows
+        return rows_to_dicts(self._table.query(sql))
 
     def _spans_from_all_messages(
         self, times: Times, where: Sequence[str], queues: Collection[Queue] | None = None
@@ -305,14 +310,14 @@ class LakeMessages:
             where: The conditions.
             queues: The queues of interest; None for all.
         """
-        compared = "NULL" if times.compared_at is None else timestamp_literal(times.compared_at)
+        compared = "NULL" if times.compared_at is None else timestamp_literal(times.compared_at, self._table.engine)
         start = times.log_start or 0
         sql = (
             f"SELECT topic, queue_id, "
             f"min(CASE WHEN physical_offset >= {start} THEN queue_offset END) AS first, max(queue_offset) AS last, "
             f"max(CASE WHEN store_timestamp <= {compared} THEN queue_offset END) AS compared, "
             f"count(*) AS messages, max(queue_offset) - min(queue_offset) + 1 AS offsets, "
-            f"last_value(queue_offset ORDER BY physical_offset) AS newest "
+            f"{last_value_expression('queue_offset', 'physical_offset', self._table.engine)} AS newest "
             f"FROM messages WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
         )
         spans = {}
@@ -333,9 +338,9 @@ class LakeMessages:
         """Return the first and end offset of a queue since its topic was created again."""
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
-            f"FROM messages WHERE {' AND '.join(where)} AND {_queue_condition(queue)} ORDER BY physical_offset"
+            f"FROM messages WHERE {' AND '.join(where)} AND {self._queue_condition(queue)} ORDER BY physical_offset"
         )
-        rows = run_sql(self._table, "messages", sql).read_all().combine_chunks().to_batches()[0]
+        rows = self._table.query(sql).combine_chunks().to_batches()[0]
         offsets, physical = integer_column(rows, "queue_offset"), integer_column(rows, "physical_offset")
         finder = SpanFinder()
         finder.add_messages(queue, offsets, physical)
@@ -348,52 +353,48 @@ class LakeMessages:
             compared_end = max((offsets[is_old] + 1).tolist(), default=None)
         return replace(span, first=first, compared_end=compared_end)
 
-    def _read_batches(self, counter: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of the messages that a counter needs, except of queues that end before its start."""
+    def _batch_statements(self, counter: Count, spans: Mapping[Queue, QueueSpan]) -> Iterator[str]:
+        """Yield SELECT statements for the messages that a counter needs; none of them is in two answers."""
         starts = {
             queue: start for queue, start in counter.starts.items() if queue not in spans or start < spans[queue].end
         }
-        names = [name for name in counter.columns if name != BODY]
-        if BODY in counter.columns:
-            names += _BODY_COLUMNS
-        schema = arrow_schema(MESSAGES.select_columns(names))
+        names = stored_columns(counter.columns)
         conditions = list(self._counter_conditions(counter))
-        for places in _start_offset_conditions(starts):
-            sql = f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
-            for batch in run_sql(self._table, "messages", sql):
-                # The engine returns strings in a form that not all functions of Arrow accept.
-                plain = batch.cast(schema)
-                yield from self._add_body_column(plain) if BODY in counter.columns else (plain,)
+        for places in self._start_offset_conditions(starts):
+            yield f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
 
     def _counter_conditions(self, counter: Count) -> Iterator[str]:
-        yield f"broker = {text_literal(self._broker)}"
-        if counter.until_ms is not None:
-            until = from_ms(counter.until_ms)
-            yield f"store_timestamp <= {timestamp_literal(until)}"
-            yield f"store_date <= {date_literal(until)}"
+        yield from self._stored_conditions(None if counter.until_ms is None else from_ms(counter.until_ms))
         if counter.since_ms is not None:
             since = from_ms(counter.since_ms)
-            yield f"store_timestamp >= {timestamp_literal(since)}"
+            yield f"store_timestamp >= {timestamp_literal(since, self._table.engine)}"
             yield f"store_date >= {date_literal(since)}"
         if counter.log_start is not None:
             yield f"physical_offset >= {counter.log_start}"
         if isinstance(counter, OffsetRangeCounter) and counter.log_end is not None:
             yield f"physical_offset < {counter.log_end}"
 
-    def _add_body_column(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Add the bodies to a batch; if any cannot be read, all are null, and the counter reports that."""
-        try:
-            yield from list(batches_with_bodies(batch, open_pack_store(self._packs), FrameCache()))
-        except PackError:
-            yield batch.append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))
+    def _start_offset_conditions(self, start_offsets: Mapping[Queue, int]) -> Iterator[str]:
+        """Yield SQL conditions that together select each queue's messages from its start offset on.
 
+        They may select a few other messages.
 
-def _topics_condition(topics: Collection[str]) -> str:
-    return f"topic IN ({', '.join(map(text_literal, sorted(topics)))})"
-
-
-def _queue_condition(queue: Queue) -> str:
-    return f"(topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id})"
+        A topic with many queues is named once, with its smallest offset, if that selects few other messages.
+        """
+        by_topic: dict[str, list[tuple[Queue, int]]] = defaultdict(list)
+        for queue, start in sorted(start_offsets.items()):
+            by_topic[queue.topic].append((queue, start))
+        conditions = []
+        for topic, queues in by_topic.items():
+            least = min(start for _, start in queues)
+            if len(queues) > 1 and sum(start - least for _, start in queues) <= _MAX_EXCESS:
+                conditions.append(f"(topic = {self._text(topic)} AND queue_offset >= {least})")
+            else:
+                conditions += [
+                    f"({self._queue_condition(queue)} AND queue_offset >= {start})" for queue, start in queues
+                ]
+        for first in range(0, len(conditions), _MAX_QUEUES):
+            yield " OR ".join(conditions[first : first + _MAX_QUEUES])
 
 
 def _other_queues_condition(queue_ids: Sequence[int]) -> str:
@@ -404,24 +405,3 @@ def _other_queues_condition(queue_ids: Sequence[int]) -> str:
     if len(queue_ids) == queue_ids[-1] + 1:
         return f"queue_id > {queue_ids[-1]}"
     return f"queue_id >= 0 AND queue_id NOT IN ({', '.join(map(str, queue_ids))})"
-
-
-def _start_offset_conditions(start_offsets: Mapping[Queue, int]) -> Iterator[str]:
-    """Yield SQL conditions that together select each queue's messages from its start offset on.
-
-    They may select a few other messages.
-
-    A topic with many queues is named once, with its smallest offset, if that selects few other messages.
-    """
-    by_topic: dict[str, list[tuple[Queue, int]]] = defaultdict(list)
-    for queue, start in sorted(start_offsets.items()):
-        by_topic[queue.topic].append((queue, start))
-    conditions = []
-    for topic, queues in by_topic.items():
-        least = min(start for _, start in queues)
-        if len(queues) > 1 and sum(start - least for _, start in queues) <= _MAX_EXCESS:
-            conditions.append(f"(topic = {text_literal(topic)} AND queue_offset >= {least})")
-        else:
-            conditions += [f"({_queue_condition(queue)} AND queue_offset >= {start})" for queue, start in queues]
-    for first in range(0, len(conditions), _MAX_QUEUES):
-        yield " OR ".join(conditions[first : first + _MAX_QUEUES])

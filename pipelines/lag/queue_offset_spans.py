@@ -6,7 +6,7 @@ import datetime
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -203,6 +203,12 @@ class Count(Protocol):
 
     def add_batch(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count the messages of a batch from one store, except those of queues that are not to be counted."""
+
+    def partial_counts(self) -> Any:
+        """Return the counts so far, which can be sent to another process."""
+
+    def add_partial_counts(self, counts: Any) -> None:
+        """Add the `partial_counts` of a copy that was given other batches."""
 
 
 class Messages(Protocol):

@@ -37,6 +37,7 @@ from commitlake.pipelines.lag.held_back_messages import (
     retry_store_lag_rows,
 )
 from commitlake.pipelines.lag.lake_messages import LakeMessages
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
 from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queue_offset_spans import Messages, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
@@ -122,15 +123,17 @@ def lag_of_lake(
     as_of: datetime.datetime | None,
     selection: Selection = ALL_MESSAGES,
     overrides: Given | None = None,
+    messages: MessagesTable | None = None,
 ) -> LagAnswer:
     """Return the lag of all consumer groups in a lake's stores, at one time.
 
     Args:
         as_of: The time; None for each store's last snapshot.
         selection: Stores, groups and topics to measure.
+        messages: The lake's messages; None to read them in this process.
     """
     overrides = overrides or Given()
-    messages = lake.table("messages")
+    table = messages or ArrowMessagesTable(lake.table("messages"), lake.packs)
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
     last = read_last_commit(lake)
     archived = {} if last is None else last.stores
@@ -158,7 +161,7 @@ def lag_of_lake(
         )
         missing += left_out
         levels = _delay_levels(overrides.delay_levels_ms.get(broker), config.values_of_kind(SETTING))
-        store = LakeMessages(messages, broker, lake.packs)
+        store = LakeMessages(table, broker)
         progress = archived.get(broker, StoreProgress(0))
         subscriptions = subscriptions.with_overrides(overrides.filters)
         if progress.pulled_topics is not None and (
@@ -228,11 +231,11 @@ def read_other_queue_ends(lake: Lake, lag_answer: LagAnswer) -> dict[Queue, Queu
     Args:
         lag_answer: The lag of this lake.
     """
-    table = lake.table("messages")
+    table = ArrowMessagesTable(lake.table("messages"))
     found: dict[Queue, QueueSpan] = {}
     for broker, times in lag_answer.times.items():
         known = {row.topic for row in lag_answer.rows if row.broker == broker}
-        found |= LakeMessages(table, broker, lake.packs).read_queue_ends(times, known)
+        found |= LakeMessages(table, broker).read_queue_ends(times, known)
     return found
 
 

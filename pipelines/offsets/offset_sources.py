@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from deltalake import DeltaTable
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import (
     plausible_time_condition,
@@ -42,6 +39,7 @@ from commitlake.pipelines.lag.backlog_counting import (
     rows_by_queue,
 )
 from commitlake.pipelines.lag.lake_messages import LakeMessages
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
@@ -73,12 +71,11 @@ class LakeQueues:
     Args:
         table: The table.
         broker: The store's name.
-        packs: Location of the packs.
     """
 
-    def __init__(self, table: DeltaTable, broker: str, packs: PackLocation) -> None:
+    def __init__(self, table: MessagesTable, broker: str) -> None:
         self._table, self._broker = table, broker
-        self._messages = LakeMessages(table, broker, packs)
+        self._messages = LakeMessages(table, broker)
 
     def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offset of each queue of the given topics.
@@ -101,10 +98,12 @@ class LakeQueues:
         """
         if not topics:
             return {}
-        is_since = f"store_timestamp >= {timestamp_literal(since)}"
-        where = selection_conditions(Selection(brokers=[self._broker], topics=sorted(topics)))
+        engine = self._table.engine
+        is_since = f"store_timestamp >= {timestamp_literal(since, engine)}"
+        where = selection_conditions(Selection(brokers=[self._broker], topics=sorted(topics)), engine)
         where += [
-            f"NOT (topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} AND physical_offset < {floor})"
+            f"NOT (topic = {text_literal(queue.topic, engine)} AND queue_id = {queue.queue_id} "
+            f"AND physical_offset < {floor})"
             for queue, floor in sorted(restart_offsets.items())
         ]
         sql = (
@@ -114,18 +113,17 @@ class LakeQueues:
         )
         return {
             Queue(self._broker, row["topic"], row["queue_id"]): FirstMessage(row["first"], row["before"])
-            for row in rows_to_dicts(run_sql(self._table, "messages", sql).read_all())
+            for row in rows_to_dicts(self._table.query(sql))
             if row["first"] is not None
         }
 
     def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the lake has the messages up to a time, as shown by a message of that time or later."""
         where = [
-            *selection_conditions(Selection(brokers=[self._broker], start=time)),
-            plausible_time_condition("store_timestamp"),
+            *selection_conditions(Selection(brokers=[self._broker], start=time), self._table.engine),
+            plausible_time_condition("store_timestamp", self._table.engine),
         ]
-        sql = f"SELECT queue_id FROM messages WHERE {' AND '.join(where)} LIMIT 1"
-        return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
+        return bool(self._table.query(f"SELECT queue_id FROM messages WHERE {' AND '.join(where)} LIMIT 1").num_rows)
 
     def feed_backlog_counters(
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
@@ -196,13 +194,16 @@ class OffsetSource:
         )
 
 
-def open_lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource]:
+def open_lake_sources(
+    lake: Lake, brokers: Collection[str] = (), messages: MessagesTable | None = None
+) -> list[OffsetSource]:
     """Return, for each store of a lake, its queues, group offsets and subscriptions.
 
     Args:
         brokers: Stores to return; all if empty.
+        messages: The lake's messages; None to read them in this process.
     """
-    messages = lake.table("messages")
+    table = messages or ArrowMessagesTable(lake.table("messages"))
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
     last = read_last_commit(lake)
     names = set(last.stores if last is not None else ())
@@ -214,7 +215,7 @@ def open_lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetS
         moment = None if offsets is None else offsets_at(offsets, broker, None).get(OffsetKind.GROUP)
         newest = {} if moment is None else {position: offset.low for position, offset in moment.offsets.items()}
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, now)
-        found.append(OffsetSource(broker, LakeQueues(messages, broker, lake.packs), subscriptions, newest))
+        found.append(OffsetSource(broker, LakeQueues(table, broker), subscriptions, newest))
     return found
 
 

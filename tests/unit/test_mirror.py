@@ -28,6 +28,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.transforms.rates",
     ),
     "tests/integration/spark/test_analysed_lag.py": (
+        "pipelines.lag.spark_messages_table",
         "pipelines.transforms.group_offsets",
         "pipelines.transforms.group_subscriptions",
         "pipelines.transforms.lag",

@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import OWN_PACKS
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.backlog_counting import Queue
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.offsets.offset_sources import LakeQueues
 from commitlake.pipelines.replay.groups.not_consumed_messages import OffsetLogRange, find_offset_log_ranges
@@ -160,7 +160,7 @@ class ChosenMessages:
         for broker, as_of in self._as_of.items():
             topics = {queue.topic for queue in self._others if queue.broker == broker}
             if topics:
-                queues = LakeQueues(self._table, broker, OWN_PACKS)  # spans need no bodies
+                queues = LakeQueues(ArrowMessagesTable(self._table), broker)
                 found |= find_offset_log_ranges(queues, queues.queue_spans(topics), as_of)
         return found
 

@@ -26,6 +26,7 @@ from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.backlog_counting import Queue
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import offsets_by_kind, subscriptions_of_snapshot
@@ -160,7 +161,7 @@ def find_not_consumed_in_lake(
             return any(batch.num_rows for batch in found)
 
         stores.append(
-            _StoreOffsets(moment, subscriptions, LakeQueues(messages_table, broker, lake.packs), has_messages)
+            _StoreOffsets(moment, subscriptions, LakeQueues(ArrowMessagesTable(messages_table), broker), has_messages)
         )
     when = "" if offsets_time is None else " at that time"
     then = "" if offsets_time is None else f" at or before {_time_text(offsets_time)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 
 import commitlake
 from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.jobs.lag.command import main as lag
 from commitlake.pipelines.analysis.spark_lag import find_log_starts, match_sql92
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.pipelines.snapshot.table_append import append_snapshot
@@ -29,11 +31,14 @@ from commitlake.pipelines.transforms.group_subscriptions import subscriptions_at
 from commitlake.pipelines.transforms.lag import LagRules, lag_of_groups
 from commitlake.pipelines.transforms.moments import Moments, latest_values_at
 from commitlake.pipelines.transforms.queue_spans import queue_spans_at, with_queue_runs
+from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
 from commitlake.schemas.tables.spark_schemas import spark_schema
 from commitlake.schemas.times import EPOCH, from_ms
 from tests.support.analysed_lakes import analysed_lake, rows_of
 from tests.support.hypothesis_profiles import load
+from tests.support.lag_places import WRITTEN_MS, places_of, put_bytes, put_offsets, stored
 from tests.support.lagging_lakes import (
     EVERY_MS,
     LAG_HISTORY_QUESTIONS,
@@ -42,10 +47,11 @@ from tests.support.lagging_lakes import (
     TOPICS,
     lagging_lake,
 )
-from tests.support.lakes import MIDNIGHT_MS
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 
 load()
 
+ORDERS = "it's \\ ${orders}"
 BETWEEN = from_ms(MIDNIGHT_MS + 3 * EVERY_MS + 7_000)
 MOMENTS = Moments(60, 60, 2)
 """The moments 60 and 120, in microseconds: rows of these tests have times of some microseconds."""
@@ -114,6 +120,74 @@ def test_lag_of_many_questions_is_the_same(spark: SparkSession, seed: int, quest
 @given(seed=st.integers(0, LAKES - 1), question=LAG_HISTORY_QUESTIONS)
 def test_histories_of_many_questions_are_the_same(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
     check(spark, "lag_history", seed, question)
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake with a store's snapshot: orders with tags, and messages that the broker holds back."""
+    growing = GrowingLake(tmp_path_factory.mktemp("waiting"))
+    growing.write(
+        [
+            *(stored(ORDERS, number, TAGS="paid" if number % 2 else "open") for number in range(10)),
+            stored(SCHEDULE_TOPIC, 10),
+            stored(TIMER_TOPIC, 11, TIMER_OUT_MS=str(WRITTEN_MS - 5_000), REAL_TOPIC=ORDERS, UNIQ_KEY="T1"),
+            *(stored(HALF_TOPIC, 12, UNIQ_KEY=f"U{number}") for number in range(3)),
+            stored(OP_TOPIC, 13, b"0"),
+        ]
+    )
+    transactions = {f"{topic}@CID_RMQ_SYS_TRANS": {0: 0} for topic in (HALF_TOPIC, OP_TOPIC)}
+    put_offsets(growing.store, "consumerOffset.json", {f"{ORDERS}@billing": {0: 4}, **transactions})
+    put_offsets(growing.store, "delayOffset.json", {1: 0})
+    checkpoint = TimerCheckpoint(WRITTEN_MS - 60_000, 0, 1)
+    put_bytes(growing.store, "timercheck", serialize_timer_checkpoint(checkpoint))
+    return places_of(growing)["lake"][1]
+
+
+def check_command(capsys: pytest.CaptureFixture[str], root: str, *arguments: str) -> str:
+    """Check that `lag` writes the same with `--spark` and without it, and return its standard output."""
+    answers = []
+    for engine in ((), ("--spark",)):
+        capsys.readouterr()
+        code = lag(["--lake", root, "--all", *arguments, *engine])
+        answers.append((code, *capsys.readouterr()))
+    assert answers[0] == answers[1]
+    return str(answers[0][1])
+
+
+def test_the_command_writes_the_same(
+    foreign_session: SparkSession, waiting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tags = ("--filter", f"billing@{ORDERS}=paid")
+    rows = [json.loads(line) for line in check_command(capsys, waiting, "--format", "jsonl", *tags).splitlines()]
+    found = {row["kind"]: (row["topic"], row["messages_min"], row["messages_max"]) for row in rows}
+    assert found == {
+        "group": (ORDERS, 3, 3),
+        "delay": (SCHEDULE_TOPIC, 1, 1),
+        "timer": (TIMER_TOPIC, 1, 1),
+        "half": (HALF_TOPIC, 2, 2),
+    }
+
+
+def test_the_command_writes_the_same_of_a_past_time(
+    foreign_session: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = check_command(capsys, lagging_lake(2), "--at", BETWEEN.isoformat(), "--by", "queue")
+    assert {"billing", "shipping", "audit"} <= set(table.split())
+
+
+@pytest.mark.long("six lakes are asked each time, and their pages are compared")
+@pytest.mark.parametrize("seed", range(6))
+def test_the_command_writes_the_same_page(
+    spark: SparkSession, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = []
+    for engine in ((), ("--spark",)):
+        file = tmp_path / "lag.html"
+        lag(["--lake", lagging_lake(seed), "--html", str(file), "--quiet", *engine])
+        content, made_at, _ = file.read_text().partition("<footer><p>Made at ")
+        assert made_at
+        pages.append(content)
+    assert pages[0] == pages[1]
 
 
 def test_a_lake_without_snapshots_has_no_lag(spark: SparkSession, tmp_path: Path) -> None:

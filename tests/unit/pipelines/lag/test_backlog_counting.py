@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, Cursor, Queue
-from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
+from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, Cursor, OffsetRangeCounter, Queue
+from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 
 PAID = SubscriptionFilter.of("TAG", "paid")
 ORDERS = Queue("a", "orders", 0)
@@ -73,6 +74,35 @@ def test_the_order_of_batches_does_not_matter() -> None:
         place = (None, None) if next_row is None else (next_row[2], next_row[4])
         expected = Backlog(len(here), sum(row[3] for row in here), *place)
         assert counter.backlog_by_cursor[cursor] == expected
+
+
+def test_the_counts_of_copies_that_share_the_batches_add_up() -> None:
+    generator = random.Random(7)
+    rows = [
+        (f"t{number % 3}", number % 2, number // 6, number, 1000 + number, generator.choice(["paid", "x", None]))
+        for number in range(300)
+    ]
+    generator.shuffle(rows)
+    batches = [batch_of(rows[first : first + 23]) for first in range(0, len(rows), 23)]
+    queues = [Queue("a", f"t{topic}", queue) for topic in range(4) for queue in range(2)]
+    cursors = [Cursor(queue, offset, wanted) for queue in queues for offset in (0, 20, 99) for wanted in (PAID, ALL)]
+
+    def counters() -> tuple[BacklogCounter, OffsetRangeCounter]:
+        ranges = {(queue, PAID): [10, 30] for queue in queues}
+        return BacklogCounter(cursors, until_ms=1200, finds_last=True), OffsetRangeCounter(ranges)
+
+    whole, *copies, added = (counters() for _ in range(5))
+    for number, batch in enumerate(batches):
+        for counter in (*whole, *copies[number % 3]):
+            counter.add_batch("a", batch)
+    for copy in copies:
+        added[0].add_partial_counts(pickle.loads(pickle.dumps(copy[0].partial_counts())))
+        added[1].add_partial_counts(pickle.loads(pickle.dumps(copy[1].partial_counts())))
+    assert added[0].backlog_by_cursor == whole[0].backlog_by_cursor
+    assert sum(one.last_time_ms is not None for one in added[0].backlog_by_cursor.values()) > 0
+    found = [[each.count_between(queue, PAID, 10, 30) for queue in queues] for each in (whole[1], added[1])]
+    assert found[0] == found[1]
+    assert found[0][0] > 0
 
 
 def test_records_before_a_floor_or_the_start_of_the_log_are_not_counted() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake import reader
-from commitlake.pipelines.lag import lake_messages
+from commitlake.connectors.lake.lake import Lake
+from commitlake.pipelines.lag import messages_table
 from commitlake.pipelines.lag.backlog_counting import BacklogCounter, Cursor, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan, Times
 from commitlake.pipelines.lag.subscription_filter import ALL
 from tests.support.lineage_lakes import BROKER, START, make_lake, record
@@ -22,6 +24,11 @@ HOUR_BEFORE = END - datetime.timedelta(hours=1)
 ORDERS = Queue(BROKER, "orders", 0)
 QUEUE = range(100, 140)
 """Offsets of a queue that began long ago: one a minute is still there, for 40 minutes, and 5 of the last hour."""
+
+
+def messages_of(lake: Lake) -> LakeMessages:
+    """Return the messages of a lake, read in this process."""
+    return LakeMessages(ArrowMessagesTable(lake.table("messages")), BROKER)
 
 
 def messages(
@@ -42,7 +49,7 @@ def measured(
     cursor = Cursor(ORDERS, start)
     counter = BacklogCounter([cursor], None, log_start)
     times = Times(END, HOUR_BEFORE, log_start)
-    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure_queues(times, ["orders"], [counter])
+    spans = messages_of(lake).measure_queues(times, ["orders"], [counter])
     return spans.get(ORDERS), counter.backlog_by_cursor[cursor].messages
 
 
@@ -92,18 +99,19 @@ def test_messages_deleted_by_the_broker_are_not_read(tmp_path: Path, monkeypatch
         asked.append(sql)
         return reader.run_sql(table, name, sql, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lake_messages, "run_sql", run_sql)
+    monkeypatch.setattr(messages_table, "run_sql", run_sql)
     measured(tmp_path, OLD, 143)
     assert asked
     assert all("physical_offset >= 1000" in sql for sql in asked)
     assert not any("last_value" in sql for sql in asked)
 
 
-def test_queues_of_a_topic_are_read_in_one_query_if_that_is_cheap() -> None:
+def test_queues_of_a_topic_are_read_in_one_query_if_that_is_cheap(tmp_path: Path) -> None:
+    messages = messages_of(make_lake(tmp_path, []))
     many = {Queue(BROKER, "orders", number): 1000 + number % 10 for number in range(500)}
-    assert list(lake_messages._start_offset_conditions(many)) == ["(topic = 'orders' AND queue_offset >= 1000)"]
+    assert list(messages._start_offset_conditions(many)) == ["(topic = 'orders' AND queue_offset >= 1000)"]
     many[Queue(BROKER, "orders", 500)] = 0
-    assert len(list(lake_messages._start_offset_conditions(many))) == 3  # 200 queues each
+    assert len(list(messages._start_offset_conditions(many))) == 3  # 200 queues each
 
 
 @pytest.mark.parametrize(
@@ -125,7 +133,7 @@ def test_queues_without_a_cursor_are_found(tmp_path: Path, known: list[int], exp
     lake = make_lake(tmp_path, [*rows, record(500, 60, "orders", queue_id=9)])  # the broker has deleted it
     cursors = [Cursor(Queue(BROKER, "orders", queue_id), 3) for queue_id in known]
     counter = BacklogCounter(cursors, None, 1000, {"orders": [ALL], "%RETRY%billing": [ALL]})
-    messages = LakeMessages(lake.table("messages"), BROKER, lake.packs)
+    messages = messages_of(lake)
     spans = messages.measure_queues(Times(END, None, 1000), list(counter.topics), [counter])
     found = {cursor.queue: behind.messages for cursor, behind in counter.backlog_by_cursor.items() if not cursor.offset}
     retries = {0, 1, 2, 5}
@@ -145,9 +153,7 @@ def test_ends_are_those_of_the_newest_messages_in_the_log(tmp_path: Path) -> Non
         record(9000, 60.0 * 121, "payments", queue_offset=3),  # later
     ]
     lake = make_lake(tmp_path, rows)
-    found = LakeMessages(lake.table("messages"), BROKER, lake.packs).read_queue_ends(
-        Times(END, HOUR_BEFORE, 1000), ["known"]
-    )
+    found = messages_of(lake).read_queue_ends(Times(END, HOUR_BEFORE, 1000), ["known"])
     assert {queue.topic: span.end for queue, span in found.items()} == {"orders": 2, "payments": 3}
 
 
@@ -155,7 +161,7 @@ def test_queues_of_a_deleted_topic_are_found_with_one_query(tmp_path: Path, monk
     rows = [record(100 + 10 * queue, 10, "orders", queue_id=queue, queue_offset=7) for queue in range(4)]
     rows += [record(500 + 10 * queue, 60, "orders", queue_id=queue, queue_offset=0) for queue in range(3)]
     lake = make_lake(tmp_path, rows)
-    messages = LakeMessages(lake.table("messages"), BROKER, lake.packs)
+    messages = messages_of(lake)
     asked: list[str] = []
     ask = LakeMessages._query_rows
 
@@ -176,7 +182,5 @@ def test_a_topic_of_a_lake_can_be_created_again_several_times(tmp_path: Path) ->
     places = [(0, 0, 10), (1, 0, 20), (0, 0, 30), (1, 0, 40), (0, 1, 45), (0, 0, 50)]
     rows = [record(place, place, "orders", queue_id=queue, queue_offset=offset) for queue, offset, place in places]
     lake = make_lake(tmp_path, rows)
-    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure_queues(
-        Times(END, None, None), ["orders"], []
-    )
+    spans = messages_of(lake).measure_queues(Times(END, None, None), ["orders"], [])
     assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {0: (1, 50), 1: (0, 50)}
