@@ -6,6 +6,8 @@ import datetime
 from dataclasses import dataclass
 from typing import ClassVar
 
+from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.arguments.query_engine import EngineArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Topics
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command
@@ -33,9 +35,10 @@ _TIME = OneOf(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetsOptions(
-    Command, SourceArguments, Groups, Topics, Brokers, OutputArguments, JsonArgument,
+    Command, SourceArguments, Groups, Topics, Brokers, EngineArguments, OutputArguments, JsonArgument,
     after={
-        **dict.fromkeys((Topics, Brokers), "consume_from"), OutputArguments: "namesrv", JsonArgument: "namesrv",
+        **dict.fromkeys((Topics, Brokers), "consume_from"),
+        **dict.fromkeys((EngineArguments, OutputArguments, JsonArgument), "namesrv"),
     },
 ):  # fmt: skip
     """Command line options of `offsets`."""
@@ -73,4 +76,7 @@ class OffsetsOptions(
     online: bool = flag(
         "also while the group has clients; brokers 5.x tell them the new offsets, older ones cannot",
         rules=requires_one_of("apply"),
+    )
+    spark: ClassVar = shorthand_option(
+        "search and count messages on Spark, for times long ago in a large lake", engine=str(Engine.SPARK)
     )

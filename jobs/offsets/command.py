@@ -5,9 +5,9 @@
 
 Reads `messages`, `consumer_offsets` and `subscriptions` of a lake, or a store's own files; with --namesrv, asks the
 brokers which messages they still have. Writes a row for each queue with the resulting lag, or commands of mqadmin; with
---apply, sets the offsets and reads them back. A second run sets nothing. It never starts Spark. Exit codes: 0; 1 if a
-broker does not answer; 2 for a wrong lake, store, name or option; 3 if an offset is unknown or could not be set, or the
-lake has lost messages that it depends on; 4 if the group has clients, or the answer was no.
+--apply, sets the offsets and reads them back. A second run sets nothing. It starts no JVM, unless `--spark` is given.
+Exit codes: 0; 1 if a broker does not answer; 2 for a wrong lake, store, name or option; 3 if an offset is unknown or
+could not be set, or the lake has lost messages that it depends on; 4 if the group has clients, or the answer was no.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import datetime
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
+from commitlake.jobs.arguments.query_engine import is_spark_option_given
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
@@ -54,12 +55,13 @@ class Offsets(OffsetsOptions):
     NAME = "offsets"
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
-    DEFAULTS: ClassVar = {"spark": False}
 
     def run(self) -> ExitCode:
         """Compute the group's offsets, print them, and set them on the brokers if requested."""
         from commitlake.jobs.offsets.compute_offsets import is_in_future, offset_client
 
+        if self.store is not None and is_spark_option_given(self):
+            raise JobError("--spark needs --lake", "a store's log is read in this process")
         for name in ("at", "consume_from"):
             moment = getattr(self, name)
             if moment is not None and is_in_future(moment):

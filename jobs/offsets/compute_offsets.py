@@ -22,6 +22,7 @@ from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
+from commitlake.jobs.lag.lag_measurement import open_messages
 from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
@@ -81,10 +82,11 @@ def gather_group_offsets(command: OffsetsOptions, client: OffsetClient | None) -
                 known_names_hint(s.broker for s in stores),
             )
         return _gather_from_sources(command, sources, None, client)
-    lake = open_lake_argument(command)
+    lake = open_lake_argument(command).pin_versions()
     with explain_damaged_files(lake, _READ):
         check_archived_brokers(lake, command.broker)
-        return _gather_from_sources(command, open_lake_sources(lake, command.broker), lake, client)
+        messages = open_messages(lake, "offsets", is_on_spark=command.is_on_spark)
+        return _gather_from_sources(command, open_lake_sources(lake, command.broker, messages), lake, client)
 
 
 def _gather_from_sources(

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 import commitlake
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.jobs.lag.command import main as lag
+from commitlake.jobs.offsets.command import main as offsets
 from commitlake.pipelines.analysis.spark_lag import find_log_starts, match_sql92
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.pipelines.snapshot.table_append import append_snapshot
@@ -31,6 +32,7 @@ from commitlake.pipelines.transforms.group_subscriptions import subscriptions_at
 from commitlake.pipelines.transforms.lag import LagRules, lag_of_groups
 from commitlake.pipelines.transforms.moments import Moments, latest_values_at
 from commitlake.pipelines.transforms.queue_spans import queue_spans_at, with_queue_runs
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
@@ -173,6 +175,27 @@ def test_the_command_writes_the_same_of_a_past_time(
 ) -> None:
     table = check_command(capsys, lagging_lake(2), "--at", BETWEEN.isoformat(), "--by", "queue")
     assert {"billing", "shipping", "audit"} <= set(table.split())
+
+
+@pytest.mark.parametrize(
+    ("option", "time"),
+    [
+        pytest.param("--at", BETWEEN, marks=pytest.mark.long("the other option, with the same queries, each time")),
+        ("--consume-from", BETWEEN),
+    ],
+)
+def test_offsets_are_the_same(
+    foreign_session: SparkSession, option: str, time: datetime.datetime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = []
+    for engine in ((), ("--spark",)):
+        capsys.readouterr()
+        asked = ["--lake", lagging_lake(2), "--group", "billing", option, time.isoformat(), "--format", "jsonl"]
+        assert offsets([*asked, *engine]) == ExitCode.OK
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        answers.append([{**row, "time_lag_s": None} for row in rows])  # it grows between the two
+    assert {row["topic"] for row in answers[0]} >= set(TOPICS[:2])
+    assert answers[0] == answers[1]
 
 
 @pytest.mark.long("six lakes are asked each time, and their pages are compared")
