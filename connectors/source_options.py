@@ -177,7 +177,7 @@ class DeclaredOptions:
             UsageError: if both are.
         """
         if {first_option, second_option} <= self.given:
-            raise UsageError(f"options {first_option} and {second_option}: expected one of them, found both")
+            raise UsageError(f"options {first_option} and {second_option}: expected only one of them, found both")
 
 
 def _rename_to_documented(given_options: Mapping[str, str], documented_names: Sequence[str]) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _rename_to_documented(given_options: Mapping[str, str], documented_names: Se
         if name.lower() not in parse_names:
             close = difflib.get_close_matches(name.lower(), list(parse_names), n=1)
             nearest = f" (did you mean {parse_names[close[0]]!r}?)" if close else ""
-            raise UsageError(f"unknown option {name!r}{nearest}; known are {', '.join(documented_names)}")
+            raise UsageError(f"there is no option {name!r}{nearest}: expected some of {', '.join(documented_names)}")
         texts[parse_names[name.lower()]] = text
     return texts
 
@@ -205,7 +205,7 @@ def choice_parser(words: Iterable[_W], change_case: Callable[[str], str] = str.l
     def parse(text: str) -> _W:
         word = known.get(change_case(text))
         if word is None:
-            raise ValueError(f"expected {', '.join(known)}, found {text!r}")
+            raise ValueError(f"expected one of {', '.join(known)}, found {text!r}")
         return word
 
     return parse
@@ -253,14 +253,14 @@ def parse_time_ms(text: str) -> int:
     try:
         return epoch_ms_rounded_up(with_time_zone(datetime.datetime.fromisoformat(text)))
     except ValueError:
-        raise ValueError(f"expected ms since 1970 or a time such as 2026-11-20T14:00, found {text!r}") from None
+        raise ValueError(f"expected a time as ms since 1970 or such as 2026-11-20T14:00, found {text!r}") from None
 
 
 def parse_names(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of names."""
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     if not found:
-        raise ValueError(f"expected at least one name, found {text!r}")
+        raise ValueError(f"expected at least one name, or several with commas between them, found {text!r}")
     return found
 
 
@@ -274,5 +274,5 @@ def parse_number_set(text: str) -> frozenset[int]:
     numbers = {parse_int64(part) for part in parse_names(text)}
     known = frozenset(number for number in numbers if number is not None)
     if len(known) < len(numbers):
-        raise ValueError(f"expected whole numbers, found {text[:100]!r}")
+        raise ValueError(f"expected whole numbers with commas between them, found {text[:100]!r}")
     return known

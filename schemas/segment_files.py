@@ -42,7 +42,7 @@ def names_by_start(names: Iterable[str], folder: str) -> dict[int, str]:
             raise UnsafeFileError.of(
                 f"{folder}/{name}",
                 f"one file that begins at {start}",
-                f"another, {found[start]}, in digits of another script: move away the one not written by the broker",
+                f"another, {found[start]}: move away the one whose name has non-ASCII digits",
                 errno.EEXIST,
             )
         found[start] = name

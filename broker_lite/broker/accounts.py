@@ -87,8 +87,8 @@ def check_admin_request_is_local(request: Command, channel: Channel) -> None:
     """
     if request.code in ADMINISTRATION and not channel.peer.is_loopback:
         raise NotPermittedError(
-            f"request {request.code}: expected a connection from the server's own machine, as it has no accounts, "
-            f"found one from {channel.peer}; start the server with --accounts and --tls-config"
+            f"request {request.code} is allowed only from the server's own machine, because the server has no "
+            f"accounts, found a connection from {channel.peer}: start the server with --accounts and --tls-config"
         )
 
 
@@ -116,12 +116,12 @@ class Accounts:
             AccountsError: if there is none, or a secret is too short.
         """
         if not secret_keys:
-            raise AccountsError("accounts: expected at least one account, found none; add an [[accounts]] table")
+            raise AccountsError("accounts: expected at least one account, found none: add a table [[accounts]]")
         for access_key, secret_key in secret_keys.items():
             if len(access_key) < MIN_SECRET_LENGTH or len(secret_key) < MIN_SECRET_LENGTH:
                 raise AccountsError(
                     f"account {access_key[:80]!r}: expected an access key and a secret key of at least "
-                    f"{MIN_SECRET_LENGTH} characters"
+                    f"{MIN_SECRET_LENGTH} characters, found a shorter one"
                 )
         self._secret_keys = secret_keys
         self._administrators = administrators
@@ -138,7 +138,10 @@ class Accounts:
         if access_key is None and secret_key is None:
             return None
         if access_key is None or secret_key is None:
-            raise AccountsError(f"expected both {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}, found one; set both")
+            raise AccountsError(
+                f"expected both {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} in the environment, found only one of "
+                "them: set both"
+            )
         return cls({access_key: secret_key}, frozenset({access_key}))
 
     @classmethod
@@ -153,24 +156,29 @@ class Accounts:
                 status = os.fstat(file.fileno())
                 if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                     mode = stat.filemode(status.st_mode)
-                    raise AccountsError(f"{path}: expected a file only its owner may read (chmod 600), found {mode}")
+                    raise AccountsError(
+                        f"{path}: expected a file that only its owner may read, found {mode}: run chmod 600"
+                    )
                 document = parse_toml(file.read(MAX_BYTES + 1).decode("utf-8"))
         except OSError as error:
             raise AccountsError(f"{path}: cannot read the file: {error.strerror}") from None
         except ValueError as error:
             if isinstance(error, AccountsError):
                 raise
-            raise AccountsError(f"{path}: expected a TOML file, found invalid TOML") from None
+            raise AccountsError(f"{path}: expected TOML, found invalid TOML") from None
         secret_keys: dict[str, str] = {}
         administrators: set[str] = set()
         brokers: set[str] = set()
         accounts = document.get("accounts")
         for account in accounts if isinstance(accounts, list) else ():
             if not isinstance(account, dict):
-                raise AccountsError(f"{path}: expected [[accounts]] tables, found something else")
+                raise AccountsError(f"{path}: expected accounts as tables [[accounts]], found something else")
             access_key, secret_key = account.get("access-key"), account.get("secret-key")
             if not isinstance(access_key, str) or not isinstance(secret_key, str):
-                raise AccountsError(f"{path}: expected access-key and secret-key in every account, as text")
+                raise AccountsError(
+                    f"{path}: expected the texts access-key and secret-key in every account, found an account without "
+                    "them"
+                )
             secret_keys[access_key] = secret_key
             if account.get("admin") is True:
                 administrators.add(access_key)
@@ -188,14 +196,17 @@ class Accounts:
         access_key = check_signature(request.ext_fields, request.body, self._secret_keys)
         if request.code in REGISTRATION and access_key not in self._administrators | self._brokers:
             raise NotPermittedError(
-                f"request {request.code}: expected the account of a broker or administrator, found {access_key!r}"
+                f"request {request.code} is allowed only for the account of a broker or an administrator, found "
+                f"{access_key!r}"
             )
         if request.code not in ADMINISTRATION:
             return
         if access_key not in self._administrators:
-            raise NotPermittedError(f"request {request.code}: expected an administrator, found {access_key!r}")
+            raise NotPermittedError(
+                f"request {request.code} is allowed only for an administrator, found {access_key!r}"
+            )
         if not channel.is_local_or_encrypted:
             raise NotPermittedError(
-                f"request {request.code}: expected a connection from the server's own machine or over TLS, "
-                f"found one from {channel.peer} in plain text"
+                f"request {request.code} is allowed only from the server's own machine or over TLS, found a connection "
+                f"from {channel.peer} in plain text"
             )

@@ -154,7 +154,9 @@ class Clients:
         together = known_memberships.union(_memberships_of(heartbeat))
         check_limit("groups on one connection", MAX_MEMBERSHIPS_OF_ONE, len(together))
         if not self._quotas.has_room(channel, len(together) - len(known_memberships)):
-            raise CommandError("too many groups and clients: the limit for this address or for the broker is reached")
+            raise CommandError(
+                "too many groups and clients are registered: the limit for this address or for the broker is reached"
+            )
 
     def register_heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
         """Register a client and its groups from a heartbeat.

@@ -47,13 +47,16 @@ def check_subscription(subscription: SubscriptionData) -> None:
     check_expression_length(subscription.sub_string)
     tags = max(len(subscription.tags_set), len(subscription.code_set))
     if tags > MAX_TAGS or sum(map(len, subscription.tags_set)) > MAX_EXPRESSION_LENGTH:
-        raise FilterError(f"expected at most {MAX_TAGS} tags of {MAX_EXPRESSION_LENGTH} characters, found {tags} tags")
+        raise FilterError(
+            f"expected a filter of at most {MAX_TAGS} tags and {MAX_EXPRESSION_LENGTH} characters, found more, in "
+            f"{tags} tags"
+        )
 
 
 def check_expression_length(expression: str) -> None:
     """Raise `FilterError` if an expression is too long."""
     if len(expression) > MAX_EXPRESSION_LENGTH:
-        raise FilterError(f"expected at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
+        raise FilterError(f"expected a filter of at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
 
 
 def _keep_client_tag_codes(_tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int]:

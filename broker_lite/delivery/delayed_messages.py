@@ -120,5 +120,5 @@ class Schedule:
     def _read_original_message(self, physical_offset: int) -> NewMessage:
         message = self._store.get_at(physical_offset)
         if message is None:
-            raise ValueError("its record in the log is missing or damaged")
+            raise ValueError("the record of the delayed message in the log is missing or damaged")
         return to_delivered_message(message, *parse_delivery_target(self._store, message.properties))

@@ -90,9 +90,15 @@ class Delivery:
         """Raise an error if a message needs transactions or timers, but the store's dialect does not support them."""
         name = self.store.options.dialect.name
         if properties.get(props.TRAN_MSG, "").lower() == "true":
-            raise MessageRefusedError(f"{props.TRAN_MSG}: expected no transaction, which {name} does not support")
+            raise MessageRefusedError(
+                f"{props.TRAN_MSG}: expected a message without a transaction, because {name} does not support "
+                "transactions"
+            )
         if props.DELAY not in properties and has_delivery_time(properties):
-            raise MessageRefusedError(f"timer: expected a delay level, because {name} does not support delivery times")
+            raise MessageRefusedError(
+                f"expected a delayed message with a delay level, because {name} does not support delivery times, found "
+                "one with a delivery time"
+            )
 
     def accept_message(self, message: SentMessage) -> PutResult:
         """Store a producer's message with serialized properties, which may make it a delayed or a half message."""
@@ -101,7 +107,9 @@ class Delivery:
     def _put_plain_or_delayed_message(self, message: NewMessage, delay_property: str | None) -> PutResult:
         level = parse_delay_level(delay_property)
         if delay_property is not None and level is None:
-            raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay_property[:40]!r}")
+            raise MessageRefusedError(
+                f"{props.DELAY}: expected a whole number as the delay level, found {delay_property[:40]!r}"
+            )
         if level is not None and level > 0:
             message = message_rewrites.to_scheduled_message(
                 message, min(level, self.delay_level_count), self.schedule_topic
@@ -151,15 +159,18 @@ class Delivery:
         """
         failed = self.store.get_at(physical_offset)
         if failed is None:
-            raise SendBackError(f"expected a message at {physical_offset} to send back, found none")
+            raise SendBackError(f"there is no message to send back at physical offset {physical_offset}")
         if failed.topic in (HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, self.schedule_topic):
             # RocketMQ accepts this, and delivers a message that its producer may still roll back to any group.
             raise SendBackError(
-                f"expected a consumer's message at {physical_offset} to send back, found one of {failed.topic}"
+                f"expected a message of a consumer to send back at physical offset {physical_offset}, found one of the "
+                f"broker's own topic {failed.topic}"
             )
         if failed.sys_flag & INNER_BATCH:
             # RocketMQ also refuses it; its client then sends the one message of the batch to the retry topic itself.
-            raise SendBackError(f"expected a single message at {physical_offset} to send back, found an inner batch")
+            raise SendBackError(
+                f"expected a single message to send back at physical offset {physical_offset}, found an inner batch"
+            )
         limits = self.store.config.groups.find_or_create(group)
         if limits.retry_queues <= 0:
             return None

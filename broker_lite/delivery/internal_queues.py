@@ -72,12 +72,12 @@ def parse_delivery_target(store: MessageStore, properties: Mapping[str, str]) ->
     """
     topic = properties.get(props.REAL_TOPIC, "")
     if not is_valid_topic(topic) or is_broker_topic(topic):
-        raise TargetError(f"{props.REAL_TOPIC}: expected a topic that producers may use, found {_shorten(topic)}")
+        raise TargetError(f"{props.REAL_TOPIC}: expected a topic to which producers may send, found {_shorten(topic)}")
     text = properties.get(props.REAL_QID, "")
     queue_id = parse_int32(text)
     queues = store.config.topics.queue_count(topic)
     if queue_id is None or not 0 <= queue_id < max(queues, MAX_QUEUES):
-        raise TargetError(f"{props.REAL_QID}: expected a queue of {topic}, found {_shorten(text)}")
+        raise TargetError(f"{props.REAL_QID}: expected the number of a queue of {topic}, found {_shorten(text)}")
     if queues and queue_id >= queues:
         _logger.warning("%s has only %d queues: a message for queue %d goes to another queue", topic, queues, queue_id)
         queue_id %= queues

@@ -90,9 +90,12 @@ class Transactions:
         """
         known = dict(message.properties)
         if props.DELAY in known:
-            raise TransactionError(f"half message: expected no {props.DELAY}, found {known[props.DELAY]}")
+            raise TransactionError(
+                f"half message: expected a message without the property {props.DELAY}, found one with "
+                f"{known[props.DELAY]}"
+            )
         if props.PGROUP not in known:
-            raise TransactionError(f"half message: expected a {props.PGROUP} property, found none")
+            raise TransactionError(f"half message: the property {props.PGROUP}, the producer group, is missing")
         return self._store.put(message_rewrites.to_half_message(message))
 
     def commit(self, producer_group: str, half_offset: int) -> PutResult:
@@ -191,27 +194,34 @@ class Transactions:
     def _find_undecided_half(self, producer_group: str, half_offset: int) -> Message:
         half = self._store.get_at(half_offset)
         if half is None or half.topic != HALF_TOPIC:
-            raise TransactionError(f"expected a half message at {half_offset}, found {half.topic if half else 'none'}")
+            raise TransactionError(
+                f"expected a half message at physical offset {half_offset}, found {half.topic if half else 'none'}"
+            )
         if (owner := half.properties.get(props.PGROUP)) != producer_group:
             raise TransactionError(
-                f"the half message at {half_offset}: expected {props.PGROUP} {owner}, found {producer_group}"
+                f"the half message at physical offset {half_offset} belongs to the producer group {owner}, found "
+                f"{producer_group}"
             )
         entry = self._store.entry_at(HALF_TOPIC, QUEUE_ID, half.queue_offset)
         # The queue offset in a record may be forged, and would decide about another half message.
         if entry is None or entry.physical_offset != half_offset:
             raise TransactionError(
-                f"the half message at {half_offset}: expected entry {half.queue_offset} of its queue to point to it, "
-                f"found {'no entry' if entry is None else f'one that points to {entry.physical_offset}'}"
+                f"the half message at physical offset {half_offset}: expected that entry {half.queue_offset} of its "
+                "queue points to it, found "
+                f"{'no entry' if entry is None else f'one that points to {entry.physical_offset}'}"
             )
         if (newest := self._newest.get(half.queue_offset)) is not None:
             again = read_intact_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
             if again is None:
-                raise TransactionError(f"the half message at {half_offset}: its newest record {newest} is damaged")
+                raise TransactionError(
+                    f"the half message at physical offset {half_offset}: its newest record, at queue offset {newest}, "
+                    "is damaged"
+                )
             half = again
         if self._is_decided(half.queue_offset):
             raise TransactionError(
-                f"the half message at {half_offset}: expected an undecided one, found one that was "
-                "already committed, rolled back or discarded"
+                f"the half message at physical offset {half_offset} is no longer undecided: it was committed, rolled "
+                "back or discarded before"
             )
         return half
 
@@ -219,7 +229,9 @@ class Transactions:
         try:
             return parse_delivery_target(self._store, half_message.properties)
         except TargetError as error:
-            raise TransactionError(f"the half message at {half_message.physical_offset}: {error}") from error
+            raise TransactionError(
+                f"the half message at physical offset {half_message.physical_offset}: {error}"
+            ) from error
 
     def _store_op_record(self, half_message: Message) -> None:
         mark = message_rewrites.to_op_record(half_message, self._store.clock(), self._store.options.store_host)

@@ -63,7 +63,9 @@ def _run_with_time_limit(query: Generator[None, None, T]) -> Generator[None, Non
             result: T = done.value
             return result
         if time.perf_counter() - started > QUERY_SECONDS:
-            raise CommandError(f"the query took longer than {QUERY_SECONDS} s: choose a shorter time range")
+            raise CommandError(
+                f"the query took longer than {QUERY_SECONDS} s, and was ended: choose a shorter time range"
+            )
         yield
 
 

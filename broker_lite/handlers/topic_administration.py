@@ -111,7 +111,7 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
             continue
         name, separator, value = text[1:].partition("=")
         if name and name not in _ATTRIBUTES:
-            raise CommandError(f"attributes: expected a known attribute, found {name[:80]!r}")
+            raise CommandError(f"attributes: expected one that this broker knows, found {name[:80]!r}")
         if separator and name == _CLEANUP and value != _DELETE:
             raise CommandError(f"{name}: expected {_DELETE}, the only policy of this broker, found {value[:80]!r}")
         check_limit(f"characters of {name[:80]}", MAX_ATTRIBUTE_LENGTH, len(value))

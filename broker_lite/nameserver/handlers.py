@@ -193,8 +193,8 @@ class NameServer:
             channel.is_local_or_encrypted or self.routes.is_registered_by_connection(key, channel)
         ):
             raise NotPermittedError(
-                f"broker {key.name!r}: expected the connection that registered it, TLS, or this machine, "
-                f"found {channel.peer}"
+                f"broker {key.name!r} may be unregistered only over the connection that registered it, over TLS or "
+                f"from this machine, found a request from {channel.peer}"
             )
         self.routes.unregister(key)
         return request.reply(ResponseCode.SUCCESS)
@@ -202,8 +202,8 @@ class NameServer:
     def _check_is_not_local_broker(self, key: BrokerKey) -> None:
         if self.routes.conflicts_with_local_broker(key):
             raise NotPermittedError(
-                f"broker {key.name!r} at {key.address}: expected a name, id and address other than "
-                "those of this process's own broker"
+                f"broker {key.name!r} at {key.address} cannot be registered here: its name, id or address is that of "
+                "this process's own broker"
             )
 
     def _query_data_version(self, _channel: Channel, request: Command) -> Command:

@@ -67,7 +67,7 @@ def check_topic_count(count: int) -> None:
         BodyError: if there are too many topics.
     """
     if count > MAX_TOPICS:
-        raise BodyError(f"registration: expected at most {MAX_TOPICS} topics, found {count}")
+        raise BodyError(f"registration: expected at most {MAX_TOPICS} topics of a broker, found {count}")
 
 
 def check_filter_servers(servers: tuple[str, ...]) -> None:
@@ -77,7 +77,9 @@ def check_filter_servers(servers: tuple[str, ...]) -> None:
         BodyError: if there are too many filter servers.
     """
     if len(servers) > MAX_FILTER_SERVERS:
-        raise BodyError(f"registration: expected at most {MAX_FILTER_SERVERS} filter servers, found {len(servers)}")
+        raise BodyError(
+            f"registration: expected at most {MAX_FILTER_SERVERS} filter servers of a broker, found {len(servers)}"
+        )
 
 
 def check_topic(name: str, topic: TopicConfig) -> None:
@@ -87,7 +89,7 @@ def check_topic(name: str, topic: TopicConfig) -> None:
         BodyError: if its name is empty or too long, or it has too many queues.
     """
     if not 0 < len(name) <= MAX_NAME_LENGTH:
-        raise BodyError(f"topic {name[:80]!r}: expected 1 to {MAX_NAME_LENGTH} characters, found {len(name)}")
+        raise BodyError(f"topic {name[:80]!r}: expected a name of 1 to {MAX_NAME_LENGTH} characters, found {len(name)}")
     for count in (topic.read_queue_nums, topic.write_queue_nums):
         if not 0 <= count <= MAX_QUEUES:
             raise BodyError(f"topic {name[:80]!r}: expected 0 to {MAX_QUEUES} queues, found {count}")
@@ -237,7 +239,7 @@ class RouteTable:
             return
         if key not in self._live and len(self._live) >= MAX_BROKERS:
             raise CommandError(
-                f"broker {key.name!r}: expected at most {MAX_BROKERS} registered brokers, found one more"
+                f"broker {key.name!r} cannot be registered: {MAX_BROKERS} brokers are registered, which is the limit"
             )
         if key.broker_id == MASTER_ID:
             there = self._brokers[key.name].topics if key.name in self._brokers else {}
@@ -247,7 +249,8 @@ class RouteTable:
                 count += sum(topic not in topics for topic in there)
             if count > MAX_ROUTES:
                 raise BodyError(
-                    f"broker {key.name!r}: expected at most {MAX_ROUTES} topics of all brokers, found {count}"
+                    f"broker {key.name!r} cannot be registered: all brokers would have {count} topics, expected at "
+                    f"most {MAX_ROUTES}"
                 )
 
     def _can_keep_old_topics(

@@ -93,7 +93,7 @@ def _serialize_items(name: str, entries: Iterable[Any], initial_size: int = 0) -
 
 def _check_size(name: str, size: int) -> int:
     if size > MAX_FRAME_BYTES:
-        raise BodyError(f"{name}: expected at most {MAX_FRAME_BYTES} bytes, found more")
+        raise BodyError(f"{name}: expected an answer of at most {MAX_FRAME_BYTES} bytes, found a larger one")
     return size
 
 

@@ -65,14 +65,16 @@ class LogCopy:
             self._store.truncate_log(self._known)
             if isinstance(error, DiskFullError):
                 raise
-            raise ReplicationError(f"expected records of the master's log, found invalid bytes: {error}") from error
+            raise ReplicationError(
+                f"expected records of the master's log, found bytes that are no records: {error}"
+            ) from error
         if is_first and self._known.store_timestamp:
             # Without this flush, a crash would leave an empty copy, which would start with another segment.
             self._store.flush()
 
     def _append_and_index(self, physical_offset: int, data: bytes) -> None:
         if self._writer.is_closed:
-            raise StoreUnusableError("expected an open store, found a closed one")
+            raise StoreUnusableError("the store is closed: open it again to use it")
         self._writer.check_usable()
         if self._log.files.is_empty:
             self._known = LogProgress(physical_offset)

@@ -76,7 +76,10 @@ class MasterSide:
             if self.acknowledged is None:
                 self._accept_first_report(offset, log_range)
             elif not self.acknowledged <= offset <= self.next_offset:
-                raise PeerError(f"offset report: expected {self.acknowledged} to {self.next_offset}, found {offset}")
+                raise PeerError(
+                    f"the slave's report: expected a physical offset from {self.acknowledged} to {self.next_offset}, "
+                    f"found {offset}"
+                )
             self.acknowledged = offset
         self._rest = data[whole:]
 
@@ -87,9 +90,9 @@ class MasterSide:
             self.next_offset = offset
         else:
             raise PeerError(
-                f"first report: expected 0 or an offset of the log, {log_range.start} to {log_range.stop}, found "
-                f"{offset}; a slave "
-                "that is ahead of its master, or too far behind, must start with an empty store"
+                f"the slave's first report: expected 0, or a physical offset from {log_range.start} to "
+                f"{log_range.stop}, the range of this log, found {offset}; a slave that is ahead of its master, or too "
+                "far behind, must start with an empty store"
             )
 
     def next_transfer(self, log_range: range) -> tuple[int, int] | None:
@@ -102,8 +105,8 @@ class MasterSide:
             return None
         if self.next_offset < log_range.start:
             raise PeerError(
-                f"the slave's offset: expected {log_range.start}, where the log begins, or more, found "
-                f"{self.next_offset}"
+                f"the slave continues at physical offset {self.next_offset}, but the master's log begins at "
+                f"{log_range.start}: the slave was too slow, and must start with an empty store"
             )
         in_segment = self._segment_size - self.next_offset % self._segment_size
         return self.next_offset, min(self._batch_bytes, in_segment, log_range.stop - self.next_offset)
@@ -168,20 +171,23 @@ class SlaveSide:
 
     def _begin_body(self, offset: int, size: int) -> None:
         if not 0 <= size <= MAX_BODY_BYTES:
-            raise PeerError(f"body_size: expected 0 to {MAX_BODY_BYTES}, found {size}")
+            raise PeerError(f"body_size: expected 0 to {MAX_BODY_BYTES} bytes in a frame of the master, found {size}")
         if self._expected is not None and offset != self._expected:
-            raise PeerError(f"physical_offset: expected {self._expected}, where this log ends, found {offset}")
+            raise PeerError(
+                f"the master sent bytes of physical offset {offset}, expected {self._expected}, where this log ends"
+            )
         if not size:
             return
         if self._expected is None:
             if offset < 0 or offset % self._segment_size:
                 raise PeerError(
-                    f"physical_offset: expected the start of a segment of {self._segment_size} bytes, found {offset}; "
-                    "open the slave's store with the master's file sizes"
+                    f"the master sent bytes of physical offset {offset}, expected the start of a segment of "
+                    f"{self._segment_size} bytes: open the slave's store with the master's file sizes"
                 )
             self._expected = offset
         if size > (room := self._segment_size - offset % self._segment_size):
             raise PeerError(
-                f"body_size: expected at most {room}, the rest of a segment of {self._segment_size} bytes, found {size}"
+                f"body_size: expected at most {room} bytes, the rest of a segment of {self._segment_size} bytes, found "
+                f"{size}"
             )
         self._left = size

@@ -111,7 +111,7 @@ class ReplicationRole:
 
     def _require_rocketmq_store(self) -> MessageStore:
         if not isinstance(self._store, MessageStore):
-            raise UnsupportedError(f"{self._store.path}: replication requires a store in RocketMQ's layout")
+            raise UnsupportedError(f"{self._store.path}: replication needs a store in RocketMQ's layout")
         return self._store
 
     def _has_slave_in_range(self, log_end: int) -> bool:

@@ -58,8 +58,8 @@ class TableSynchronizer:
         answer = await master.ask(Command(request_code))
         if answer.code != ResponseCode.SUCCESS:
             raise PeerError(
-                f"request {request_code}: expected SUCCESS, found {describe_response_code(answer.code)}, "
-                f"{answer.remark}"
+                f"the master did not answer request {request_code} with success: "
+                f"{describe_response_code(answer.code)}, {answer.remark}"
             )
         return parse_body(table_type, answer.body)
 

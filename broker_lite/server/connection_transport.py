@@ -67,16 +67,16 @@ class ConnectionCodec:
             plain = self._stream.receive(data)
         except ssl.SSLError as error:
             self._send_tls_output()  # sends the alert with the reason
-            raise ConnectionCodecError(f"TLS failed: {error.reason or error}") from None
+            raise ConnectionCodecError(f"the TLS connection failed: {error.reason or error}") from None
         self._send_tls_output()
         return plain
 
     def _detect_transport(self, first_byte: int) -> None:
         is_handshake = first_byte == HANDSHAKE_BYTE
         if self._tls is None and is_handshake:
-            raise ConnectionCodecError("expected plain text, found a TLS handshake; TLS is off")
+            raise ConnectionCodecError("expected plain text, because TLS is off, found a TLS handshake")
         if self._tls is not None and self._tls.is_enforced and not is_handshake:
-            raise ConnectionCodecError("expected a TLS handshake, found plain text; TLS is enforced")
+            raise ConnectionCodecError("expected a TLS handshake, because this server requires TLS, found plain text")
         self._is_plain = not is_handshake
         if self._tls is not None and is_handshake:
             self._stream = TlsStream(self._tls.context, is_server=True)
@@ -93,7 +93,7 @@ class ConnectionCodec:
         try:
             self._stream.send(data)
         except ssl.SSLError as error:
-            raise ConnectionCodecError(f"TLS failed: {error.reason or error}") from None
+            raise ConnectionCodecError(f"the TLS connection failed: {error.reason or error}") from None
         self._send_tls_output()
 
     def end_tls(self) -> None:

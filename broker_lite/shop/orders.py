@@ -77,7 +77,7 @@ def generate_orders(count: int, rng: random.Random, max_retries: int) -> OrderPl
         ValueError: if there are too few orders for that.
     """
     if count < MIN_ORDERS:
-        raise ValueError(f"orders: expected at least {MIN_ORDERS}, found {count}")
+        raise ValueError(f"expected at least {MIN_ORDERS} orders, found {count}")
     first = FEATURED_ORDER - count // 2
     orders = [_generate_order(number, rng) for number in range(first, first + count)]
     numbers = [order.number for order in orders[:-1] if order.number != FEATURED_ORDER]

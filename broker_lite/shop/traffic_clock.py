@@ -104,7 +104,8 @@ def check_store_is_empty(path: str | Path, log_size: int) -> None:
     """
     if log_size:
         raise StoreFilesError(
-            f"{path}: expected a store without messages, found {log_size} bytes; choose an empty folder"
+            f"{path}: expected a store without messages, found one with {log_size} bytes of them: choose an empty "
+            "folder"
         )
 
 

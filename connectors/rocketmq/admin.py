@@ -274,10 +274,10 @@ class Admin(Closable):
         info = self.clusters()
         if cluster is not None and cluster not in info.cluster_addr_table:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise NoRouteError(f"cluster {cluster!r}: expected one of {known}")
+            raise NoRouteError(f"there is no cluster {cluster!r}: expected one of {known}")
         names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
         found = [info.broker_addr_table[name].master_address for name in names if name in info.broker_addr_table]
         masters = [address for address in found if address is not None]
         if not masters:
-            raise NoRouteError("expected a broker with a master, found none")
+            raise NoRouteError("the name servers know no broker with a master: expected at least one")
         return masters

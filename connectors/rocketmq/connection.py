@@ -74,8 +74,9 @@ class PeerConnection:
         try:
             self._socket = socket.create_connection(split_address(address), timeout=options.connect_seconds)
         except (OSError, ValueError) as error:  # ValueError for a host that is not a valid name
-            raise UnreachableError(f"{address}: expected a connection within {options.connect_seconds} s, found "
-                                   f"{error}") from None  # fmt: skip
+            raise UnreachableError(
+                f"{address}: cannot connect within {options.connect_seconds} s: {error}"
+            ) from None  # fmt: skip
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._tls = None if tls is None else self._perform_handshake(tls)
         self._socket.settimeout(options.request_seconds)
@@ -101,7 +102,7 @@ class PeerConnection:
 
     def _receive_handshake_bytes(self, stream: TlsStream) -> None:
         if not (data := self._socket.recv(RECEIVE_BYTES)):
-            raise OSError("a connection closed by the peer")
+            raise OSError("the server closed the connection during the TLS handshake")
         try:
             stream.receive(data)
         except ssl.SSLError:
@@ -213,7 +214,7 @@ class PeerConnection:
     def _receive_commands(self, buffer: memoryview) -> None:
         size = self._socket.recv_into(buffer)
         if not size:
-            raise OSError("a connection closed by the peer")
+            raise OSError("the server closed the connection")
         with self._lock:
             self._last_use = time.monotonic()
             plain = self._decrypt(buffer[:size])

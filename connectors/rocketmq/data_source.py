@@ -73,5 +73,7 @@ _OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
 def _parse_sink_options(option_texts: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
     options = SinkOptions.parse(option_texts)
     if overwrite:
-        raise UsageError("mode overwrite: expected append, because messages can only be added to a topic")
+        raise UsageError(
+            "mode overwrite is not supported, because messages can only be added to a topic: use mode append"
+        )
     return options

@@ -64,8 +64,8 @@ def log_extent(
                 return LogExtent(min(max(begin, 0), wanted), wanted)
             if clock() > deadline:
                 raise UnreachableError(
-                    f"broker {broker_name!r}: expected its queues to reach physical offset {wanted} within "
-                    f"{retry_seconds:g} s, found them {behind} bytes behind its log"
+                    f"broker {broker_name!r}: expected that its queues contain all messages up to physical offset "
+                    f"{wanted} within {retry_seconds:g} s, but they are {behind} bytes behind its log. Try again later"
                 )
         sleep(_PAUSE_SECONDS)
 
@@ -74,7 +74,7 @@ def _parse_runtime_number(broker_name: str, table: dict[str, str], name: str) ->
     number = parse_int(table.get(name, ""), -1, MAX_START_OFFSET)
     if number is None:
         raise ProtocolError(
-            f"broker {broker_name!r}: expected a number {name} of at most {MAX_START_OFFSET} in its runtime "
-            f"information, found {table.get(name, 'none')[:100]!r}"
+            f"broker {broker_name!r}: expected the field {name} of its runtime information to be a number of at most "
+            f"{MAX_START_OFFSET}, found {table.get(name, 'none')[:100]!r}"
         )
     return number

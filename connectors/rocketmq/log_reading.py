@@ -106,9 +106,9 @@ class LogReader:
         def report_lost(lost_range: QueueRange, reason: str) -> None:
             if self._puller.offsets.next(queue_range.queue) < queue_range.end:
                 raise RocketMQError(
-                    f"{format_queue(queue_range.queue)}: expected to end at offset {queue_range.end} or later, as it "
-                    "did when "
-                    f"the run began, found {reason}: the broker has lost messages. Run it again",
+                    f"{format_queue(queue_range.queue)}: expected messages up to queue offset {queue_range.end}, "
+                    f"where the queue ended when the run began, found {reason}: the broker has lost messages. Run the "
+                    "command again",
                     exit_code=ExitCode.USAGE,
                 )
             read.add_lost_messages(lost_range.size, f"{lost_range}: {reason}")
@@ -146,10 +146,9 @@ class LogReader:
             yield from records.decode_answers([answer.body for answer in answers], chosen)
         except DamagedLogError as error:
             raise DamagedLogError(
-                f"{format_queue(queue_range.queue)}, offsets {answers[0].begin} to {answers[-1].end}: {error}. The "
-                "broker's "
-                "log is damaged there, or its queue: 'archive --store' keeps what is intact of the files, and --topic "
-                "with the other topics leaves this one out"
+                f"{format_queue(queue_range.queue)}, queue offsets {answers[0].begin} to {answers[-1].end}: {error}. "
+                "The broker's log or its queue is damaged there: 'archive --store' reads its files and keeps what is "
+                "intact, or leave this topic out by naming the others with --topic"
             ) from None
 
     def _was_queue_recreated(self, queue_range: QueueRange, log_part: LogPart) -> bool:

@@ -53,14 +53,17 @@ class MessageLookup:
         address = str(wanted.store_host).replace("[", "").replace("]", "")
         brokers = self._routing.clusters().broker_addr_table.values()
         if not any(address in broker.broker_addrs.values() for broker in brokers):
-            raise NoRouteError(f"message id {msg_id}: expected the address of a broker here, found {address}")
+            raise NoRouteError(
+                f"message id {msg_id}: expected one with the address of a broker of this cluster, found {address}, "
+                "which is none"
+            )
         header = ViewMessageRequest(wanted.physical_offset)
         answer = self._network.send_and_wait(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         found = parse_records(answer)
         if len(found) != 1 or found[0].physical_offset != wanted.physical_offset:
             raise ProtocolError(
-                f"{address}: expected the record at {wanted.physical_offset}, found {len(found)} others; "
-                "the id is not that of a message"
+                f"{address}: expected the record at physical offset {wanted.physical_offset}, found {len(found)} "
+                "others: no message has this id"
             )
         return found[0]
 

@@ -195,7 +195,10 @@ class Network:
         command = self._make_command(code, header, body, fields)
         if not self._permits.acquire(timeout=allowed):
             most = self.options.max_pending
-            raise UnreachableError(f"{address}: {most} requests of this client already wait for their answers")
+            raise UnreachableError(
+                f"{address}: the request was not sent within {allowed} s, because {most} requests of this client wait "
+                "for their answers"
+            )
         try:
             answer = (connection or self._get_connection(address)).send_request(command, allowed)
         except BaseException:
@@ -324,7 +327,7 @@ class Network:
             split_address(address)
         except ClientOptionError as error:
             asked = ", ".join(self.options.first_addresses)
-            raise UnreachableError(f"invalid broker address from {asked}: {error}") from None
+            raise UnreachableError(f"{asked} answered with an invalid address of a broker: {error}") from None
         return address
 
     def _handle_request(self, address: str, command: Command) -> None:

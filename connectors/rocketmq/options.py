@@ -70,7 +70,7 @@ class ClientOptions:
     def __post_init__(self) -> None:
         for name in ("connect_seconds", "request_seconds", "route_seconds", "max_pending"):
             if getattr(self, name) <= 0:
-                raise ClientOptionError(f"{name}: expected more than 0, found {getattr(self, name)}")
+                raise ClientOptionError(f"{name}: expected a number above 0, found {getattr(self, name)}")
         for address in self.first_addresses:
             split_address(address)
 
@@ -83,7 +83,7 @@ class ClientOptions:
         """
         addresses = _split_addresses(self.name_servers)
         if not addresses and not self.broker_addresses:
-            raise ClientOptionError("name_servers: expected host:port, found nothing")
+            raise ClientOptionError("name_servers: expected at least one address as host:port, found none")
         return addresses
 
     @property
@@ -110,7 +110,7 @@ def split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     number = parse_int(port, 1, 0xFFFF)
     if not host or number is None or not host.isprintable() or len(host) > _MAX_HOST:
-        raise ClientOptionError(f"expected an address of the form host:port, found {address[:100]!r}")
+        raise ClientOptionError(f"expected an address as host:port, found {address[:100]!r}")
     return host.removeprefix("[").removesuffix("]"), number
 
 
@@ -153,5 +153,5 @@ def environment_credentials(environment: Mapping[str, str] | None = None) -> Cre
         return None
     if not access_key or not secret_key:
         missing = SECRET_KEY_VARIABLE if access_key else ACCESS_KEY_VARIABLE
-        raise ClientOptionError(f"{missing}: expected both keys, found only the other one; set both or none")
+        raise ClientOptionError(f"{missing} is not set, although the other of the two keys is: set both or none")
     return Credentials(access_key, secret_key, given.get(SECURITY_TOKEN_VARIABLE) or None)

@@ -117,9 +117,10 @@ class PendingPull(NamedTuple):
         largest = max(response.next_begin_offset, response.min_offset, response.max_offset)
         if largest > MAX_QUEUE_OFFSET or (status is PullStatus.FOUND and not answer.command.body):
             raise ProtocolError(
-                f"{self.address}: expected an answer to a pull with offsets up to {MAX_QUEUE_OFFSET}, and records if "
-                f"it says so, found next offset {response.next_begin_offset}, queue {response.min_offset} to "
-                f"{response.max_offset}, {len(answer.command.body)} bytes of records"
+                f"{self.address}: the broker's answer to a pull is not possible: expected offsets up to "
+                f"{MAX_QUEUE_OFFSET}, and records if it says that it found some, found next offset "
+                f"{response.next_begin_offset}, queue {response.min_offset} to {response.max_offset} and "
+                f"{len(answer.command.body)} bytes of records"
             )
         return PullAnswer(status, response, answer)
 
@@ -239,7 +240,9 @@ class Puller(Closable):
         address = None if from_master else broker.broker_addrs.get(self._suggested.get(queue, MASTER_ID))
         address = address or broker.any_address
         if address is None:
-            raise NoRouteError(f"broker {queue.broker_name!r}: expected an address, found none")
+            raise NoRouteError(
+                f"broker {queue.broker_name!r}: expected its address in the answer of the name servers, found none"
+            )
         now_ms = time.time_ns() // 1_000_000
         if is_sql:
             self._check_sql_filter(address, queue.topic, expression, now_ms)
@@ -277,8 +280,9 @@ class Puller(Closable):
             if result.next_offset <= begin:
                 if result.status is PullStatus.FOUND or result.max_offset > begin:  # not the queue's end
                     raise ProtocolError(
-                        f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected an offset after "
-                        f"{begin} to go on at, found {result.next_offset}; the queue ends at {result.max_offset}"
+                        f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected a next queue offset "
+                        f"after {begin} in the broker's answer, found {result.next_offset}, although the queue ends at "
+                        f"{result.max_offset}"
                     )
                 return
             begin = result.next_offset

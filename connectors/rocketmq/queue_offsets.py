@@ -96,6 +96,7 @@ def _parse_offset(answer: PeerAnswer) -> int:
     offset = answer.header_as(OffsetResponse).offset
     if not -1 <= offset <= MAX_QUEUE_OFFSET:
         raise ProtocolError(
-            f"{answer.address}: expected an offset of a queue, at most {MAX_QUEUE_OFFSET}, found {offset}"
+            f"{answer.address}: expected a queue offset of at most {MAX_QUEUE_OFFSET} in the broker's answer, found "
+            f"{offset}"
         )
     return offset

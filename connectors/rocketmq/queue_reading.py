@@ -143,9 +143,8 @@ def read_range(
         empty = 0 if answer.status is PullStatus.FOUND else empty + 1
         if empty > MAX_EMPTY_ANSWERS and message_filter.selects_all:
             raise ProtocolError(
-                f"{answer.answer.address}: {queue_range}: expected records, found {empty} answers without any, up to "
-                "offset "
-                f"{position}"
+                f"{answer.answer.address}: {queue_range}: expected messages, found {empty} answers in a row without "
+                f"any, up to queue offset {position}"
             )
         following = _next_position(answer, position, queue_range, message_filter, on_lost)
         if following < queue_range.end:
@@ -235,8 +234,8 @@ class _PullSender:
                 f"the next at {following} ({answer.answer.command.remark})" if is_stuck else "a slave that is behind"
             )
             raise UnreachableError(
-                f"{pending.address}: {format_queue(self._wanted.queue)}: expected messages from {position} on, found "
-                f"{found}"
+                f"{pending.address}: {format_queue(self._wanted.queue)}: expected messages from queue offset "
+                f"{position} on, found {found}"
             )
         return answer
 

@@ -21,9 +21,14 @@ def parse_records(answer: PeerAnswer) -> list[Message]:
         try:
             parsed = parse_message(body, position)
         except LayoutError as error:
-            raise ProtocolError(f"{answer.address}: expected stored records, found {error}") from None
+            raise ProtocolError(
+                f"{answer.address}: expected stored records in the broker's answer, found other bytes: {error}"
+            ) from None
         if parsed is None:
-            raise ProtocolError(f"{answer.address}: expected whole records, found one that is cut at byte {position}")
+            raise ProtocolError(
+                f"{answer.address}: expected whole records in the broker's answer, found one that is cut off at byte "
+                f"{position}"
+            )
         message, size = parsed
         position += size
         messages.append(message)

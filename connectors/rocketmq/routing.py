@@ -90,8 +90,8 @@ class BrokerDirectory:
         name, number = settings.get("brokerName", ""), parse_int64(settings.get("brokerId", ""))
         if not name or number is None:
             raise ProtocolError(
-                f"{address}: expected a broker that gives its brokerName and brokerId, found {name[:100]!r} and "
-                f"{settings.get('brokerId', 'none')[:100]!r}"
+                f"{address}: expected a broker with a brokerName and a brokerId in its settings, found {name[:100]!r} "
+                f"and {settings.get('brokerId', 'none')[:100]!r}"
             )
         return name, number, settings.get("brokerClusterName", "")
 
@@ -146,7 +146,7 @@ class Routing:
             if problems:  # start with the answering name server next time
                 self._servers = [address, *(other for other in self._servers if other != address)]
             return answer
-        raise UnreachableError(f"expected an answer from a name server, found none: {'; '.join(problems)}")
+        raise UnreachableError(f"no name server answered: {'; '.join(problems)}")
 
     def route(self, topic: str) -> TopicRoute:
         """Return the topic's route, not older than `route_seconds` if possible.
@@ -168,7 +168,10 @@ class Routing:
         """
         queues = self._find_route(topic, may_create_topic=True).to_publish
         if not queues:
-            raise NoRouteError(f"topic {topic!r}: expected a queue that can be written, found none in its route")
+            raise NoRouteError(
+                f"topic {topic!r}: expected a queue that can be written to, found none in its route: check the topic's "
+                "permission"
+            )
         return queues
 
     def queues_to_read(self, topic: str) -> list[MessageQueue]:
@@ -189,7 +192,9 @@ class Routing:
         if broker_name not in self._brokers:
             self.clusters()
         if broker_name not in self._brokers:
-            raise NoRouteError(f"broker {broker_name!r}: expected a broker known to the name servers, found none")
+            raise NoRouteError(
+                f"broker {broker_name!r} is not known to the name servers: check its name, and whether it is running"
+            )
         return self._brokers[broker_name]
 
     def master_address(self, broker_name: str) -> str:
@@ -200,7 +205,9 @@ class Routing:
         """
         address = self.broker_data(broker_name).master_address
         if address is None:
-            raise NoRouteError(f"broker {broker_name!r}: expected a master, found slaves only")
+            raise NoRouteError(
+                f"broker {broker_name!r} has no master, only slaves: start its master, then run the command again"
+            )
         return address
 
     def clusters(self) -> ClusterInfo:
@@ -281,9 +288,7 @@ class Routing:
         if self._directory is not None:
             told = self._directory.route(topic)
             if told is None:
-                raise NoRouteError(
-                    f"topic {requested_topic!r}: expected a topic of one of the given brokers, found none"
-                )
+                raise NoRouteError(f"topic {requested_topic!r}: none of the given brokers has this topic")
             self._brokers |= {broker.broker_name: broker for broker in told.broker_datas}
             try:
                 return check_route(told)

@@ -34,7 +34,7 @@ def parse_group_name(text: str) -> str:
 def _parse_provider(text: str) -> str:
     """Check the name of a function, given as `module:function`, and return it unchanged."""
     if not _PROVIDER.fullmatch(text):
-        raise ValueError(f"expected module:function, found {text[:100]!r}")
+        raise ValueError(f"expected the name of a Python function as module:function, found {text[:100]!r}")
     return text
 
 
@@ -84,18 +84,20 @@ class ConnectionOptions(DeclaredOptions):
         for name in given_options:
             if name.lower().replace("_", "") in _SECRETS:
                 raise UsageError(
-                    f"option {name}: keys are not given as options, which Spark writes into plans and logs. Set "
-                    f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} for the driver and the workers, or name a "
-                    "function with credentialsProvider=module:function"
+                    f"option {name} is refused, because Spark writes options into plans and logs, where keys could be "
+                    f"read. Set {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} for the driver and the workers, or "
+                    "name a function with credentialsProvider=module:function"
                 )
         return super().parse(given_options, **defaults)
 
     def check(self) -> None:
         """Check that either name servers or brokers are given, with valid addresses."""
         if not self.name_servers.strip() and not self.brokers.strip():
-            raise UsageError("the option 'namesrv' is missing: name servers as host:port, separated by semicolons")
+            raise UsageError(
+                "the option 'namesrv' is missing: give the name servers as host:port, separated by semicolons"
+            )
         if self.name_servers.strip() and self.brokers.strip():
-            raise UsageError("options namesrv and brokers: expected one of them, found both")
+            raise UsageError("options namesrv and brokers: expected only one of them, found both")
         try:
             _ = self.client_options
         except RocketMQError as error:
@@ -129,12 +131,11 @@ def load_credentials(provider: str | None) -> Credentials | None:
     try:
         found: Callable[[], Any] = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"option credentialsProvider: {provider}: {error}") from None
+        raise UsageError(f"option credentialsProvider: the function {provider} cannot be imported: {error}") from None
     keys = found()
     if not isinstance(keys, tuple) or len(keys) not in (2, 3) or not all(isinstance(key, str) for key in keys[:2]):
         raise UsageError(
-            f"option credentialsProvider: {provider}: expected (access key, secret key) or (access key, secret key, "
-            "token)"
-            f", found {type(keys).__name__}"
+            f"option credentialsProvider: expected that {provider} returns (access key, secret key) or (access key, "
+            f"secret key, token), found {type(keys).__name__}"
         )
     return Credentials(*keys)

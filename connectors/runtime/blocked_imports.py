@@ -50,7 +50,7 @@ class _BlockingFinder(MetaPathFinder):
         """Raise an error for a blocked module; leave others to the other finders."""
         if fullname in self._names:
             raise ModuleNotFoundError(
-                f"cannot import {fullname}: this process blocks the import to start faster", name=fullname
+                f"cannot import {fullname}, because this process blocks the import to start faster", name=fullname
             )
 
 

@@ -70,9 +70,9 @@ def _choose_temporary_folder() -> None:
     short = next((folder for folder in _SHORT_FOLDERS if os.access(folder, os.W_OK | os.X_OK)), None)
     if short is None:
         raise UsageError(
-            f"{given}: expected a temporary folder with a path of at most {_MAX_FOLDER_BYTES} bytes, found one of "
-            f"{len(os.fsencode(given))}, and none of {', '.join(_SHORT_FOLDERS)} can be written. Set TMPDIR to a "
-            "shorter path"
+            f"the path of the temporary folder {given} has {len(os.fsencode(given))} bytes, expected at most "
+            f"{_MAX_FOLDER_BYTES}, and none of {', '.join(_SHORT_FOLDERS)} can be written. Set TMPDIR to a folder with "
+            "a shorter path"
         )
     tempfile.tempdir = short
     try:

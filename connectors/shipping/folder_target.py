@@ -64,7 +64,8 @@ class FolderTarget(ShipTarget):
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ShipError(
-                    f"{self.text}: another agent ships to this folder: stop one of the two", exit_code=ExitCode.REFUSED
+                    f"{self.text}: another agent ships to this folder: stop one of the two agents",
+                    exit_code=ExitCode.REFUSED,
                 ) from None
 
     def close(self) -> None:
@@ -93,7 +94,8 @@ class FolderTarget(ShipTarget):
         if self.read_manifest(name) != known:
             self._manifests[name] = known
             raise ShipError(
-                f"{self.text}: {name} was replaced by another agent: stop one of the two", exit_code=ExitCode.REFUSED
+                f"{self.text}: another agent has replaced {name}: stop one of the two agents",
+                exit_code=ExitCode.REFUSED,
             )
         self.write_file(name, data)
         self._manifests[name] = data
@@ -200,12 +202,14 @@ class FolderTarget(ShipTarget):
         except (ShipError, FileNotFoundError):
             raise
         except UnsafeFileError as error:
-            raise ShipError(f"{error}. Remove it: an agent follows no links in its target") from None
+            raise ShipError(f"{error}. Remove it, because 'commitlake ship' follows no links in its target") from None
         except OSError as error:
             text = f"{self._root / name} cannot be written: {error.strerror or error}"
             if error.errno in _DENIED or isinstance(error, NotADirectoryError):
-                raise ShipError(f"{text}. Give this user permission, or correct --to") from None
-            raise ShipUnavailableError(f"{text}. A later attempt continues there; nothing is lost") from None
+                raise ShipError(
+                    f"{text}. Give this user permission to write, or name another place with --to"
+                ) from None
+            raise ShipUnavailableError(f"{text}. Nothing is lost: the next attempt continues there") from None
 
 
 def _sync_folder(folder: int) -> None:

@@ -117,7 +117,10 @@ class StorageTarget(ShipTarget):
             self._storage.compose(file.name, file.parts, lambda part: part_name(file.name, part))
         found = self.sealed_size(file)
         if found != file.size:
-            raise ShipUnavailableError(f"{self.text}/{file.name}: expected {file.size} bytes, found {found}")
+            raise ShipUnavailableError(
+                f"{self.text}/{file.name}: expected an object of {file.size} bytes after its parts were combined, "
+                f"found {found}"
+            )
 
     def sealed_size(self, file: ShippedFile) -> int | None:
         """Return the size of a complete file, or None if it is missing; see ShipTarget."""
@@ -132,7 +135,7 @@ class StorageTarget(ShipTarget):
             yield
         except ReplacedError:
             raise ShipError(
-                f"{self.text}: {name} or a part of it was replaced by another agent, or the copy was deleted: stop all "
+                f"{self.text}: another agent has replaced {name} or a part of it, or the copy was deleted: stop all "
                 "agents but one, and start that one again",
                 exit_code=ExitCode.REFUSED,
             ) from None
@@ -144,7 +147,7 @@ class StorageTarget(ShipTarget):
         except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
             raise ShipError(f"{self._storage.uri_of(name)}: {error}") from None
         except FileNotFoundError as error:
-            raise ShipUnavailableError(f"{self._storage.uri_of(name)}: {error}; a retry failed too") from None
+            raise ShipUnavailableError(f"{self._storage.uri_of(name)}: {error}; a second attempt failed, too") from None
 
 
 def _digest(data: bytes) -> bytes:

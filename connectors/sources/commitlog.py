@@ -123,7 +123,9 @@ def _check_schema(schema: StructType, options: ReadOptions) -> None:
     if options.content is not Content.RANGES:
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
     elif schema.simpleString() != (expected := spark_schema(RANGES).simpleString()):
-        raise UsageError(f"content ranges: expected {expected}, found {schema.simpleString()}")
+        raise UsageError(
+            f"a schema for content=ranges must be {expected}, found {schema.simpleString()}: leave the schema out"
+        )
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def choose_columns(table: Columns, columns: Sequence[str] | None, mode: Mode, co
         return spark_schema(table if mode is Mode.PERMISSIVE else table.drop_columns(corrupt_column))
     for name in columns:
         if name not in table.names:
-            raise UsageError(f"option columns: {name!r} is not one of {', '.join(table.names)}")
+            raise UsageError(f"option columns: expected some of {', '.join(table.names)}, found {name!r}")
     return spark_schema(table.select_columns(columns))
 
 
@@ -45,10 +45,17 @@ def check_columns(schema: StructType, table: Columns, mode: Mode, corrupt_column
     known = {field.name: field.dataType for field in spark_schema(table)}
     for field in schema:
         if field.name not in known:
-            raise UsageError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")
+            raise UsageError(
+                f"the schema has a column {field.name!r}, which this source does not have: expected some of "
+                f"{', '.join(known)}"
+            )
         # Compared as text, because a schema written as text cannot declare lists without nulls.
         if field.dataType.simpleString() != known[field.name].simpleString():
             expected = known[field.name].simpleString()
-            raise UsageError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
+            raise UsageError(
+                f"the schema's column {field.name}: expected the type {expected}, found {field.dataType.simpleString()}"
+            )
     if mode is Mode.PERMISSIVE and corrupt_column not in schema.fieldNames():
-        raise UsageError(f"mode PERMISSIVE needs the column {corrupt_column}: add it, or choose DROPMALFORMED")
+        raise UsageError(
+            f"mode PERMISSIVE needs the column {corrupt_column} in the schema: add it, or choose mode DROPMALFORMED"
+        )

@@ -152,8 +152,8 @@ class CommitLogStreamReader(LimitedStreamReader):
             except FileNotFoundError:
                 if self._options.fail_on_data_loss:
                     raise StoreError(
-                        f"store {split.broker!r}: segment {split.path} was deleted before physical offsets "
-                        f"{split.start} to {split.end} were read. failOnDataLoss=false continues without it"
+                        f"store {split.broker!r}: the segment {split.path} was deleted before its physical offsets "
+                        f"{split.start} to {split.end} were read. failOnDataLoss=false continues without them"
                     ) from None
                 logger.warning("%s was deleted before %d to %d were read", split.path, split.start, split.end)
         return self._options.mode is Mode.PERMISSIVE

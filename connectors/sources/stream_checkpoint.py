@@ -34,8 +34,8 @@ def read_checkpoint(
     shown = json.dumps(value)[:_SHOWN_CHARACTERS]
     if value.get("version") != version:
         raise UsageError(
-            f"the stream's checkpoint has offsets of version {value.get('version')!r}, expected {version}: it was "
-            f"written by another version of this source, or by another source ({shown}). Start with a new checkpoint"
+            f"the stream's checkpoint has version {value.get('version')!r}, expected version {version}: another "
+            f"version of this source, or another source, wrote it ({shown}). Start with a new checkpoint"
         )
     try:
         return parse(value)

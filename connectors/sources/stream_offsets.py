@@ -122,14 +122,16 @@ def _parse_position(entry: Mapping[str, Any]) -> StorePosition:
         known = KnownRecord(_parse_offset(record["offset"]), _parse_offset(record["size"]), str(record["digest"]))
     offset = _parse_offset(entry["offset"])
     if known is not None and known.offset > offset:
-        raise ValueError(f"expected a record at or before offset {offset}, found one at {known.offset}")
+        raise ValueError(
+            f"expected a last record that begins at or before physical offset {offset}, found one at {known.offset}"
+        )
     return StorePosition(offset, known)
 
 
 def _parse_offset(value: object) -> int:
     number = int_in_range(value, 0, INT64_MAX)
     if number is None:
-        raise ValueError(f"expected an offset of at least 0, found {str(value)[:40]}")
+        raise ValueError(f"expected a physical offset of at least 0, found {str(value)[:40]}")
     return number
 
 

@@ -164,7 +164,7 @@ class StreamPlanner:
                 f"{self._options.path} any more{reason}"
             )
             if self._options.fail_on_data_loss:
-                raise StoreError(f"{text}. Bring it back; {_WAY_OUT}")
+                raise StoreError(f"{text}. Put the store back; {_WAY_OUT}")
             self._warn_once(text)
 
     def _check_store(self, store: Store, start: StorePosition) -> None:
@@ -180,8 +180,8 @@ class StreamPlanner:
             if not known and not is_record_boundary(store, start.offset, self._options):
                 raise StoreReplacedError(
                     f"store {store.broker!r} ({store.root}) is not the one that the stream has read under this name: "
-                    f"expected that a record begins at physical offset {start.offset}, found one around it. Begin with "
-                    "a new checkpoint"
+                    f"expected that a record begins at physical offset {start.offset}, found the middle of a record. "
+                    "Start with a new checkpoint"
                 )
         self._checked.add(store.broker)
 

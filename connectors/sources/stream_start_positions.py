@@ -40,7 +40,9 @@ def first_positions(stores: Sequence[Store], options: ReadOptions) -> Positions:
         for broker in start:
             if broker not in known:
                 found = ", ".join(sorted(known)) or "none"
-                raise UsageError(f"option startingOffset has a broker {broker!r}, the path has {found}")
+                raise UsageError(
+                    f"option startingOffset names the broker {broker!r}, but the path contains only {found}"
+                )
     return {store.broker: _first_position(store, options) for store in stores}
 
 
@@ -110,13 +112,13 @@ def _position_at_offset(store: Store, offset: int, options: ReadOptions) -> Stor
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if not 0 <= offset <= log_end:
         raise UsageError(
-            f"option startingOffset: expected an offset of store {store.broker!r}, whose log ends before {log_end}, "
-            f"found {offset}"
+            f"option startingOffset: expected a physical offset of store {store.broker!r}, from 0 to {log_end}, where "
+            f"its log ends, found {offset}"
         )
     if not is_record_boundary(store, offset, options):
         raise UsageError(
-            f"option startingOffset: expected the start of a record of store {store.broker!r}, found {offset}, inside "
-            "one"
+            f"option startingOffset: expected the physical offset at which a record of store {store.broker!r} begins, "
+            f"found {offset}, which is inside a record"
         )
     return _record_position(store, offset, options)
 

@@ -46,7 +46,7 @@ def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyTyp
         socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
     except OSError as error:
         reason = error.strerror or error
-        raise UnavailableError(f"no server of Spark Connect answers at {host}:{port}: {reason}") from None
+        raise UnavailableError(f"no Spark Connect server answers at {host}:{port}: {reason}") from None
     try:
         _wait_for_server(url, f"{host}:{port}")
         session = AnySession.builder.remote(url).getOrCreate()
@@ -88,7 +88,8 @@ def _wait_for_server(url: str, address: str) -> None:
             grpc.channel_ready_future(channel).result(_TIMEOUT_SECONDS)
         except grpc.FutureTimeoutError:
             raise UnavailableError(
-                f"the server at {address} is not one of Spark Connect, or it expects TLS (use_ssl=true)"
+                f"the server at {address} is not a Spark Connect server, or it requires TLS (add use_ssl=true to the "
+                "URL)"
             ) from None
 
 

@@ -54,7 +54,10 @@ class HadoopFolder:
         finally:
             stream.close()
         if not self._files.rename(unfinished, self._path_of(name)):
-            raise OSError(f"{self.place}/{name} cannot be written")
+            raise OSError(
+                f"{self.place}/{name} cannot be written: Hadoop did not rename the finished file {unfinished} to this "
+                "name"
+            )
 
     def delete(self, name: str) -> None:
         """Delete a file."""

@@ -96,8 +96,8 @@ def delta_jars() -> list[Path]:
     missing = [jar.name for jar in jars if not jar.is_file()]
     if missing:
         raise JarsError(
-            f"{folder} has no {', '.join(missing)}: run 'python -P -m commitlake.connectors.spark.jars' once with "
-            f"network access, or set {_VARIABLE}"
+            f"the folder {folder} lacks {', '.join(missing)}: run 'python -P -m commitlake.connectors.spark.jars' once "
+            f"with network access, or set {_VARIABLE} to a folder that has them"
         )
     return _check_jars(jars)
 
@@ -121,9 +121,9 @@ def _check_jars(jars: list[Path], folder: str = "") -> list[Path]:
         expected = locked.get(folder + jar.name)
         if found != expected:
             raise JarsError(
-                f"{jar}: expected SHA-256 {expected or 'of a known jar'}, found {found}. It is not the jar that "
-                "CommitLake was tested with: delete it, and run 'python -P -m commitlake.connectors.spark.jars' with "
-                "network access"
+                f"{jar}: expected a jar with the SHA-256 {expected or 'of a known jar'}, found {found}. It is not the "
+                "jar that CommitLake was tested with: delete it, and run 'python -P -m "
+                "commitlake.connectors.spark.jars' with network access"
             )
     return jars
 
@@ -155,8 +155,8 @@ def s3_jars() -> list[Path]:
     """
     if _hadoop_version() != _HADOOP:
         raise JarsError(
-            f"Spark {pyspark.__version__} contains Hadoop {_hadoop_version()}, for which no jars for object stores "
-            "were tested: use Spark 4.2, or run the job with --local, which needs no jars"
+            f"Spark {pyspark.__version__} contains Hadoop {_hadoop_version()}, with which object stores were not "
+            "tested: use Spark 4.2, or run the job with --local, which needs no jars"
         )
     folder = jar_folder() / _S3 / f"hadoop-{_hadoop_version()}-sdk-{_AWS_SDK}"
     if not folder.is_dir():
@@ -165,8 +165,9 @@ def s3_jars() -> list[Path]:
             beside = tempfile.TemporaryDirectory(dir=folder.parent)
         except OSError as error:
             raise JarsError(
-                f"the jars for object stores are not installed, and cannot be written: {error}. Fetch them with "
-                "'python -P -m commitlake.connectors.spark.jars s3', or name another folder in COMMITLAKE_JARS"
+                f"the jars for object stores are not installed, and cannot be written to their folder: {error}. Fetch "
+                "them with 'python -P -m commitlake.connectors.spark.jars s3', or name another folder in "
+                "COMMITLAKE_JARS"
             ) from None
         print("fetching the jars for object stores, once", file=sys.stderr)
         with beside as scratch:
@@ -185,7 +186,9 @@ def _check_s3_jars(folder: Path) -> list[Path]:
     missing = {name for name in _locked_digests() if name.startswith(f"{_S3}/")} - {f"{_S3}/{jar.name}" for jar in jars}
     if missing:
         names = ", ".join(sorted(name.removeprefix(f"{_S3}/") for name in missing))
-        raise JarsError(f"{folder} has no {names}: delete the folder to fetch it again over the network")
+        raise JarsError(
+            f"the folder {folder} lacks {names}: delete the folder, and it is fetched again over the network"
+        )
     return jars
 
 
@@ -209,7 +212,8 @@ def _download_jars(description: str, ivy_arguments: list[str], scratch_folder: P
     if done.returncode or not any(jars.iterdir()):
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         raise JarsError(
-            f"cannot fetch {description} ({last}): check the network, and access to Maven's central repository"
+            f"cannot fetch {description} ({last}): check the network, and whether Maven's central repository can be "
+            "reached"
         )
     return jars
 

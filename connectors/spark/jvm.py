@@ -259,7 +259,7 @@ def _add_archive_arguments(
         archive = worker_environment.executor_archive(includes_driver=includes_driver)
     except OSError as error:
         raise JavaError(
-            f"cannot pack the Python environment for executors: {error}; set PYSPARK_PYTHON to a Python that has "
+            f"cannot pack the Python environment for executors: {error}. Set PYSPARK_PYTHON to a Python that has "
             "commitlake on every executor, and nothing is packed"
         ) from None
     found = submit_arguments.make_paths_absolute(arguments)
@@ -282,8 +282,8 @@ def _make_driver_folder(python: str) -> Path:
     """Make a working folder for the driver's JVM, where the executors' relative path leads to this Python."""
     if ".." in Path(python).parts:
         raise JavaError(
-            f"the executors' Python (PYSPARK_PYTHON, spark.pyspark.python): expected an absolute path, or one below an "
-            f"executor's working folder, found {python}"
+            "PYSPARK_PYTHON or spark.pyspark.python: expected the executors' Python as an absolute path, or as one "
+            f"below an executor's working folder, found {python}"
         )
     try:
         return worker_environment.driver_folder(python)

@@ -53,10 +53,15 @@ def executor_command(
         UsageError: if arguments or variables are not those that Spark gives to an executor.
     """
     if list(arguments) != ["executor"]:
-        raise UsageError(f"expected the argument 'executor', as Spark passes it, found {list(arguments)!a}")
+        raise UsageError(
+            "expected only the argument 'executor', which Spark passes to an executor's pod, found "
+            f"{list(arguments)!a}: this entry point is not for other uses"
+        )
     missing = [name for name in (_MEMORY, *_ARGUMENTS.values()) if not environment.get(name)]
     if missing:
-        raise UsageError(f"expected a pod that Spark has made, found none of the variables {', '.join(missing)}")
+        raise UsageError(
+            f"the variables {', '.join(missing)} are not set: expected a pod that Spark created, in which they are set"
+        )
     found = ((_OPTION.fullmatch(name), value) for name, value in environment.items())
     options = sorted((int(match[1]), value) for match, value in found if match is not None)
     memory = environment[_MEMORY]

@@ -36,8 +36,8 @@ def find_refusal_reason(query: DataFrame, allowed_uris: Collection[str]) -> str 
     java_frame = getattr(query, "_jdf", None)
     if java_frame is None:
         raise UsageError(
-            "a session of Spark Connect does not show the plan of a SELECT, so it cannot be checked before it runs. "
-            "Leave out --spark or --engine spark: this process reads the lake then"
+            "a Spark Connect session does not show the plan of a SELECT, so the SELECT cannot be checked before it "
+            "runs. Leave out --spark or --engine spark, and this process reads the lake itself"
         )
     allowed = {_bucket_and_path(uri) for uri in allowed_uris}
     for node in _plan_nodes(java_frame.queryExecution().analyzed()):

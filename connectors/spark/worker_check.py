@@ -91,11 +91,11 @@ def check_workers(session: SparkSession, packages: Sequence[str] = NEEDED) -> No
         with _pickle_module_by_value():
             rows = session.range(1, numPartitions=1).select(load(lit(" ".join(packages))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
-        raise UnavailableError(f"no task runs on Spark's workers: {_last_cause(error)}") from None
+        raise UnavailableError(f"no task can be run on Spark's workers: {_last_cause(error)}") from None
     answer = json.loads(rows[0]["found"])
     if answer["missing"]:
         missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())
-        raise UsageError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
+        raise UsageError(f"on the worker {answer['host']}, {answer['python']} lacks the packages {missing}: {_CURE}")
     here = _commitlake_version()
     if answer["version"] != here and answer["version"] and here:
         raise UsageError(

@@ -39,7 +39,7 @@ def check_yarn_configuration(spark_configuration: Path | None, environment: Mapp
     given = {name: environment[name] for name in _VARIABLES if environment.get(name)}
     for name, folder in given.items():
         if not Path(folder).is_absolute():  # the JVM works in another folder
-            raise UsageError(f"{name}={folder}: expected an absolute path")
+            raise UsageError(f"{name}: expected the absolute path of a folder, found {folder}")
     if any((Path(folder) / _SITE).is_file() for folder in given.values()):
         return
     found = ", ".join(f"no such file in {name}={folder}" for name, folder in given.items()) or "neither is set"

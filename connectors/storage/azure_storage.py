@@ -172,7 +172,7 @@ class AzureStorage(CloudStorage):
             found: Any = obstore.list_with_delimiter(self._client, key or None)
         folders = set(found["common_prefixes"])
         if not folders and not found["objects"]:
-            raise FileNotFoundError(f"{self.uri_of(folder)} does not exist")
+            raise FileNotFoundError(f"the folder {self.uri_of(folder)} does not exist")
         # With hierarchical namespaces, a folder is also an object.
         objects = {each["path"]: _to_found_file(each) for each in found["objects"] if each["path"] not in folders}
         return [

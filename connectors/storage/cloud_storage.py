@@ -176,7 +176,10 @@ def find_endpoint(variable_names: Sequence[str], error_subject: str) -> str | No
     except ValueError:
         parts = urlsplit("")
     if "@" in endpoint or "?" in endpoint or parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise CloudError(f"{error_subject}: expected https://HOST, without credentials", "Correct it, or leave it out")
+        raise CloudError(
+            f"{error_subject}: expected https://HOST, without credentials, found something else",
+            "Correct it, or leave it out",
+        )
     if parts.scheme == "http":
         warn_unencrypted(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
     return endpoint

@@ -95,7 +95,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         return pafs.FileInfo(path, pafs.FileType.NotFound) if found is None else _file_info(path, found)
 
     def _refuse_write(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise NotImplementedError("this filesystem is read-only")
+        raise NotImplementedError("this file system is read-only: it cannot be changed through this adapter")
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse_write
     move = copy_file = open_output_stream = open_append_stream = _refuse_write

@@ -65,7 +65,7 @@ class GcsStorage(CloudStorage):
             objects = {blob.name: _to_found_file(blob) for blob in listed if not blob.name.endswith("/")}
             folders = {name.rstrip("/") for name in listed.prefixes}
         if not objects and not folders:
-            raise FileNotFoundError(f"{self.uri_of(folder)} does not exist")
+            raise FileNotFoundError(f"the folder {self.uri_of(folder)} does not exist")
         return [
             *(FolderEntry(key.rpartition("/")[2]) for key in sorted(folders)),
             *(FolderEntry(key.rpartition("/")[2], objects[key]) for key in sorted(objects) if key not in folders),
@@ -114,7 +114,8 @@ class GcsStorage(CloudStorage):
                 raise ReplacedError from None
         if len(data) != end - start:
             raise CloudUnavailableError(
-                f"{self.uri_of(name)} cannot be read: expected {end - start} bytes at {start}, found {len(data)}",
+                f"{self.uri_of(name)} cannot be read: expected {end - start} bytes from position {start} on, found "
+                f"{len(data)}",
                 "Run it again",
             )
         return data

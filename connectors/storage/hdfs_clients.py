@@ -249,7 +249,9 @@ class HdfsClient:
                 self.send_once(lambda _, piece=piece: writer.write(piece), what)  # type: ignore[misc]
             self.send_once(lambda _: writer.close(), what)
         except FileNotFoundError:  # another process has deleted the file
-            raise CloudUnavailableError(f"{what}its temporary file was deleted meanwhile", "Run it again") from None
+            raise CloudUnavailableError(
+                f"{what}its temporary file was deleted by another process while it was written", "Run it again"
+            ) from None
         except BaseException:
             self._try_delete(path)
             raise

@@ -69,7 +69,7 @@ def find_versions(client: HdfsClient, folder: str) -> list[Version]:
         return []
     # HDFS lists a file as the only entry of itself.
     if any(found.path == folder and not found.isdir for found in entries):
-        raise NotADirectoryError(f"{folder} is a file, expected a folder")
+        raise NotADirectoryError(f"expected a folder, but {folder} is a file")
     named = [(found.path.rpartition("/")[2], found) for found in entries if not found.isdir]
     return sorted(
         Version(int(name), found.length, found.modification_time) for name, found in named if is_version_name(name)

@@ -126,7 +126,9 @@ class HdfsStorage(ReadableStorage):
                     self._delete_versions(name, found.version)
                     self.delete_unfinished_files()
                 return found
-        raise self._deleted_error(f"{self.uri_of(name)}: its temporary file")
+        raise self._deleted_error(
+            f"{self.uri_of(name)}: its temporary file was deleted again and again by other processes"
+        )
 
     def delete(self, name: str) -> None:
         """Delete a file, if it exists; see Storage."""
@@ -163,9 +165,9 @@ class HdfsStorage(ReadableStorage):
         try:
             found = self._client.list(path)
         except (FileNotFoundError, NotADirectoryError):
-            raise FileNotFoundError(f"{self.uri_of(folder)} does not exist") from None
+            raise FileNotFoundError(f"the folder {self.uri_of(folder)} does not exist") from None
         if any(status.path == path and not status.isdir for status in found):
-            raise NotADirectoryError(f"{self.uri_of(folder)} is a file, expected a folder")
+            raise NotADirectoryError(f"expected a folder, but {self.uri_of(folder)} is a file")
         return sorted(map(_entry, found), key=lambda entry: entry.name)
 
     def open(self, name: str) -> RangeFile:
@@ -211,7 +213,9 @@ class HdfsStorage(ReadableStorage):
                 if len(data) > max_bytes:
                     raise self.too_large_error(name, max_bytes)
                 return versions, data
-        raise self._deleted_error(f"{self.uri_of(name)}: its newest version")
+        raise self._deleted_error(
+            f"{self.uri_of(name)}: its newest version was deleted again and again by other processes"
+        )
 
     def _delete_versions(self, name: str, newest: Version) -> None:
         """Delete old versions, but keep the newest few, which readers may be about to open."""
@@ -220,8 +224,8 @@ class HdfsStorage(ReadableStorage):
             if version.number <= newest.number - _KEPT_VERSIONS:
                 self._client.delete(version_path(folder, version.number))
 
-    def _deleted_error(self, subject: str) -> CloudUnavailableError:
-        return CloudUnavailableError(f"{subject} was deleted again and again", "Run it again")
+    def _deleted_error(self, problem: str) -> CloudUnavailableError:
+        return CloudUnavailableError(problem, "Run it again")
 
     def _write(self, name: str, make_pieces: Callable[[], Iterable[bytes]]) -> None:
         """Write a file completely or not at all; an existing one is replaced."""
@@ -266,7 +270,7 @@ class HdfsStorage(ReadableStorage):
 
     def _path(self, name: str) -> str:
         if not is_valid_hdfs_name(check_name(name)):
-            raise CloudNameError(f"{name!a}: HDFS has no files with such a name")
+            raise CloudNameError(f"{name!a}: HDFS does not allow this as the name of a file")
         return self._root.key(name)
 
 

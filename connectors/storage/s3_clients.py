@@ -123,13 +123,16 @@ def _configured_endpoint(session: boto3.session.Session, profile: Mapping[str, A
 def _check_endpoint(endpoint: str) -> None:
     if "@" in endpoint:  # without http://, the parsed URL would have no netloc
         raise S3Error(
-            "the endpoint of the object store holds credentials",
+            "expected an endpoint of the object store without credentials, found one that holds credentials",
             "Leave them out: they come from the environment, a profile or a role",
         )
     try:
         parts = urlsplit(endpoint)
     except ValueError as error:
-        raise S3Error(f"endpoint {endpoint!r}: {error}", "Correct it, or leave it out") from None
+        raise S3Error(
+            f"endpoint {endpoint!r}: expected http://HOST:PORT or https://HOST, found an invalid URL: {error}",
+            "Correct it, or leave it out",
+        ) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise S3Error(
             f"endpoint {endpoint!r}: expected http://HOST:PORT or https://HOST", "Correct it, or leave it out"

@@ -394,7 +394,9 @@ class S3Upload(io.RawIOBase):
             ValueError: if the upload was aborted.
         """
         if self.closed:
-            raise ValueError(f"the upload of {self._place['Key']} was aborted")
+            raise ValueError(
+                f"the upload of {self._place['Key']} was aborted before: nothing more can be written to it"
+            )
         rest = memoryview(data)
         while rest:
             taken = min(len(rest), PART_BYTES - len(self._buffer))

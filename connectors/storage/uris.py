@@ -86,7 +86,7 @@ def parse_s3_uri(uri: str) -> S3Uri:
     bucket, _, prefix = _S3_SCHEME.sub("", uri, count=1).partition("/")
     if "@" in bucket:  # the error does not repeat what may be a secret
         raise S3Error(
-            "the URI of an object store holds credentials",
+            "expected the URI of an object store without credentials, found one that holds credentials",
             "Leave them out: they come from the environment, a profile or a role",
         )
     if not is_s3(uri) or _BUCKET.fullmatch(bucket) is None:
@@ -209,7 +209,7 @@ def check_no_secret(uri: str) -> None:
     """
     if _SECRET.search(uri):
         raise CloudError(
-            "the URI of an object store holds credentials",
+            "expected the URI of an object store without credentials, found one that holds credentials",
             "Leave them out: they come from the environment or from the identity of the machine",
         )
 
@@ -225,7 +225,7 @@ def check_scheme(path_or_uri: str) -> None:
     if scheme is None or scheme in _OTHERS | AZURE | GOOGLE:
         return
     raise CloudError(
-        f"{path_or_uri!r}: stores at {scheme}:// cannot be read: expected a folder, s3://bucket/prefix, "
+        f"{path_or_uri!r}: {scheme}:// is not supported here: expected a folder, s3://bucket/prefix, "
         f"{_GOOGLE_EXPECTED}, hdfs://host:port/folder, or {_EXPECTED}",
         "Mount other file systems as a folder, or copy the store with 'commitlake ship'",
     )

@@ -112,12 +112,15 @@ class Archive(ArchiveOptions):
 
 def _check_and_archive(command: ArchiveOptions) -> ExitCode:
     if command.store is None and command.from_broker is None:
-        raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
+        raise JobError(
+            "one of --store and --from-broker is required, found none of them",
+            "Name the store's folder, or --from-broker",
+        )
     if command.is_on_spark:
         refuse_workers_on_spark(command)
         require_package("pyspark", "archive --spark")
     elif command.follows_store:
-        raise JobError("--follow and --available-now need Spark", "leave out --local")
+        raise JobError("--follow and --available-now need Spark, and cannot be used with --local", "leave out --local")
     if not command.no_quality:
         require_package("great_expectations", "archive without --no-quality")
     if command.hbase is not None:

@@ -177,8 +177,8 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
     session = get_spark_session("archive", config.lake.s3)
     if is_connect(session):
         raise JobError(
-            "--follow and --available-now need a Spark session with a JVM in this process, which archives each batch "
-            "of the stream: Spark Connect would run that code on the server",
+            "--follow and --available-now do not work with Spark Connect, where the code that archives each batch "
+            "would run on the server: use a Spark session with a JVM in this process",
             "leave both out: a run archives all messages that are there",
         )
     worst = ExitCode.OK

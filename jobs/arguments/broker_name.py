@@ -105,7 +105,9 @@ def _choose_store_name(store: Store, conf_path: str | None, known_names: Collect
         note = "" if name in known_names else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
         return BrokerName(name, note)
     if not fits_folder_name(store.broker):
-        raise JobError(f"store {store.root}: its folder's name is too long for the lake", NAME_HINT)
+        raise JobError(
+            f"store {store.root}: the name of its folder is too long for the name of a store in a lake", NAME_HINT
+        )
     note = (
         f"store {store.root} is {store.broker!a} in the lake, after its folder, which is a guess. Before the first "
         "run, --broker NAME or --broker-conf FILE gives it another name"

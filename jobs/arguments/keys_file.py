@@ -34,15 +34,18 @@ def read_keys(file_name: str, max_keys: int | None = None) -> list[str]:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise JobError(f"--keys-file {file_name}: expected a file to read, found: {error.strerror}") from None
+        raise JobError(f"--keys-file {file_name}: the file cannot be read: {error.strerror}") from None
     if len(data) > MAX_FILE_BYTES:
         raise JobError(
-            f"--keys-file {file_name}: expected at most {MAX_FILE_BYTES:,} bytes, found more", "split the file"
+            f"--keys-file {file_name}: expected a file of at most {MAX_FILE_BYTES:,} bytes, found a larger one",
+            "split the file",
         )
     try:
         lines = data.decode("utf-8-sig").split("\n")  # other Unicode line separators may be part of a key
     except UnicodeDecodeError as error:
-        raise JobError(f"--keys-file {file_name}: expected UTF-8, found an invalid byte at {error.start:,}") from None
+        raise JobError(
+            f"--keys-file {file_name}: expected UTF-8, found an invalid byte at position {error.start:,}"
+        ) from None
     keys = list(dict.fromkeys(line.strip(" \t\r") for line in lines if line.strip()))
     if not keys:
         raise JobError(f"--keys-file {file_name}: expected one key per line, found none")

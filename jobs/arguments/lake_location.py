@@ -76,7 +76,7 @@ def check_packs_location(lake: Lake) -> None:
     if lake.bodies_root != lake.uri(BODIES) and folder is not None and not folder.is_dir():
         found = "a file" if folder.exists() else "none"
         raise JobError(
-            f"--bodies {lake.bodies_root}: expected the folder of the lake's packs, found {found}",
+            f"--bodies {lake.bodies_root}: expected the folder with the bodies of the lake, found {found}",
             "leave --bodies out if the packs are in the lake's own folder 'bodies'",
         )
 

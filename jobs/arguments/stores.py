@@ -41,7 +41,10 @@ def require_store(store: str | None) -> str:
         JobError: if none is given.
     """
     if store is None:
-        raise JobError("expected a store, found none", "name the folder that holds commitlog/ or journal/")
+        raise JobError(
+            "no store is named: expected the folder of a broker's store",
+            "name the folder that holds commitlog/ or journal/",
+        )
     return store
 
 
@@ -88,7 +91,7 @@ def parse_folder_text(text: str) -> str:
     """
     if has_scheme(text):
         raise argparse.ArgumentTypeError(
-            f"{text[:100]!r}: expected the path of a local folder. Mount an object store as a folder"
+            f"{text[:100]!r} is a URI: expected the path of a local folder. Mount an object store as a folder"
         )
     return text
 

@@ -221,7 +221,7 @@ def _publish_result(
         is_empty = any(not verdict.windows for verdict in result.verdicts)
         why = f": no message was stored in this time, {result.span}" if is_empty else ""
         raise JobError(
-            f"there was nothing to compare{why}",
+            f"the audit found nothing to compare{why}",
             "Name another time" if is_empty else "Name a store with --store, or leave out --no-bodies",
         )
     code = report.verdict.exit_code

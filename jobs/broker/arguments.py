@@ -44,7 +44,9 @@ def _parse_hours(text: str) -> tuple[int, ...]:
     hours = [parse_int(part, 0, 23) for part in text.split(",")]
     known = tuple(hour for hour in hours if hour is not None)
     if len(known) < len(hours):
-        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected hours from 0 to 23 with commas between")
+        raise argparse.ArgumentTypeError(
+            f"{text[:100]!r}: expected hours from 0 to 23 with commas between them, as in 4,16"
+        )
     return known
 
 
@@ -52,17 +54,19 @@ def _parse_percents(text: str) -> tuple[int, int, int]:
     parts = [parse_int(part, 1, 100) for part in text.split(",")]
     known = [part for part in parts if part is not None]
     if len(parts) != 3 or len(known) != 3:
-        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected three numbers from 1 to 100 separated by commas")
+        raise argparse.ArgumentTypeError(
+            f"{text[:100]!r}: expected three numbers from 1 to 100 with commas between them"
+        )
     first, second, third = known
     if not first <= second <= third:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers in ascending order")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected three numbers in ascending order")
     return first, second, third
 
 
 def _parse_mebibytes(text: str) -> int:
     size = parse_decimal(text)
     if size is None or not 1 <= size * MIB <= INT64_MAX:
-        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a number of MiB")
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a number of MiB above 0")
     return round(size * MIB)
 
 

@@ -213,7 +213,8 @@ def _replication_options(arguments: BrokerArguments, tls: TlsProperties | None) 
     is_slave = role is Role.SLAVE
     if (_default_broker_id(arguments) > 0) is not is_slave:
         raise JobError(
-            f"--broker-id: expected {'more than 0' if is_slave else '0'} for {role}, found {arguments.broker_id}"
+            f"--broker-id: expected {'a number above 0' if is_slave else '0'} for a broker with --role {role}, found "
+            f"{arguments.broker_id}"
         )
     return ReplicationOptions(
         role=role,
@@ -264,7 +265,9 @@ def _parse_networks(option: str, text: str | None) -> tuple[ipaddress.IPv4Networ
     try:
         return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",")) if text else ()
     except ValueError as error:
-        raise JobError(f"{option}: expected addresses or networks, with commas between them, found {error}") from None
+        raise JobError(
+            f"{option}: expected IP addresses or networks with commas between them, found an invalid one: {error}"
+        ) from None
 
 
 def _parse_ip(option: str, text: str) -> str:
@@ -281,13 +284,12 @@ def _broker_options(arguments: BrokerArguments, settings: Settings, listen_addre
 
     for option, name in (("--broker", settings.broker), ("--cluster", arguments.cluster)):
         if not is_valid_topic(name):
-            raise JobError(f"{option}: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {name[:100]!r}")
+            raise JobError(f"{option}: expected a name of 1 to 127 letters, digits or %|_-, found {name[:100]!r}")
     ip = listen_address.host if arguments.advertise is None else _parse_ip("--advertise", arguments.advertise)
     if ipaddress.ip_address(ip).is_unspecified:
         raise JobError(
-            f"--listen {listen_address}: expected an address that clients can connect to, found one that stands for "
-            "all "
-            "addresses",
+            f"--listen {listen_address} stands for all addresses of this machine: expected one address that clients "
+            "can connect to",
             "give it with --advertise IP",
         )
     return BrokerOptions(

@@ -41,7 +41,7 @@ def open_store(arguments: BrokerArguments, settings: Settings, broker_options: B
     from commitlake.broker_lite.errors import FileSizeError, IndexSizeError
 
     if not arguments.store:
-        raise JobError("--store: expected a folder, found nothing")
+        raise JobError("--store: expected the path of a folder, found an empty text")
     try:
         return _open_store_in_layout(arguments, settings, broker_options)
     except FileSizeError as error:
@@ -52,7 +52,8 @@ def open_store(arguments: BrokerArguments, settings: Settings, broker_options: B
     except OSError as error:
         what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
         raise JobError(
-            f"--store {arguments.store}: cannot be opened: {what}", "name a folder that this user may write to"
+            f"--store {arguments.store}: the store cannot be opened: {what}",
+            "name a folder that this user may write to",
         ) from error
 
 
@@ -73,7 +74,7 @@ def _open_store_in_layout(arguments: BrokerArguments, settings: Settings, broker
     found = detect_layouts(Path(arguments.store))
     if layout not in found:
         raise JobError(
-            f"--layout {layout}: {arguments.store} holds a store in the layout {found[0]}",
+            f"--layout {layout} does not fit the store in {arguments.store}, which has the layout {found[0]}",
             f"add --layout {found[0]}, or name another folder",
         )
     if layout is FileLayout.JMQ:
@@ -93,7 +94,7 @@ def _open_store_in_layout(arguments: BrokerArguments, settings: Settings, broker
 def _check_ipv4_address(arguments: BrokerArguments, broker_options: BrokerOptions) -> None:
     if broker_options.address.is_v6:
         raise JobError(
-            f"--listen: expected an IPv4 address for --layout {arguments.layout}, whose records cannot hold "
+            f"--listen: expected an IPv4 address for --layout {arguments.layout}, whose records have no room for "
             f"{broker_options.address}",
             "choose another address",
         )

@@ -100,10 +100,10 @@ def _registration_summary(name: str, root: str, registration: Registration) -> s
 
 def _print_credentials(client: CatalogClient, lake_uri: str) -> ExitCode:
     if not is_s3(lake_uri):
-        raise JobError(f"--credentials: expected a lake in S3, found {lake_uri}")
+        raise JobError(f"--credentials works only for a lake in S3, found {lake_uri}: leave the option out")
     if sys.stdout.isatty():
         raise JobError(
-            "--credentials: standard output is a terminal, which would show the secrets",
+            "--credentials is refused, because standard output is a terminal, which would show the secrets",
             "use it in credential_process of a profile",
         )
     print(json.dumps(credential_process_output(client, str(parse_s3_uri(lake_uri)))))

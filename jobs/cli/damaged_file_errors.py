@@ -55,9 +55,9 @@ def raise_for_damaged_file(lake: Lake, tables: Iterable[str], reason: str) -> No
     for table in asked:
         for deep in (False, True):
             for damage in find_damaged_files(lake, table, is_deep=deep):
-                raise LogDamagedError(f"{lake.uri(table)}: data file {damage}. {WAY_OUT}")
+                raise LogDamagedError(f"{lake.uri(table)}: the data file {damage}. {WAY_OUT}")
     if reason.lower().startswith("parquet"):  # page headers have no checksum
         raise LogDamagedError(
             f"{lake.root}: a data file of {' or '.join(asked)} is damaged, but the checksums of its pages do not show "
-            f"which: {reason}. Compare the files with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
+            f"which: {reason}. Compare the files with a copy of the lake and move the damaged one away; then {WAY_OUT}"
         )

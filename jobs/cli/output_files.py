@@ -31,11 +31,13 @@ def check_output_file(option: str, path: Path) -> None:
         LakeError: if the path is in a table of a lake, or in a folder of a broker's store.
     """
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise OutputFileError(f"{option} {path}: expected a file in an existing folder")
+        raise OutputFileError(
+            f"{option} {path}: expected a file in an existing folder, found a folder, or no such parent folder"
+        )
     if _is_binary(path):
         raise OutputFileError(
-            f"{option} {path}: expected a new file or a text, found a file with binary data, which would be replaced. "
-            "Name another file"
+            f"{option} {path}: the file contains binary data, which would be replaced: expected a new file, or one "
+            "with text. Name another file"
         )
     refuse_owned_folder(str(path), option)
 

@@ -69,14 +69,17 @@ def check_settings_file(path: Path, job: str, parser: argparse.ArgumentParser) -
     for name, table in settings.items():
         if name not in {*JOBS, job}:
             what = "table" if isinstance(table, dict) else "key"
-            raise SettingsError(f"{path}: no job reads the {what} {name!a}.{suggest_similar_name(name, JOBS)}")
+            raise SettingsError(
+                f"{path}: no job has the name {name!a}, so its {what} is not read.{suggest_similar_name(name, JOBS)}"
+            )
         if not isinstance(table, dict):
-            raise SettingsError(f"{path}: expected a table [{name}], found a value")
+            raise SettingsError(f"{path}: expected {name!a} as the table [{name}], found a value")
     options = parser_option_names(parser)
     for key in settings.get(job, {}):
         if key not in options:
             raise SettingsError(
-                f"{path}: [{job}] has the key {key!a}, which is not an option.{suggest_similar_name(key, options)}"
+                f"{path}: the table [{job}] has the key {key!a}, which is not an option of this "
+                f"job.{suggest_similar_name(key, options)}"
             )
 
 
@@ -87,7 +90,7 @@ def _read_settings_text(path: Path) -> str:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise SettingsError(f"{path}: expected a settings file of at most {MAX_BYTES:,} bytes, found more")
+        raise SettingsError(f"{path}: expected a settings file of at most {MAX_BYTES:,} bytes, found a larger one")
     return data.decode("utf-8")
 
 
@@ -101,7 +104,9 @@ def _check_integer_sizes(path: Path, settings: Mapping[str, object]) -> None:
         elif isinstance(value, list):
             waiting += value
         elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
-            raise SettingsError(f"{path}: expected numbers of at most 64 bits, found one of {value.bit_length()} bits")
+            raise SettingsError(
+                f"{path}: expected whole numbers of at most 64 bits, found one of {value.bit_length()} bits"
+            )
 
 
 def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
@@ -131,7 +136,7 @@ def check_argument_texts(parser: argparse.ArgumentParser, arguments: argparse.Na
             names = option_names_in_help(action)
             name = names[-1] if names else str(action.metavar or action.dest)
             if "\0" in str(value):
-                raise SettingsError(f"{name}: expected text without NUL, found {str(value)!a}")
+                raise SettingsError(f"{name}: expected text without NUL characters, found {str(value)!a}")
             if isinstance(value, str) and action.metavar != "FILE" and not _is_valid_text(value):
                 raise SettingsError(f"{name}: expected text in UTF-8, found {value!a}")
 

@@ -136,7 +136,7 @@ def _prepare_demo_folder(folder: Path) -> Path:
     """Return the demo's folder after deleting an earlier demo's files; raise an error if it contains other files."""
     if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
         raise JobError(
-            f"{folder}: expected an empty folder or that of an earlier demo, found other files",
+            f"{folder}: expected an empty folder or that of an earlier demo, found other files: name another folder",
             "name another folder with --dir",
         )
     for name in ("broker-a", "lake"):

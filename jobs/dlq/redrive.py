@@ -93,8 +93,8 @@ def _check_unfinished_replays(lake: Lake, chosen_letters: ChosenDeadLetters, con
         count = count_letters(chosen_letters.table, f"{condition} AND ({of_plan})")
         if count:
             raise JobError(
-                f"{format_count(count, 'of these dead letters belongs', 'of these dead letters belong')} to the replay "
-                f"{name}, which has not finished ({state.event})",
+                f"{format_count(count, 'of these dead letters belongs', 'of these dead letters belong')} to the "
+                f"replay {name}, which is not finished ({state.event}): nothing was sent",
                 f"'commitlake replay resume {name}' continues it; --again sends them anyway",
                 ExitCode.REFUSED,
             )

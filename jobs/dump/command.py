@@ -148,7 +148,7 @@ def _find_store(command: Dump) -> Store:
     stores = find_stores(require_store(command.store), command.broker, formats=find_formats(command))
     if len(stores) > 1:
         raise JobError(
-            f"{command.store} matches {format_count(len(stores), 'store')}: expected one", "dump them one by one"
+            f"{command.store} matches {format_count(len(stores), 'store')}: expected one store", "dump them one by one"
         )
     return stores[0]
 
@@ -165,7 +165,9 @@ def _dump_index_entries(command: Dump) -> ExitCode:
         print(f"damage: {sentence}", file=sys.stderr)
 
     if command.index and not store.format.indexes.has_files:
-        raise JobError(f"{command.store} has no IndexFiles: expected a RocketMQ store, found {store.format.title}")
+        raise JobError(
+            f"{command.store} is a {store.format.title} store, which has no IndexFiles: expected a RocketMQ store"
+        )
     if command.index:
         if (reason := store.format.indexes.no_key_index_reason(store.segments)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)

@@ -84,9 +84,11 @@ def _check_options(command: EraseOptions) -> None:
         return
     if not any(getattr(command, name) for name in SELECTING):
         hint = "name them with --key, --keys-file, --unique-key or --id"
-        raise JobError("expected messages to erase, found none", hint)
+        raise JobError("no messages are chosen: expected keys or ids of messages to erase", hint)
     if not command.reason or not command.reason.strip():
-        raise JobError("--reason: expected a reason, found nothing", "it is stored in the table erasures")
+        raise JobError(
+            "--reason: expected the reason of the erasure, found nothing", "it is stored in the table erasures"
+        )
 
 
 def _keys_to_erase(command: EraseOptions) -> KeysToErase:
@@ -95,11 +97,11 @@ def _keys_to_erase(command: EraseOptions) -> KeysToErase:
     keys = {*command.key, *(read_keys(command.keys_file) if command.keys_file else ())}
     wanted = KeysToErase(frozenset(keys), frozenset(command.unique_key), frozenset(command.id))
     if any(not text.strip() for text in wanted.texts):
-        raise JobError("expected keys and ids of at least one character, found an empty one")
+        raise JobError("a key or id is empty: expected at least one character")
     for text in wanted.texts:
         if text in (command.reason or ""):
             raise JobError(
-                "--reason: it contains one of the keys, which would stay in the lake forever",
+                "--reason contains one of the keys to erase, which would then stay in the lake forever",
                 "name the request, not the key",
             )
     return wanted

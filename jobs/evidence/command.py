@@ -65,7 +65,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 def _parse_sha256(text: str) -> str:
     if _SHA256.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"expected 64 hexadecimal digits, found {text[:80]!a}")
+        raise argparse.ArgumentTypeError(f"expected a key id of 64 hexadecimal digits, found {text[:80]!a}")
     return text.lower()
 
 
@@ -153,7 +153,7 @@ def _verify_chain(command: EvidenceCommand) -> ExitCode:
     kinds = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(found.kinds.items()))
     if not found.documents and not found.findings:
         raise JobError(
-            "expected evidence documents to verify, found none",
+            "there are no evidence documents to verify",
             "archive, audit and erase write them with --evidence-key",
         )
     if found.findings:
@@ -206,7 +206,7 @@ def _read_documents_in_file(name: str) -> Iterator[tuple[None, str]]:
                 if text:
                     yield None, text.decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise JobError(f"{name}: expected a file of documents, found: {error.strerror}") from None
+        raise JobError(f"{name}: the file of evidence documents cannot be read: {error.strerror}") from None
 
 
 build_parser, main = EvidenceCommand.parser, EvidenceCommand.main

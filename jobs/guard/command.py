@@ -123,7 +123,8 @@ def _forecast_stores(
         filesystem, root = resolve_filesystem(store.root)
         if read_shipped_manifest(filesystem, root.rsplit("/", 1)[0]) is not None:
             raise JobError(
-                f"{store.root} is a copy that 'commitlake ship' made, from which no broker deletes segments",
+                f"{store.root} is a copy that 'commitlake ship' made: expected a broker's own store, because no "
+                "broker deletes segments from a copy",
                 "run guard on the broker's machine, with the broker's own store",
             )
     warn_of_unknown_broker("commitlake guard", command.broker, progress or ())

@@ -61,7 +61,7 @@ def _apply_settings_file(
             raise JobError(f"{path}: {error}", f"{store.broker} is a store of BoltMQ: name its broker.toml") from None
     if is_boltmq_conf(settings_text):
         raise JobError(
-            f"--broker-conf: {path} has BoltMQ's settings, but {store.root} is not a store of BoltMQ",
+            f"--broker-conf: {path} has the settings of a BoltMQ broker, but {store.root} is not the store of one",
             f"name the settings of this store's broker; {BROKER_PLACEHOLDER} in the path stands for its name",
         )
     try:

@@ -170,7 +170,9 @@ def _delay_levels_by_broker(conf_path: str | None, brokers: Sequence[str]) -> di
     if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf_path:
         hint = f"use {BROKER_PLACEHOLDER} for the broker's name, or choose one with --broker"
         raise JobError(
-            f"--broker-conf {conf_path}: expected one file for each of {abbreviate_name_list(brokers)}", hint
+            f"--broker-conf {conf_path} is one file, but there are several brokers, {abbreviate_name_list(brokers)}: "
+            "expected a settings file for each",
+            hint,
         )
     found = {broker: read_store_conf(conf_path, broker).delay_levels_ms for broker in brokers}
     return {broker: levels for broker, levels in found.items() if levels}

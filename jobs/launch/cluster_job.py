@@ -110,7 +110,8 @@ def check_single_attempt(spark_settings: Mapping[str, str]) -> None:
     attempts = spark_settings.get(_ATTEMPTS, "1")
     if attempts != "1":
         raise JobError(
-            f"--conf {_ATTEMPTS}={attempts}: expected 1, because a second attempt could hide what the first one found",
+            f"--conf {_ATTEMPTS}={attempts} is refused: expected 1, because a second attempt could hide what the "
+            "first one found",
             "let the scheduler run the job again after exit code 1",
         )
 

@@ -77,7 +77,9 @@ def parse_task(arguments: Sequence[str]) -> tuple[int, list[str]]:
         raise JobError(f"--attempts: expected a number from 1 to {MAX_ATTEMPTS}, found {text[:40]!r}")
     if not given or given[0] not in JOBS:
         found = repr(given[0]) if given else "nothing"
-        raise JobError(f"expected the name of a job, found {found}", "commitlake --help lists the jobs")
+        raise JobError(
+            f"expected the name of a job as the first argument, found {found}", "commitlake --help lists the jobs"
+        )
     return attempts, given
 
 

@@ -43,7 +43,8 @@ def check_shared_places(
             continue
         if not path.is_absolute():
             raise JobError(
-                f"{name} {place}: expected an absolute path, because the job runs on another machine",
+                f"{name} {place}: expected an absolute path, because the job runs on another machine, in another "
+                "folder",
                 "name a place in an object store, or a folder that all machines of the cluster have at the same place",
             )
         if ".." in path.parts or not (

@@ -129,15 +129,16 @@ def check_options(command: LineageOptions) -> None:
     if len(asked) != 1:
         found = " and ".join(asked) or "none of them"
         raise JobError(
-            f"expected one of --key, --id, --offset and --topics, found {found}", "--key takes the key of an order"
+            f"expected only one of --key, --id, --offset and --topics, found {found}", "--key takes the key of an order"
         )
     is_single = len(command.key) + len(command.id) <= 1 and command.keys_file is None
     if not is_single and (command.follow or command.html or command.openlineage):
         option = "follow" if command.follow else "html" if command.html else "openlineage"
         if command.keys_file is not None:
-            raise JobError(f"--{option} shows a single story, and cannot be used with --keys-file", "give one --key")
+            raise JobError(f"--{option} shows only one history, and cannot be used with --keys-file", "give one --key")
         raise JobError(
-            f"--{option} shows a single story: expected one --key or --id, found {len(command.key) + len(command.id)}"
+            f"--{option} shows only one history: expected one --key or one --id, found "
+            f"{len(command.key) + len(command.id)}"
         )
 
 

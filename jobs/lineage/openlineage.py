@@ -48,10 +48,13 @@ def check_event_target(target: str) -> None:
     import importlib.util
 
     if importlib.util.find_spec("openlineage") is None or importlib.util.find_spec("openlineage.client") is None:
-        raise JobError("--openlineage needs a package that is not installed", "pip install 'commitlake[openlineage]'")
+        raise JobError(
+            "--openlineage needs the package openlineage, which is not installed",
+            "pip install 'commitlake[openlineage]'",
+        )
     if _is_url(target):
         if not urlsplit(target).hostname:
-            raise JobError(f"--openlineage {target}: expected a URL with a host, found none in it")
+            raise JobError(f"--openlineage {target}: expected a URL with the name of a host, found one without")
         return
     path = Path(target)
     if not is_uri(target):

@@ -138,7 +138,9 @@ def _check_pack_folder(lake: Lake) -> None:
         folder = find_forbidden_folder(lake, bodies) if bodies else None
         if folder is not None:
             raise JobError(
-                f"the bodies of this lake are in {folder}, and would be deleted there as unused files", WAY_OUT
+                f"the bodies of this lake are in {folder}, where maintain would delete them as unused files: nothing "
+                "was deleted",
+                WAY_OUT,
             )
 
 

@@ -115,7 +115,7 @@ def _serve_metrics(command: Metrics, host: str, port: int) -> ExitCode:
     try:
         server = MetricsServer(host, port, registry)
     except OSError as error:
-        raise JobError(f"--listen {command.listen}: {error.strerror or error}") from None
+        raise JobError(f"--listen {command.listen}: cannot listen there: {error.strerror or error}") from None
     thread = start_server_thread(server)
     try:
         with call_on_first_signal(stop.set):

@@ -125,8 +125,8 @@ def _find_earlier_replay(lake: Lake, condition: str, request: ReplayRequest) -> 
     state = states[-1]
     if state.event is ReplayEvent.UNDONE:
         raise UsageError(
-            f"the replay {state.plan.replay_id} of the same messages was undone for some groups: again=yes sends its "
-            "messages to all groups again"
+            f"the replay {state.plan.replay_id} of the same messages was undone for some groups: nothing was sent. "
+            "With again=yes its messages are sent to all groups again"
         )
     _check_finished(state)
     return state.plan
@@ -135,8 +135,8 @@ def _find_earlier_replay(lake: Lake, condition: str, request: ReplayRequest) -> 
 def _check_finished(state: ReplayState) -> None:
     if state.event is not ReplayEvent.FINISHED:
         raise UsageError(
-            f"the replay {state.plan.replay_id} of the same messages is {state.event}: 'commitlake replay resume "
-            f"{state.plan.replay_id}' continues it"
+            f"the replay {state.plan.replay_id} of the same messages is not finished ({state.event}): 'commitlake "
+            f"replay resume {state.plan.replay_id}' continues it"
         )
 
 
@@ -159,8 +159,8 @@ def _send_new_replay(
     found = verify_replay(lake, run.messages, client.puller)
     if found.problems:
         raise UsageError(
-            f"the replay {plan.replay_id} is not in the target as it was sent: 'commitlake replay verify "
-            f"{plan.replay_id}' shows the {format_count(found.problems.total(), 'difference')}"
+            f"the target does not have all messages of the replay {plan.replay_id} as they were sent: 'commitlake "
+            f"replay verify {plan.replay_id}' shows the {format_count(found.problems.total(), 'difference')}"
         )
     return plan
 

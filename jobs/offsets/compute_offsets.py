@@ -124,7 +124,7 @@ def _offsets_at_time(
     table = open_snapshots(lake, OFFSETS)
     if table is None:
         raise JobError(
-            "the lake has no snapshots of offsets, from which offsets at a time are read",
+            "the lake has no snapshots of consumer offsets, from which the offsets at a time are read",
             "'commitlake snapshot' and each run of 'archive' add to it; --consume-from needs none",
         )
     had = read_past_offsets(table, sources, command.group[0], moment, command.topic)
@@ -146,7 +146,7 @@ def _offsets_to_consume_from(
     if not topics:
         groups = {name for source in sources for name in source.known_groups}
         if group in groups:
-            raise JobError(f"no topic of the group {group!a} is known", "name the topics with --topic")
+            raise JobError(f"it is not known which topics the group {group!a} consumes", "name the topics with --topic")
         if not_read := [f"{source.broker}: {sentence}" for source in sources for sentence in source.not_read]:
             return GatheredOffsets((), not_read)
         return _unknown_group_result(group, groups)

@@ -173,17 +173,17 @@ class QueryOptions(
             JobError: for the first conflict.
         """
         if self.via == "hbase" and is_spark_option_given(self):
-            raise JobError("--via hbase and --spark cannot be used together")
+            raise JobError("--via hbase and --spark cannot be used together: leave one of them out")
         if not self.prints_bodies:
             return
         if self.output == "table" and self.columns is not None:
             raise JobError(
-                "--columns has no effect with --body --format table, which prints only the body",
+                "--columns is refused with --body --format table, which prints only the body",
                 "with --format json, jsonl or csv it adds the body to them",
             )
         if self.output != "table" and not 1 <= self.limit <= MAX_BODY_ROWS:
             raise JobError(
-                f"--body with --format {self.output}: expected --limit 1 to {MAX_BODY_ROWS}, found {self.limit}",
+                f"--body with --format {self.output}: expected --limit N with 1 to {MAX_BODY_ROWS}, found {self.limit}",
                 "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
             )
 

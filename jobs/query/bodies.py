@@ -123,12 +123,15 @@ def write_one_body(rows: Iterator[Row], read_body: Fetch, output_path: str | Non
         which = ", ".join(str(row["msg_id"]) for row in found[:_SHOWN])
         more = " and more" if len(found) > _SHOWN else ""
         raise JobError(
-            f"--body prints the body of one message, found {which}{more}",
+            f"--body prints the body of only one message, but several were found: {which}{more}",
             "select it with --id; or add --limit 1 for the first, or --format jsonl for all bodies",
         )
     body = read_body(found[0])
     if body is None:
-        raise JobError(f"message {found[0]['msg_id']} has no body in the lake: its body_ref is null")
+        raise JobError(
+            f"message {found[0]['msg_id']} has no body in the lake: it was archived without bodies, so its body_ref is "
+            "null"
+        )
     if output_path is not None:
         _write_body_file(Path(output_path), body)
     else:
@@ -154,7 +157,7 @@ def _write_body_to_stream(stream: Any, body: bytes) -> None:
         stream.write(body.decode())
     except UnicodeDecodeError:
         raise JobError(
-            "the body is not text, and a notebook's output accepts only text", "add --body-out FILE"
+            "the body contains other bytes than text, which a notebook cannot show", "add --body-out FILE"
         ) from None
 
 
@@ -166,7 +169,7 @@ def _write_to_stdout(body: bytes) -> None:
     text = body.decode(errors="replace")
     if escape_unprintable(text) != text or "\ufffd" in text:
         raise JobError(
-            "the body is not text, and is not printed on a terminal",
+            "the body contains other bytes than text, and is not printed on a terminal",
             "add --body-out FILE, send it to a pipe, or print it anyway with --raw",
         )
     out.write(text if text.endswith("\n") else text + "\n")

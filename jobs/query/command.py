@@ -373,7 +373,10 @@ def _selected_columns(query: QueryOptions, known_columns: list[str]) -> list[str
                 f"columns are: {', '.join(known_columns)}",
             )
     if not columns:
-        raise JobError("--columns: expected at least one column", f"columns are: {', '.join(known_columns)}")
+        raise JobError(
+            "--columns: expected the name of at least one column, found none",
+            f"columns are: {', '.join(known_columns)}",
+        )
     return columns
 
 

@@ -118,6 +118,6 @@ def _run_select(
     try:
         run_sql_over_tables(tables, f"EXPLAIN WITH answer AS (\n{sql}\n) SELECT * FROM answer").read_all()
     except QueryError as error:
-        raise QueryError(f"expected one SELECT: {error}") from None
+        raise QueryError(f"expected exactly one SELECT: {error}") from None
     answer = run_sql_over_tables(tables, sql, sorts_large_result=sorts_all)
     return [field.name for field in answer.schema], answer

@@ -77,7 +77,7 @@ class Rebuild(RebuildOptions):
 
         stores = find_stores(place, None, formats=find_formats(self))
         if len(stores) != 1:
-            raise JobError(f"{place}: expected one store, found {len(stores)}")
+            raise JobError(f"{place}: expected the path of one store, found {len(stores)} stores")
         _check_options(self, stores[0])
         try:
             return _rebuild_or_salvage(self, stores[0])
@@ -113,19 +113,23 @@ def _check_index_options(command: RebuildOptions, store: Store) -> None:
         return
     for name in ("index-slots", "index-entries", "index-tags"):
         if getattr(command, name.replace("-", "_")) is not None and environment_variable_of(name) not in os.environ:
-            raise JobError(f"--{name} has no effect: a {store.format.title} store has no IndexFiles", "leave it out")
+            raise JobError(
+                f"--{name} is refused, because a {store.format.title} store has no IndexFiles", "leave it out"
+            )
 
 
 def _check_can_salvage(store: Store) -> None:
     if store.format.brokers.steps_over_damage:
         title, folder = store.format.title, store.format.folder
         raise JobError(
-            f"--salvage writes RocketMQ's log: a {title} broker skips damaged parts of its {folder}",
+            f"--salvage is only for RocketMQ stores: a {title} broker skips damaged parts of its {folder} itself; "
+            "leave the option out",
             "leave --salvage out: queue files are made for all intact records",
         )
     if not (dialect := store.format.dialects.dialect_of(store.segments)).is_rocketmq:
         raise JobError(
-            f"--salvage writes RocketMQ's log, but {store.root} belongs to {dialect.name}",
+            f"--salvage is only for RocketMQ stores, but {store.root} is a store of {dialect.name}; leave the option "
+            "out",
             "leave --salvage out: queues are made for all intact records",
         )
 
@@ -140,7 +144,7 @@ def _check_output_folder(out: Path, store: Store) -> None:
     folders = {log, *(log.parent / name for name in broker_folder_names(store.format))}
     if chosen in {root, log.parent} or any(chosen.is_relative_to(folder) for folder in folders):
         raise JobError(
-            f"--out {out} is the store's own folder or one in it, which a broker may have open",
+            f"--out {out} is the folder of the store or inside it, and a broker may have it open: nothing was written",
             "--in-place takes the store's lock, and keeps the old files; or give another folder",
         )
     refuse_owned_folder(str(out), "--out")

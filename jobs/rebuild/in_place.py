@@ -37,10 +37,15 @@ def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: 
         UnsupportedStoreError: if segments of its log are in other folders.
     """
     if store.is_remote:
-        raise UsageError(f"{store.root}: expected a store on a local or mounted disk{make_fetch_hint(store.root)}")
+        raise UsageError(
+            f"--in-place: expected a store on a local or mounted disk, found {store.root}{make_fetch_hint(store.root)}"
+        )
     log = make_read_log(store)
     for other in find_other_logs(log, None, log_range(store, is_live=False).end) if log is not None else ():
-        raise UnsupportedStoreError(f"{other}: the queues that a rebuild creates would lack their messages")
+        raise UnsupportedStoreError(
+            f"{other}: messages in this log are not read, and would be missing in the rebuilt queues, so nothing was "
+            "rebuilt"
+        )
     root = Path(store.root).parent.resolve()  # the store's own parent, even if its log folder is a link
     try:
         lock = StoreLock(root)
@@ -76,8 +81,8 @@ def _check_assumed_delays(rebuilt: Rebuilt) -> None:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)
         raise UnknownDelaysError(
-            f"this broker has its own messageDelayLevel, but the delays of these levels are not known: {levels} "
-            f"({format_count(count, 'message')}); nothing was replaced"
+            f"this broker has its own messageDelayLevel, but the delays of its levels {levels}, which "
+            f"{format_count(count, 'message has', 'messages have')}, are not known; nothing was replaced"
         )
 
 

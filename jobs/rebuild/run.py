@@ -65,7 +65,7 @@ def _check_requested_topics(store: Store, target_folder: Path, requested_setting
             for name in names:
                 remove_tree(target_folder / name)
             raise JobError(
-                f"--topic: neither the log nor the queues have a topic {topic!a}.{suggest_similar_name(topic, had)}",
+                f"--topic: neither the log nor the queues contain a topic {topic!a}.{suggest_similar_name(topic, had)}",
                 known_names_hint(had),
             )
 

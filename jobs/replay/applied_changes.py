@@ -101,7 +101,7 @@ def _load_transform_function(function_path: str) -> Transform:
     place, colon, function = function_path.rpartition(":")
     if not colon or not place or not function:
         raise JobError(
-            f"--transform {function_path}: expected MODULE:FUNCTION",
+            f"--transform {function_path}: expected MODULE:FUNCTION, the name of a Python function",
             "as in fixes.orders:mend, or ./mend_orders.py:mend",
         )
     try:
@@ -120,7 +120,7 @@ def _load_transform_function(function_path: str) -> Transform:
 def _load_module_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ImportError("expected a Python file")
+        raise ImportError("expected a Python file, found another kind of file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

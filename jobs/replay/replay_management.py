@@ -121,7 +121,8 @@ def request_rate_change(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     _check_is_running(state)
     if speed and is_sent_by_tasks(state):
         raise JobError(
-            "the replay is sent by tasks on Spark, which cannot keep to the pace at which the messages were stored",
+            "--speed is refused, because the replay is sent by tasks on Spark, which cannot keep to the pace at which "
+            "the messages were stored",
             "give --rate, or stop the replay, and resume it without --spark",
         )
     add_replay_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=rate, speed=speed)
@@ -138,7 +139,7 @@ def request_rate_change(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 
 def _check_is_running(state: ReplayState) -> None:
     if state.event is not ReplayEvent.STARTED:
-        raise JobError(f"no process is sending the replay {state.plan.replay_id}: it is {state.event}")
+        raise JobError(f"no process is sending the replay {state.plan.replay_id}: its state is {state.event}")
 
 
 def verify_replay_by_id(arguments: ReplayOptions, lake: Lake) -> ExitCode:

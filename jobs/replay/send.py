@@ -213,11 +213,11 @@ def resume_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
             f"the replay {plan.replay_id} was undone for some groups: plan a new one for the remaining messages"
         )
     if state.event is ReplayEvent.WITHDRAWN:
-        raise JobError(f"the replay {plan.replay_id} was withdrawn: {state.detail}")
+        raise JobError(f"the replay {plan.replay_id} was withdrawn, and sends nothing more: {state.detail}")
     if state.event is ReplayEvent.FINISHED and not state.is_verified and arguments.verify is not False:
         return verify_replay_by_id(arguments, lake)
     if state.event is ReplayEvent.FINISHED:
-        raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
+        raise JobError(f"the replay {plan.replay_id} is finished: each of its messages was sent or has failed")
     check_can_continue(lake, state)
     if state.has_lost_rows and not arguments.quiet:
         print_line(f"{ROWS_LOST}: it first looks in the target for all messages that it has sent")
@@ -238,7 +238,8 @@ def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> R
         return None
     if plan.speed:
         raise JobError(
-            "--spark cannot keep to the pace at which the messages were stored, which needs a single sender",
+            "--spark cannot be used with --speed, because only a single sender can keep to the pace at which the "
+            "messages were stored",
             "leave --spark out, or give --speed none",
         )
     from commitlake.connectors.spark.runner import SparkRunner

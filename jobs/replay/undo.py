@@ -72,7 +72,7 @@ def _check_group_count(groups_by_topic: Mapping[str, Collection[str]]) -> None:
     count = max((len(names) for names in groups_by_topic.values()), default=0)
     if count > MAX_GROUPS:
         raise JobError(
-            f"expected at most {MAX_GROUPS:,} groups that consume a topic of the target, found {count:,}",
+            f"{count:,} groups consume a topic of the target, expected at most {MAX_GROUPS:,}",
             "name those that are to skip messages with --group",
         )
 

@@ -168,7 +168,7 @@ class Restore(
             restored = _run_restore(self)
         except QueryError as error:
             raise_for_damaged_file(open_lake_argument(self), ["messages"], str(error))
-            raise JobError(f"the table messages cannot be read: {error}") from None
+            raise JobError(f"the table messages of the lake cannot be read: {error}") from None
         if not self.quiet:
             for line in summary_lines(restored):
                 print_line(line)
@@ -180,9 +180,9 @@ def _read_offsets_file(path: Path) -> bytes:
         with path.open("rb") as file:  # it may be a pipe
             data = file.read(MAX_SMALL_FILE_BYTES + 1)
     except OSError as error:
-        raise JobError(f"--offsets {path}: {error.strerror or error}") from None
+        raise JobError(f"--offsets {path}: the file cannot be read: {error.strerror or error}") from None
     if len(data) > MAX_SMALL_FILE_BYTES:
-        raise JobError(f"--offsets {path}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found more")
+        raise JobError(f"--offsets {path}: expected a file of at most {MAX_SMALL_FILE_BYTES} bytes, found a larger one")
     return data
 
 

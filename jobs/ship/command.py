@@ -89,9 +89,9 @@ def find_store_name(command: ShipOptions) -> str:
         named = next((name for _, name in read_names_in_conf_files(root)), None)
     name = str(folder if named is None else named)
     if fault := find_broker_name_fault(name):
-        raise JobError(f"the store has an invalid name: {fault}", NAME_HINT)
+        raise JobError(f"the name of the store cannot be that of a broker: {fault}", NAME_HINT)
     if not fits_folder_name(name):
-        raise JobError(f"the store's name {name[:40]!r} is too long for a lake", NAME_HINT)
+        raise JobError(f"the store's name {name[:40]!r}… is too long for a store in a lake", NAME_HINT)
     return name
 
 

@@ -107,7 +107,7 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
 
     root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
     if folder == root or root in folder.parents or folder in root.parents:
-        raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
+        raise JobError(f"--to {place}: the store and its copy cannot be inside one another", "ship to another folder")
     refuse_owned_folder(place, "--to")
     return FolderTarget(place, BandwidthLimit(command.rate))
 

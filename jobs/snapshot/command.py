@@ -143,7 +143,7 @@ def _read_store_offsets(
         progress = read_store_snapshot(store, datetime.datetime.now(datetime.UTC))
         if progress is None:
             raise JobError(
-                f"{store.root}: expected a folder of this machine, because the age of a copied store is not known",
+                f"{store.root} is a copy whose age is not known: expected the folder of a broker on this machine",
                 "--namesrv asks the broker itself",
             )
         # The log is read after the offsets, so that it has all messages that the offsets count.
@@ -159,7 +159,8 @@ def _read_broker_offsets(command: Snapshot) -> Iterator[StoreSnapshot]:
         brokers = sorted(admin.clusters().broker_addr_table)
         if command.broker is not None and command.broker not in brokers:
             raise JobError(
-                f"the name server has no broker {command.broker!a}.{suggest_similar_name(command.broker, brokers)}",
+                "--broker: the name server has no broker "
+                f"{command.broker!a}.{suggest_similar_name(command.broker, brokers)}",
                 f"brokers: {abbreviate_name_list(brokers)}",
             )
         for broker in brokers if command.broker is None else [command.broker]:

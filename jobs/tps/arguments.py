@@ -144,8 +144,10 @@ def check_options(command: TpsOptions) -> None:
     """
     if is_spark_option_given(command) and command.counting_engine != Engine.SPARK:
         if command.store is not None:
-            raise JobError("--spark needs --lake", "a store's log is read in this process")
-        raise JobError(f"--spark has no effect with --show {command.show}", "leave one of them out")
+            raise JobError("--spark works only with --lake, not with --store", "a store's log is read in this process")
+        raise JobError(
+            f"--spark is refused, because it has no effect with --show {command.show}", "leave one of them out"
+        )
     _check_window_and_step(command)
 
 
@@ -165,7 +167,7 @@ def parse_group_names(text: str | None) -> list[str]:
                 f"there are: {', '.join(GROUPS)}",
             )
     if len(set(names)) < len(names):
-        raise JobError(f"--by names a group twice: {text!r}", "name each once")
+        raise JobError(f"--by: expected each group once, found {text!r}", "name each once")
     return names
 
 
@@ -173,14 +175,16 @@ def _check_window_and_step(command: TpsOptions) -> None:
     window, step = command.window, command.step
     if command.compare is not None and window is not None and COMPARED[command.compare] % (step or window):
         raise JobError(
-            f"--compare {command.compare}: expected {'--step' if step else '--window'} that divides a "
-            f"{command.compare}, found {duration_text(step or window)}",
+            f"--compare {command.compare}: expected a {'--step' if step else '--window'} of which a {command.compare} "
+            f"is a multiple, found {duration_text(step or window)}",
             "as in --window 1h",
         )
     if window is None or step is None:
         return
     if step < SECOND or window % step:
-        raise JobError(f"--step: expected a part of --window {duration_text(window)}, found {duration_text(step)}",
+        raise JobError(
+            f"--step: expected a time of which --window {duration_text(window)} is a multiple, found "
+            f"{duration_text(step)}",
                        "as in --window 5m --step 1m")  # fmt: skip
     if command.html is not None and step != window:
         raise JobError(

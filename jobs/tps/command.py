@@ -89,7 +89,7 @@ def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monot
     table = _choose_table(command, by)
     if table is MESSAGES and command.percentiles:
         raise JobError(
-            "--percentiles needs windows of whole minutes, and groups other than producers",
+            "--percentiles works only with windows of whole minutes, and not with --by producer",
             "give a --window such as 1m, and other groups",
         )
     with open_tps_source(command, table, COMPARED.get(command.compare or "")) as source:

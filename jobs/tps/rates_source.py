@@ -126,10 +126,14 @@ def _open_lake_tables(lake: Lake, brokers: Sequence[str], table: CountedTable) -
     try:
         coverage = read_coverage(lake, brokers)
     except NoTableError:
-        raise JobError(f"the lake {lake.root} has no table 'topic_minutes' yet", _BACKFILL) from None
+        raise JobError(
+            f"the lake {lake.root} has no table 'topic_minutes' yet, from which rates are read", _BACKFILL
+        ) from None
     check_archived_brokers(lake, brokers)
     if table is MINUTES and coverage.spans and (lacking := count_uncounted_runs(lake)):
-        raise JobError(f"topic_minutes lacks {lacking:,} archive runs: its figures would be too small", _BACKFILL)
+        raise JobError(
+            f"the table topic_minutes lacks {lacking:,} archive runs, so its figures would be too small", _BACKFILL
+        )
     return TpsSource(lake, coverage)
 
 

@@ -34,9 +34,11 @@ def make_journeys_question(
     """
     start, end = parse_time_argument("since", since), parse_time_argument("until", until)
     if start is None or end is None:
-        raise UsageError("expected times for since and until, found None")
+        raise UsageError("since and until: expected a time for each of them, found None")
     if start >= end:
-        raise UsageError(f"expected since before until, found {start.isoformat()} and {end.isoformat()}")
+        raise UsageError(
+            f"since and until: expected a start before the end, found {start.isoformat()} and {end.isoformat()}"
+        )
     if not isinstance(max_steps, int) or not 1 <= max_steps <= MAX_STEPS:
         raise UsageError(f"max_steps: expected 1 to {MAX_STEPS}, found {max_steps!r:.50}")
     length = _NOTHING if margin in (_NOTHING, "0s") else make_window(margin, "margin")

@@ -161,7 +161,7 @@ class Lake(Generic[Frame]):
             NoTableError: The lake does not have the table yet: nothing was written to it.
         """
         if name not in LAKE_TABLES:
-            raise LakeError(f"no table is named {name!r}: expected one of {', '.join(LAKE_TABLES)}")
+            raise LakeError(f"there is no table {name!r}: expected one of {', '.join(LAKE_TABLES)}")
         try:
             return self._tables.table(LAKE_TABLES[name])
         except NoTableError:
@@ -198,7 +198,9 @@ class Lake(Generic[Frame]):
         asked = parse_text_arguments("columns", columns) or declared.names
         for name in asked:
             if name not in declared.names:
-                raise LakeError(f"messages has no column {name!r}: expected one of {', '.join(declared.names)}")
+                raise LakeError(
+                    f"the table messages has no column {name!r}: expected some of {', '.join(declared.names)}"
+                )
         if len(set(asked)) < len(asked):
             raise UsageError(f"columns: expected each column once, found {', '.join(asked)}")
         wanted = declared.select_columns(asked)
@@ -637,7 +639,7 @@ class Lake(Generic[Frame]):
         question = Question(message_id=place) if isinstance(place, str) else Question(place=place)
         rows = read_matching_rows(self.paths, question)
         if len(rows) != 1:
-            raise UsageError(f"expected one record of {question.question_text}, found {len(rows)}")
+            raise UsageError(f"expected one message with {question.question_text} in the lake, found {len(rows)}")
         return fetch_body(open_pack_store(self.paths.packs), rows[0])
 
     def topics(self, since: Time, until: Time) -> TopicGraph:
@@ -652,5 +654,5 @@ class Lake(Generic[Frame]):
         """
         start, end = parse_time_argument("since", since), parse_time_argument("until", until)
         if start is None or end is None:
-            raise UsageError("topics: expected times for since and until, found None")
+            raise UsageError("topics: expected a time for each of since and until, found None")
         return build_topic_graph(self.paths, start, end)

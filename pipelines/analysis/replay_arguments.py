@@ -74,8 +74,8 @@ def open_sending_runner(spark: SparkSession, request: NamedReplay) -> Runner:
 
     if request.speed:
         raise UsageError(
-            "speed: tasks on Spark cannot keep to the pace at which the messages were stored, which needs a single "
-            "sender: leave it out, or open the lake without a session"
+            "speed cannot be used with tasks on Spark, because only a single sender can keep to the pace at which the "
+            "messages were stored: leave it out, or open the lake without a session"
         )
     check_no_speculation(spark)
     choose_python(spark)
@@ -96,4 +96,4 @@ def _check_lag_limit(value: tuple[str, int] | None) -> tuple[str, int] | None:
     match value:
         case (str() as group, int() as messages) if group and messages >= 0 and not isinstance(messages, bool):
             return group, messages
-    raise UsageError(f"pause_if_lag: expected a group and a number of messages, found {value!r:.80}")
+    raise UsageError(f"pause_if_lag: expected a pair of a group's name and a number of messages, found {value!r:.80}")

@@ -77,10 +77,12 @@ class SparkTables:
             messages, _ = self._try_open(LAKE_TABLES["messages"])
             if messages is not None:
                 raise NoTableError(
-                    f"the lake {self._lake_name} has no table {table.name!r} that Spark can open: {reason}; a table "
-                    "is created when something is first written to it"
+                    f"Spark cannot open the table {table.name!r} of the lake {self._lake_name}: {reason}; a table is "
+                    "created when something is first written to it"
                 )
-        raise LakeError(f"{self._lake_name} is not a lake, or Spark cannot open it: {reason}")
+        raise LakeError(
+            f"Spark cannot open the lake {self._lake_name}: {reason}. Check that the name is that of a lake"
+        )
 
     def empty(self, table: LakeTable) -> DataFrame:
         """Return a table of the lake without its rows, as a DataFrame."""

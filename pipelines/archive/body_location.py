@@ -44,9 +44,8 @@ def check_bodies_writable(lake: Lake) -> None:
     if folder is not None:
         if not _has_bodies(lake):
             raise LakeError(
-                f"--bodies {lake.bodies_root} is in {folder}, a folder of a lake: expected a folder outside the "
-                "lake, or "
-                f"{lake.uri(BODIES)}, because maintain deletes files that no table refers to"
+                f"--bodies {lake.bodies_root} is in {folder}, a folder of a lake, where maintain deletes files that no "
+                f"table refers to: name a folder outside the lake, or {lake.uri(BODIES)}"
             )
         # Refusing here would stop the archive of a lake that an earlier version allowed, while the broker deletes its
         # log.
@@ -93,8 +92,8 @@ def check_outside_stores(stores: Iterable[Store], location: str, option_name: st
         for name in sorted(broker_folder_names(store.format)):
             if chosen.is_relative_to(root / name):
                 raise LakeError(
-                    f"{option_name} {location} is in {root / name}, which belongs to the broker: expected a "
-                    f"folder outside it"
+                    f"{option_name} {location} is in {root / name}, which belongs to the broker: name a folder outside "
+                    "it"
                 )
 
 
@@ -117,9 +116,9 @@ def check_bodies_root_unchanged(last_commit: ArchiveCommit, root: str) -> None:
     if last_commit.bodies in (None, root):
         return
     raise LakeError(
-        f"the bodies of this lake are {_location_text(str(last_commit.bodies))}, found {_location_text(root)}. In two "
-        "places, one part of them would not be found. Archive to the same place; or move all packs to the other one, "
-        "and pass --bodies-moved once"
+        f"the bodies of this lake are {_location_text(str(last_commit.bodies))}, but this run would write them "
+        f"{_location_text(root)}, and bodies in two places cannot be found. Archive to the same place; or move all "
+        "packs to the other one, and pass --bodies-moved once"
     )
 
 

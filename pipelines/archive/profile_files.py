@@ -157,8 +157,8 @@ class _StagedReader:
                 data = source.read_at(min(length, there), offset) if there else b""
         except FileNotFoundError:
             raise ProfileError(
-                f"{self._folder}/{path}: expected a task's profile, found no file: it was deleted while the run "
-                "was judged. Run the command again"
+                f"{self._folder}/{path}: the file with counts that a task wrote was deleted before the run had read "
+                "it. Run the command again"
             ) from None
         try:
             return parse_partitions(data, index, self._group)

@@ -562,9 +562,9 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]
         raise CommitLakeError(
-            f"{first.broker}: physical offsets {first.start} to {first.end} are missing, "
-            f"{format_count(len(missing), 'gap')} in all: expected a segment {first.path}. Nothing was archived; "
-            "'--on-gap record' archives what is there",
+            f"{first.broker}: the segment {first.path} with the physical offsets {first.start} to {first.end} is "
+            f"missing, one of {format_count(len(missing), 'gap')} in all. Nothing was archived; '--on-gap record' "
+            "archives what is there",
             exit_code=ExitCode.DAMAGE,
         )
 
@@ -579,7 +579,7 @@ def _check_refused_ranges(manifest: Sequence[ManifestRow], config: Config) -> No
         if count and on_refusal is OnRefusal.FAIL:
             first = next(row.first_refused for row in manifest if row.first_refused)
             raise CommitLakeError(
-                f"{first}; {count} such ranges in all. Nothing was archived; '{option}' records them and archives "
-                "everything else",
+                f"{first}; there are {count} such ranges in all. Nothing was archived; '{option}' records them and "
+                "archives everything else",
                 exit_code=ExitCode.DAMAGE,
             )

@@ -344,7 +344,7 @@ def _check_written_size(path: str, written_bytes: int, found_bytes: int | None) 
     if found_bytes != written_bytes:
         there = "no such file" if found_bytes is None else f"{found_bytes:,} bytes"
         raise LakeError(
-            f"{path}: a task wrote {written_bytes:,} bytes, found {there}: the task ran on a machine where this path "
-            "is a "
-            "different folder. Nothing was committed. Choose a folder that all machines share, or an object store"
+            f"{path}: a task wrote {written_bytes:,} bytes, but this process found {there}: the task ran on a machine "
+            "where this path is a different folder. Nothing was committed. Choose a folder that all machines share, or "
+            "an object store"
         )

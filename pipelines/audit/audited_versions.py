@@ -69,8 +69,9 @@ def read_moment(lake: Lake) -> Moment:
     committed, commit = found
     if not _wait_until(lambda: not _unfinished_runs(lake, commit)):
         raise UnavailableError(
-            f"run {commit.sequence}, or one before it, is not finished: its messages are committed, but not its "
-            "counts. It is still running, or was killed; then 'commitlake archive' finishes it. Audit again after that"
+            f"archive run {commit.sequence}, or one before it, is not finished: its messages are committed, but not "
+            "its counts. It is still running, or was killed; if it was killed, run 'commitlake archive' to finish it. "
+            "Then audit again"
         )
     profiles = lake.find("profiles")
     # Read after `profiles`, so that it has every run with rows in that version.
@@ -105,8 +106,9 @@ def wait_for_hbase(read_hbase_version: Callable[[], int | None], moment: Moment)
 
     if not _wait_until(is_up_to_date):
         raise UnavailableError(
-            f"HBase has not followed run {moment.commit.sequence}: expected version {moment.committed} of messages "
-            f"in it, found {read_hbase_version()}. Run 'commitlake archive --hbase', then audit again"
+            f"HBase does not have the messages of archive run {moment.commit.sequence} yet: expected version "
+            f"{moment.committed} of the table messages in it, found {read_hbase_version()}. Run 'commitlake archive "
+            "--hbase', then audit again"
         )
 
 

@@ -46,7 +46,8 @@ class ComparedStores:
         ranges, notes = find_ranges_in_stores(self.path, self.broker, moment.commit.stores, self.layout)
         if not ranges:
             raise UsageError(
-                f"the store and the lake have nothing in common: {'; '.join(notes)}. Is it the right --store?"
+                f"the store and the lake have no messages in common: {'; '.join(notes)}. Check that --store names the "
+                "right store"
             )
         return ranges, notes
 

@@ -42,7 +42,7 @@ def select_cause(causes: Sequence[Cause], cause_name: str) -> Cause:
         UsageError: if no cause or more than one matches.
     """
     if not causes:
-        raise UsageError(f"--cause {cause_name}: no dead letter matches, so there are no causes")
+        raise UsageError(f"--cause {cause_name}: no dead letter is selected, so there are no causes to choose from")
     number = parse_int(cause_name, 1, len(causes))
     if number is not None:
         return causes[number - 1]
@@ -51,8 +51,9 @@ def select_cause(causes: Sequence[Cause], cause_name: str) -> Cause:
     )
     if len(found) != 1:
         raise UsageError(
-            f"--cause {cause_name}: expected a number from 1 to {len(causes)}, or {MIN_NAME_LENGTH} characters or more "
-            f"of a cause's name, found {len(found) or 'none'}: 'commitlake dlq' shows them"
+            f"--cause {cause_name}: expected the number of a cause from 1 to {len(causes)}, or at least "
+            f"{MIN_NAME_LENGTH} characters with which the name of one cause begins, found {len(found) or 'none'}: "
+            "'commitlake dlq' shows the causes"
         )
     return found[0]
 
@@ -163,8 +164,8 @@ def _check_list_length(offsets_by_store: Mapping[str, Iterable[int]], subject: s
     count = sum(len(list(offsets)) for offsets in offsets_by_store.values())
     if count > MAX_LISTED:
         raise UsageError(
-            f"{subject}: expected at most {MAX_LISTED:,} dead letters in a list of offsets, found "
-            f"more: choose fewer at a time with --from and --to"
+            f"{subject}: more than {MAX_LISTED:,} dead letters are selected, which are too many for one command: "
+            "choose fewer at a time with --from and --to"
         )
 
 

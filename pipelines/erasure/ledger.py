@@ -130,7 +130,10 @@ def read_erasure_states(lake: Lake) -> list[ErasureState]:
     found: dict[int, dict[str, list[dict[str, Any]]]] = {}
     for row, at in zip(told.to_pylist(), to_utc_times(told.column("at_us")), strict=True):
         if at is None or row["number"] is None or row["erasure_id"] is None:
-            raise UsageError(f"{_LEDGER}: event {row['event']!a}: expected number, erasure_id and time, found a null")
+            raise UsageError(
+                f"{_LEDGER}: the event {row['event']!a} lacks its number, erasure_id or time: expected rows as 'erase' "
+                "writes them"
+            )
         found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row | {"at": at})
     return [_to_erasure_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 
@@ -160,7 +163,8 @@ def _to_erasure_state(erasure_number: int, events: Mapping[str, list[dict[str, A
         assert state.purge_due_at is None or state.purge_due_at > state.begun_at
     except (AssertionError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise UsageError(
-            f"{_LEDGER}: erasure {erasure_number} cannot be read: {error!r}. Expected rows as 'erase' writes them"
+            f"{_LEDGER}: the rows of erasure {erasure_number} are not as 'erase' writes them, and cannot be read: "
+            f"{error!r}"
         ) from None
     return state
 

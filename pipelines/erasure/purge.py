@@ -92,8 +92,8 @@ def purge_old_versions(
     # Its data files for other tables are written, but not committed yet, so a vacuum might delete them.
     if last is not None and unfinished_commits(lake, last.sequence):
         raise UsageError(
-            f"archive run {last.sequence} of {lake.root} is not finished, expected that every run is finished. "
-            "Run 'commitlake archive', then this again"
+            f"archive run {last.sequence} of {lake.root} is not finished, and data that it has written might be "
+            "deleted. Run 'commitlake archive' first, then this command again"
         )
     purged = Purged()
     for table in LAKE_TABLES:
@@ -150,7 +150,8 @@ def strip_log_statistics(lake: Lake, table_name: str, cutoff: datetime.datetime)
     # Entries may only be changed if no reader needs them to get to the newest version.
     if base < table.version():
         raise UsageError(
-            f"{lake.uri(table_name)}: expected a checkpoint of version {table.version()}, found that of {base}"
+            f"{lake.uri(table_name)}: expected a checkpoint of the newest version {table.version()} in the table's "
+            f"log, found one of version {base}: run the command again"
         )
     row_sum = expected_row_sum(folder, listing, read_newest_seal(folder, listing)[0])
     write_seal(folder, listing, row_sum, replaces_older_seals=True)  # from now on no seal covers the entries before it

@@ -279,7 +279,7 @@ def _delete_run_page(lake: Lake) -> None:
         Path(lake.report_page).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{lake.report_page} cannot be deleted, and may show erased values: {error.strerror}"
+            f"{lake.report_page} may show erased values, but cannot be deleted: {error.strerror}. Delete it"
         ) from None
 
 

@@ -229,8 +229,9 @@ def find_files_with_messages(
         # Rows that such a vector hides are still in the file, and rewriting the file would bring them back.
         if file.has_deletions:
             raise UsageError(
-                f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, expected none. Another "
-                "program wrote it. Run REORG TABLE … APPLY (PURGE) with that program, then erase again"
+                f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, which another program "
+                "wrote, and which 'erase' does not support. Run REORG TABLE … APPLY (PURGE) with that program, then "
+                "erase again"
             )
         groups = {}
         with folder.open_input_file(unquote(file.path)) as source, _open_parquet(source) as parquet:

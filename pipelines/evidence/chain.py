@@ -191,9 +191,9 @@ def append_evidence(
         # The log's number survives if rows are lost or deleted; a document in their place would hide the loss.
         if (before.chain_number if before else 0) != (number or 0):
             raise EvidenceError(
-                f"{lake.uri('evidence')}: expected document {number or 0} as the newest, found "
-                f"{before.chain_number if before else 'none'}: some are missing. 'commitlake evidence verify' lists "
-                "them"
+                f"{lake.uri('evidence')}: documents are missing: expected that the newest one is document "
+                f"{number or 0}, found {before.chain_number if before else 'none'}. 'commitlake evidence verify' lists "
+                "the missing ones"
             )
         at = datetime.datetime.now(datetime.UTC)
         # A repair that creates the table messages again gives it another id; the chain keeps its first one.

@@ -127,8 +127,8 @@ class Document:
             public_key.verify(self.signature, _PREFIX + _canonical_json(self.payload).encode())
         except InvalidSignature:
             raise SignatureError(
-                f"document {self.chain_number}: expected a signature by the key {self.key_id}, found another: it "
-                "was changed"
+                f"document {self.chain_number}: the signature was not made by the key {self.key_id} for this content: "
+                "the document was changed"
             ) from None
 
 
@@ -183,34 +183,44 @@ def parse_document(text: str) -> Document:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise EvidenceError(f"expected UTF-8, found something else at character {error.start:,}") from None
+        raise EvidenceError(
+            f"expected an evidence document in UTF-8, found an invalid byte at position {error.start:,}"
+        ) from None
     if size > MAX_BYTES:
-        raise EvidenceError(f"expected a document of at most {MAX_BYTES:,} bytes, found more")
+        raise EvidenceError(f"expected an evidence document of at most {MAX_BYTES:,} bytes, found a larger one")
     try:
         value = json.loads(text)
         # Another text of the same content would have another hash, and a repeated key would hide the first value.
         is_canonical = _canonical_json(value) == text
     except (ValueError, RecursionError) as error:
         raise EvidenceError(
-            f"expected a JSON object on one line, found {_shorten_text(text)}: {_shorten_text(str(error))}"
+            f"expected an evidence document, a JSON object on one line, found {_shorten_text(text)}: "
+            f"{_shorten_text(str(error))}"
         ) from None
     if not isinstance(value, dict) or value.keys() != {"key", "payload", "signature"}:
-        raise EvidenceError(f"expected an object with key, payload and signature, found {_shorten_text(text)}")
+        raise EvidenceError(
+            f"expected an evidence document, a JSON object with key, payload and signature, found {_shorten_text(text)}"
+        )
     if not is_canonical:
         raise EvidenceError(
-            "the document is not in canonical form: expected sorted keys without blanks, each of them once"
+            "the evidence document is not in canonical form: expected JSON with sorted keys, each of them once, and "
+            "without blanks"
         )
     payload = value["payload"]
     if not isinstance(payload, dict) or payload.keys() != _FIELDS:
         raise EvidenceError(
-            f"expected a payload with {', '.join(sorted(_FIELDS))}, found {_shorten_text(repr(payload))}"
+            f"expected an evidence document with a payload of {', '.join(sorted(_FIELDS))}, found "
+            f"{_shorten_text(repr(payload))}"
         )
     if (payload["format"], payload["version"]) != (FORMAT, VERSION):
         found = _shorten_text(repr((payload["format"], payload["version"])))
-        raise EvidenceError(f"expected {FORMAT} of version {VERSION}, found {found}: another program wrote it")
+        raise EvidenceError(
+            f"expected a document of the format {FORMAT}, version {VERSION}, found {found}: another program or another "
+            "version wrote it"
+        )
     if int_in_range(payload["number"], 1, INT64_MAX) is None:
         raise EvidenceError(
-            f"number: expected a whole number from 1 on, found {_shorten_text(repr(payload['number']))}"
+            f"number: expected a whole number of at least 1, found {_shorten_text(repr(payload['number']))}"
         )
     previous = payload["previous"]
     if previous is not None and not (isinstance(previous, str) and _HASH.fullmatch(previous)):

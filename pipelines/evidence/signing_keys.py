@@ -23,7 +23,7 @@ SECRET_VARIABLE = "COMMITLAKE_EVIDENCE_SECRET"  # noqa: S105 (the name of a vari
 PUBLIC_SUFFIX = ".pub"
 _MAX_BYTES = 64 << 10
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_EXISTS = "exists already: a key is never replaced. Name another file"
+_NEVER_REPLACED = "a key is never replaced: name another file"
 _MAKE_ONE = "'commitlake evidence key --out FILE' creates one"
 
 
@@ -38,7 +38,7 @@ def write_key_pair(path: Path) -> str:
     # Both before either is written: otherwise a private key without a public key could remain.
     for file in (path, public_path):
         if os.path.lexists(file):
-            raise EvidenceError(f"{file} {_EXISTS}")
+            raise EvidenceError(f"{file} exists already, and {_NEVER_REPLACED}")
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -58,7 +58,7 @@ def _write_key_file(path: Path, data: bytes, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise EvidenceError(f"{path} {_EXISTS}") from None
+        raise EvidenceError(f"{path} exists already, and {_NEVER_REPLACED}") from None
     except OSError as error:
         raise EvidenceError(f"{path} cannot be written: {error.strerror or error}") from None
 
@@ -94,7 +94,10 @@ def read_public_key(path: str) -> Ed25519PublicKey:
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise EvidenceError(f"{path}: expected a public Ed25519 key in PEM, as FILE.pub of 'commitlake evidence key'")
+        raise EvidenceError(
+            f"{path}: expected a public Ed25519 key in PEM, such as the file FILE.pub that 'commitlake evidence key "
+            "--out FILE' writes"
+        )
     return key
 
 
@@ -114,23 +117,28 @@ def _read_key_file(path: Path) -> bytes:
     except UnsafeFileError as error:
         raise EvidenceError(f"{error}; {_MAKE_ONE}") from None
     except OSError as error:
-        raise EvidenceError(f"{path}: expected a file with a key, found: {error.strerror}; {_MAKE_ONE}") from None
+        raise EvidenceError(f"{path}: the file with the key cannot be read: {error.strerror}; {_MAKE_ONE}") from None
 
 
 def _check_owner_only(path: Path) -> None:
     status = path.stat()
     if status.st_mode & _OTHERS:
         mode = stat.S_IMODE(status.st_mode)
-        raise EvidenceError(f"{path}: expected a file that only its owner may read, found mode {mode:04o}: chmod 600")
+        raise EvidenceError(
+            f"{path}: expected a file that only its owner may read, found mode {mode:04o}: run chmod 600"
+        )
     # A file of another user could be replaced by that user; root could do it anyway.
     if hasattr(os, "geteuid") and status.st_uid not in (os.geteuid(), 0):
-        raise EvidenceError(f"{path}: expected a file of this user, found one of user {status.st_uid}")
+        raise EvidenceError(
+            f"{path}: expected a file that belongs to this user, found one of user {status.st_uid}: a key of another "
+            "user is not used"
+        )
 
 
 def _check_outside_repository(path: Path) -> None:
     for folder in path.absolute().resolve().parents:
         if (folder / ".git").exists():
             raise EvidenceError(
-                f"{path}: expected a file outside of every Git repository, found one in {folder}: a key there may be "
-                "committed by mistake"
+                f"{path} is in the Git repository {folder}, where a key may be committed by mistake: name a file "
+                "outside every Git repository"
             )

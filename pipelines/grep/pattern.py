@@ -71,14 +71,19 @@ def parse_pattern(text: str) -> Pattern:
     """
     expression = os.fsencode(text)
     if not 1 <= len(expression) <= MAX_PATTERN_BYTES:
-        raise UsageError(f"--grep: expected a regular expression of 1 to {MAX_PATTERN_BYTES:,} bytes, found one of "
-                        f"{len(expression):,}")  # fmt: skip
+        raise UsageError(
+            f"--grep: expected a regular expression of 1 to {MAX_PATTERN_BYTES:,} bytes, found one of "
+            f"{len(expression):,} bytes"
+        )  # fmt: skip
     pattern = Pattern(expression)
     try:
         pattern.match_bodies(pa.array([b""]))
         pattern.first_match_excerpts(pa.array([b""]).slice(0, 0))
     except pa.ArrowInvalid as error:
-        raise UsageError(f"--grep: {error}. Expected the syntax of RE2, see 'commitlake query --help'") from None
+        raise UsageError(
+            f"--grep: the regular expression is invalid: {error}. Expected the syntax of RE2, see 'commitlake query "
+            "--help'"
+        ) from None
     return pattern
 
 

@@ -160,8 +160,8 @@ class StoreMessages:
         if (row.get("topic"), row.get("queue_id"), row.get("queue_offset")) != (*queue[1:], queue_offset):
             found = f"message {row['queue_offset']} of {row['topic']}/{row['queue_id']}" if row else "none"
             raise IndexMismatchError(
-                f"{self._store.root}, physical offset {physical_offset}: expected message {queue_offset} of "
-                f"{queue.topic}/{queue.queue_id}, as its entry says, found {found}"
+                f"{self._store.root}: an entry of the queue {queue.topic}/{queue.queue_id} says that the message with "
+                f"queue offset {queue_offset} is at physical offset {physical_offset}, but the log has {found} there"
             )
         time: int = row["store_timestamp"]
         return time

@@ -164,8 +164,8 @@ def _commit_files(
         ):
             return new_progress
     raise ConcurrentRunError(
-        f"{lake.uri(TABLE)}: another run was first; minutes that this run had not committed yet were discarded. "
-        "Run the command again"
+        f"{lake.uri(TABLE)}: another run committed first; the minutes that this run had not committed yet were "
+        "discarded. Run the command again"
     )
 
 

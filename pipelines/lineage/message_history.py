@@ -66,13 +66,15 @@ class Question:
     def __post_init__(self) -> None:
         asked = [name for name in ("key", "message_id", "place") if getattr(self, name) is not None]
         if len(asked) != 1:
-            raise UsageError(f"expected one of key, message id and offset, found {' and '.join(asked) or 'none'}")
+            raise UsageError(
+                f"expected only one of key, message id and offset, found {' and '.join(asked) or 'none of them'}"
+            )
         if self.depth is not None and self.depth < 0:
             raise UsageError(f"depth: expected 0 or more, found {self.depth}")
         if self.limit < 1:
             raise UsageError(f"limit: expected 1 or more, found {self.limit}")
         if self.place is not None and not 0 <= self.place[1] < 1 << 63:
-            raise UsageError("offset: expected 0 to 2^63 - 1, found a number below or above")
+            raise UsageError(f"offset: expected a physical offset from 0 to 2^63 - 1, found {self.place[1]}")
 
     @property
     def question_text(self) -> str:

@@ -104,7 +104,7 @@ def build_topic_graph(
         UsageError: The time range is empty.
     """
     if start >= end:
-        raise UsageError(f"expected a start before the end, found {start} to {end}")
+        raise UsageError(f"topics: expected a start before the end, found {start} to {end}")
     table = open_newest_messages(lake)
     chosen = selection_conditions(Selection(kinds=[Kind.NORMAL], start=start, end=end))
     where = " AND ".join([*chosen, "keys IS NOT NULL"])

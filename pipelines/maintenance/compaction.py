@@ -219,7 +219,8 @@ def _merge_files(
             )
     except FileNotFoundError as error:
         raise ConcurrentMaintenanceError(
-            f"{lake.uri(table)}: a data file was deleted while it was merged: {error}"
+            f"{lake.uri(table)}: another process deleted a data file while it was merged: {error}. Run the command "
+            "again"
         ) from None
     size = lake.open_folder(table).get_file_info(path).size
     # The newest one, because the age of a file without a date is that of its newest rows.

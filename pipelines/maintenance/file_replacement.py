@@ -109,9 +109,9 @@ def replace_table_files(
             return made
         if expected_version is not None and opened.version() != expected_version:
             raise ConcurrentMaintenanceError(
-                f"{lake.uri(table)}: expected version {expected_version} as the newest, found {opened.version()}: "
-                "another "
-                "process has changed the table meanwhile; nothing of this step was kept. Run the command again"
+                f"{lake.uri(table)}: another process has changed the table meanwhile: expected version "
+                f"{expected_version} as the newest, found {opened.version()}; this change of the table was discarded. "
+                "Run the command again"
             )
         there = {file.path for file in read_table_files(opened)}
         # Delta itself would accept a second removal of a file, and both additions that replace it: every row twice.
@@ -119,8 +119,8 @@ def replace_table_files(
         if gone:
             raise ConcurrentMaintenanceError(
                 f"{lake.uri(table)}: another 'commitlake maintain' or an OPTIMIZE has replaced "
-                f"{format_count(len(gone), 'file')} meanwhile, such as {gone[0]}; nothing of this step was kept. Run "
-                "it again when that has finished"
+                f"{format_count(len(gone), 'file')} meanwhile, such as {gone[0]}; this change of the table was "
+                "discarded. Run the command again when the other one has finished"
             )
         partitions = list(opened.metadata().partition_columns)
         try:
@@ -138,8 +138,8 @@ def replace_table_files(
             lake.seal_log(table)
             return int(opened.version()) + 1
     raise ConcurrentMaintenanceError(
-        f"{lake.uri(table)}: other writers committed first {_MAX_TRIES} times; nothing of this step was kept. Run it "
-        "again"
+        f"{lake.uri(table)}: other writers committed first at each of {_MAX_TRIES} attempts; this change of the table "
+        "was discarded. Run the command again"
     )
 
 

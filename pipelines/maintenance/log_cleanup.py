@@ -70,7 +70,7 @@ def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_only_use
         UnsafeFileError: if the table's folder is a link or contains one.
     """
     if retention < SHORTEST_RETENTION and not is_only_user:
-        raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
+        raise ValueError(f"expected a retention of the table's log of at least {SHORTEST_RETENTION}, found {retention}")
     check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
     lake.table(table).vacuum(
         _to_whole_hours(retention),

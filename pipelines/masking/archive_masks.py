@@ -169,7 +169,9 @@ class ArchiveMasks:
         A body without changes is returned as it is.
         """
         if kind == Kind.TRACE and any(mask.field == KEYS for mask in self.masks):
-            raise MaskError("body: a trace message has keys in its body, which cannot be masked")
+            raise MaskError(
+                "body: the message is a trace, which has keys of other messages in its body, and cannot be masked"
+            )
         masks = [mask for mask in self.masks if mask.field == BODY]
         if not masks and not holds_messages:
             return body
@@ -254,10 +256,13 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
     for mask in masks:
         name = mask.path[0] if mask.field == PROPERTY else None
         if name in _OWN:
-            raise UsageError(f"mask {str(mask)!r}: a column has the same texts: use {_OWN[name]}={mask.rule}")
+            raise UsageError(
+                f"mask {str(mask)!r}: a column has the same values as this property: use {_OWN[name]}={mask.rule}"
+            )
         if name in KEPT_PROPERTIES:
             raise UsageError(
-                f"mask {str(mask)!r}: brokers set {name}, and columns are derived from it: it cannot be masked"
+                f"mask {str(mask)!r}: the property {name} cannot be masked, because brokers set it and columns are "
+                "derived from it"
             )
     key = environment.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape")
     check_hash_key(masks, key)
@@ -292,14 +297,15 @@ def check_masks(stored_rules: str | None, masks: ArchiveMasks | None, *, is_new:
     rules, own = _parse_rules(stored_rules), _parse_rules(given)
     if rules == own:
         raise CommitLakeError(
-            f"the key in {KEY_VARIABLE} is not the one with which this lake was masked: nothing was archived",
+            f"the key in {KEY_VARIABLE} is not the one with which this lake was masked: nothing was archived. Set the "
+            "first key again",
             exit_code=ExitCode.REFUSED,
         )
     expected = " ".join(f"--mask {rule}" for rule in rules) or "no --mask"
     found = " ".join(f"--mask {rule}" for rule in own) or "none"
     raise CommitLakeError(
-        f"this lake's messages were archived with {expected}, found {found}: nothing was archived. A lake keeps "
-        "its rules from its first message on; use another lake for other rules",
+        f"this lake's messages were archived with {expected}, but this run has {found}: nothing was archived. A lake "
+        "keeps its masks from its first message on; use another lake for other masks",
         exit_code=ExitCode.REFUSED,
     )
 
@@ -314,7 +320,10 @@ def parse_lake_masks(stored_rules: str | None, environment: Mapping[str, str]) -
         return None
     masks = parse_archive_masks(_parse_rules(stored_rules), environment)
     if masks is None or masks.serialize_rules() != stored_rules:
-        raise UsageError(f"the lake's messages were masked with a different key than the one in {KEY_VARIABLE}")
+        raise UsageError(
+            f"the lake's messages were masked with a different key than the one in {KEY_VARIABLE}: set the key that "
+            "'archive' used"
+        )
     return masks
 
 
@@ -334,7 +343,7 @@ def _parse_rules(stored_rules: str | None) -> list[str]:
         return [str(rule) for rule in json.loads(stored_rules)["rules"]]
     except (ValueError, KeyError, TypeError):
         found = repr(stored_rules[:60])
-        raise UsageError(f"the lake's masks cannot be read: expected JSON with rules, found {found}") from None
+        raise UsageError(f"the lake's masks cannot be read: expected JSON with their rules, found {found}") from None
 
 
 def mask_texts(values: pa.Array, mask: Mask, key: bytes) -> pa.Array:

@@ -183,7 +183,8 @@ def _read_copies(lake: Lake, table_id: str, version: int) -> LaterCopies:
                 buckets[digest] = int(detail["bucket"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LogDamagedError(
-            f"{lake.uri('erasures')}: the hashes of later copies are not as 'erase' writes them: {error!r}. {WAY_OUT}"
+            f"{lake.uri('erasures')}: the hashes by which later copies of erased messages are found are not as 'erase' "
+            f"writes them: {error!r}. {WAY_OUT}"
         ) from None
     of_kinds = {
         kind: np.unique(np.array([buckets[digest] for digest in found], np.int64)) for kind, found in known.items()

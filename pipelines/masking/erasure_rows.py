@@ -102,7 +102,8 @@ def sum_changes_by_row(rows: pa.Table) -> dict[str, Array]:
         found: dict[str, Array] = {name: np.array([one.get(name, 0) for one in details], np.int64) for name in names}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise LogDamagedError(
-            f"the table 'erasures': the changes of a row are not as 'erase' writes them: {error!r}. {WAY_OUT}"
+            "the table 'erasures': the changes that it records for a message are not as 'erase' writes them: "
+            f"{error!r}. {WAY_OUT}"
         ) from None
     unknown = np.zeros(rows.num_rows, bool)
     for checksum, name in CHECKSUMS.items():

@@ -109,10 +109,12 @@ def parse_mask(text: str) -> Mask:
     if not equals or named is None or not is_known:
         raise UsageError(f"{text!r} is not a mask: expected FIELD=RULE, {_EXAMPLE}")
     if name in {"last", "truncate"} and parse_int(argument, 0, _MAX_KEPT) is None:
-        raise UsageError(f"mask {text!r}: expected {name}:N, with a number of characters from 0 to {_MAX_KEPT}")
+        raise UsageError(
+            f"mask {text!r}: expected {name}:N, where N is the number of characters to keep, from 0 to {_MAX_KEPT}"
+        )
     body, path, _, wanted, *_ = named.groups()
     if body and not path and name == "null":
-        raise UsageError(f"mask {text!r}: a body cannot be removed: replace it by another one with body=text:...")
+        raise UsageError(f"mask {text!r}: a body cannot be removed: replace it by another text with body=text:...")
     if wanted:
         return Mask(PROPERTY, (wanted,), name, argument)
     return Mask(field.partition(".")[0], tuple(path.split(".")[1:]) if path else (), name, argument)
@@ -126,7 +128,7 @@ def check_hash_key(masks: Sequence[Mask], key: bytes) -> None:
             numbers.
     """
     if not key and any(mask.rule == "hash" for mask in masks):
-        raise UsageError(f"the rule hash needs a key: set {KEY_VARIABLE} in the environment")
+        raise UsageError(f"masks with the rule hash need a key: set {KEY_VARIABLE} in the environment")
 
 
 def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
@@ -151,7 +153,9 @@ def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
         # A masked key that is null or empty is left out, because KEYS cannot have empty keys.
         keys = [changed for value in keys if (changed := mask.mask_value(value, key))]
         if any(" " in value for value in keys):
-            raise MaskError("keys: a masked key has a blank, but blanks separate keys: use another mask")
+            raise MaskError(
+                "keys: a key contains a blank after it is masked, but blanks separate keys: use another mask"
+            )
     elif mask.field == TAGS:
         tags = None if tags is None else mask.mask_value(tags, key)
     elif mask.field == PROPERTY:
@@ -169,7 +173,7 @@ def _mask_body(body: bytes, mask: Mask, key: bytes) -> bytes:
             return replace_values(body, mask.path, lambda value: mask.mask_value(value, key))
         return (mask.argument if mask.rule == "text" else str(mask.mask_value(body.decode(), key))).encode()
     except UnicodeDecodeError:
-        raise MaskError("body: expected UTF-8, found other bytes, which cannot be masked") from None
+        raise MaskError("body: expected UTF-8, found other bytes, which this mask cannot change") from None
     except JsonError as error:
         raise MaskError(f"body: {error}") from None
 
@@ -215,9 +219,9 @@ def replace_values(body: bytes, path: Sequence[str], replace_value: Replace) -> 
         )
     except RecursionError:
         # Python's scanner and this one call themselves for each level.
-        raise JsonError("expected JSON of at most some hundred nested levels, found more") from None
+        raise JsonError("expected JSON that is nested some hundred levels deep at most, found more levels") from None
     except ValueError as error:
-        raise JsonError(f"expected JSON, found something else: {error}") from None
+        raise JsonError(f"expected JSON, found invalid JSON: {error}") from None
     if not edits:
         return body
     pieces, done = [], 0

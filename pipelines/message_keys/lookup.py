@@ -156,8 +156,8 @@ def _places_in_new_files(
                 rows = pq.read_table(file, columns=columns, page_checksum_verification=True).combine_chunks()
         except FileNotFoundError:
             raise VersionGoneError(
-                f"the data file {added.name} no longer exists: expected VACUUM to leave files that message_keys does "
-                "not have yet. Update message_keys by 'commitlake archive' without --no-keys"
+                f"the data file {added.name} was deleted before its keys were added to message_keys, perhaps by "
+                "VACUUM. Run 'commitlake archive' without --no-keys, which updates message_keys"
             ) from None
         # Files that `message_keys` has not followed may still have messages that were erased since.
         rows = erased.drop_erased_rows(rows).combine_chunks()

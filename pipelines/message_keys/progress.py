@@ -46,8 +46,7 @@ def open_newest_messages(lake: Lake) -> DeltaTable:
     table = lake.table("messages")
     if followed > table.version():
         raise LogDamagedError(
-            f"{lake.uri('messages')}: expected version {followed} in its _delta_log, which message_keys has reached, "
-            f"found version {table.version()} as the newest: the last entries are lost. "
-            f"{WAY_OUT}"
+            f"{lake.uri('messages')}: the newest version in its _delta_log is {table.version()}, but message_keys was "
+            f"updated up to version {followed}: the last entries of the log are lost. {WAY_OUT}"
         )
     return table

@@ -46,7 +46,10 @@ class FrameJudge:
         absent = [name for name in wanted if name not in frame]
         if absent:
             have = ", ".join(map(str, frame.columns))
-            raise QualityError(f"suite {suite.name}: a {suite.grain} has no column {', '.join(absent)}; it has {have}")
+            raise QualityError(
+                f"suite {suite.name}: the expectations need the columns {', '.join(absent)}, which a {suite.grain} "
+                f"does not have; it has {have}"
+            )
         if frame.empty:
             return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
         if self._batches is None:
@@ -86,9 +89,9 @@ def _check_evaluated(
     exceptions = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
     for each in exceptions:
         if each.get("raised_exception"):
-            raise QualityError(f"{name} could not be judged: {each.get('exception_message')}")
+            raise QualityError(f"the expectation {name} could not be checked: {each.get('exception_message')}")
     if not result_values and not is_success:
-        raise QualityError(f"{name} could not be judged: expected a result of great_expectations, found none")
+        raise QualityError(f"the expectation {name} could not be checked: great_expectations returned no result")
 
 
 def _rows_outside_bounds(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
@@ -142,7 +145,7 @@ def _validate_frame(
             },
         )
     except Exception as error:
-        raise QualityError(f"suite {suite.name} could not be judged: {error}") from error
+        raise QualityError(f"the expectations of suite {suite.name} could not be checked: {error}") from error
     results = [result.to_json_dict() for result in told.results]
     return {result["expectation_config"]["meta"][_NAME]: result for result in results}
 
@@ -150,5 +153,8 @@ def _validate_frame(
 def _to_gx_expectation(gx: Any, expectation: Expectation) -> Any:
     known = getattr(gx.expectations, expectation.type, None)
     if known is None:
-        raise QualityError(f"great_expectations {gx.__version__} has no expectation {expectation.type}")
+        raise QualityError(
+            f"great_expectations {gx.__version__} has no expectation {expectation.type}: install the version that "
+            "CommitLake requires"
+        )
     return known(**expectation.kwargs, meta={_NAME: expectation.name})

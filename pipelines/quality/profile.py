@@ -145,7 +145,9 @@ class RowArrays:
         names = set(table.column_names)
         missing = [name for name in columns if name not in names]
         if missing:
-            raise ProfileError(f"expected the columns of messages, found a table without {', '.join(missing)}")
+            raise ProfileError(
+                f"expected the columns of the table messages, found a table without {', '.join(missing)}"
+            )
         self.count = table.num_rows
         self._order: Array | None = None
         self._table = table.select(columns).unify_dictionaries().combine_chunks()

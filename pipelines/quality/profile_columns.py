@@ -68,7 +68,9 @@ class WindowParts:
         """
         missing = [name for name in SCHEMA.names if name not in table.column_names]
         if missing:
-            raise ProfileError(f"expected a profile, found a table without {', '.join(missing)}")
+            raise ProfileError(
+                f"expected the columns of the table profiles, found a table without {', '.join(missing)}"
+            )
         table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
         columns = {name: _single_chunk(table.column(name)) for name in SCHEMA.names}
         lists = columns[RUNS.name]
@@ -130,10 +132,10 @@ def parse_profile(data: bytes) -> pa.Table:
             table = reader.read_all()
     except pa.ArrowInvalid as error:
         raise ProfileError(
-            f"expected a serialized profile, found {len(data)} bytes that cannot be parsed: {error}"
+            f"expected a serialized profile of messages, found {len(data)} bytes that cannot be parsed: {error}"
         ) from error
     if table.schema != SCHEMA:
-        raise ProfileError(f"expected the columns of a profile, found {', '.join(table.schema.names)}")
+        raise ProfileError(f"expected the columns of the table profiles, found {', '.join(table.schema.names)}")
     return table
 
 

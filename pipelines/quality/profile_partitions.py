@@ -73,7 +73,9 @@ class PartitionIndex:
         """
         expected = _BEGIN_BYTES + PARTITIONS * _INDEX.itemsize
         if len(data) != expected:
-            raise ProfileError(f"expected an index of {expected} bytes for a profile's partitions, found {len(data)}")
+            raise ProfileError(
+                f"expected an index of {expected} bytes for the partitions of a profile, found {len(data)} bytes"
+            )
         return cls(int.from_bytes(data[:_BEGIN_BYTES], "little"), np.frombuffer(data, _INDEX, offset=_BEGIN_BYTES))
 
 
@@ -192,7 +194,8 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) 
     offset, length = index.byte_range(group)
     if len(data) != length:
         raise ProfileError(
-            f"expected {length} bytes of a profile at {offset}, found {len(data)}: its file is truncated"
+            f"expected {length} bytes of a profile at position {offset} of its file, found {len(data)}: the file is "
+            "truncated"
         )
     begin, view = 0, memoryview(data)
     for number, part in enumerate(index.parts[group.first : group.end].tolist(), group.first):
@@ -200,8 +203,8 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) 
         found = zlib.crc32(view[begin : begin + size])
         if found != crc:
             raise ProfileError(
-                f"expected CRC-32 {crc:#010x} of partition {number} of a profile, {size} bytes at {offset + begin}, "
-                f"found {found:#010x}: its file is damaged"
+                f"partition {number} of a profile, {size} bytes at position {offset + begin}: expected the CRC-32 "
+                f"{crc:#010x}, found {found:#010x}: its file is damaged"
             )
         begin += size
     try:
@@ -209,7 +212,9 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) 
         messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
         batches = [pa.ipc.read_record_batch(message, SCHEMA) for message in messages]
     except (pa.ArrowInvalid, OSError) as error:
-        raise ProfileError(f"expected record batches of a profile, found {length} other bytes: {error}") from error
+        raise ProfileError(
+            f"expected record batches of a profile, found {length} bytes that are none: {error}"
+        ) from error
     table = pa.Table.from_batches(batches, SCHEMA)
     if table.num_rows != (expected := int(index.row_counts[group.first : group.end].sum())):
         raise ProfileError(f"expected {format_count(expected, 'row')} of a profile, found {table.num_rows}")

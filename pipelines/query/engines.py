@@ -172,8 +172,8 @@ def hbase_lag_sentence(lake: Lake, table: DeltaTable, address: str, table_name: 
         return ""
     if found is not None and found > lake.open_log("messages").list_entry_files().newest_version:
         raise LogDamagedError(
-            f"{table.table_uri}: expected version {found} in its _delta_log, to which HBase has followed it, found "
-            f"version {table.version()} as the newest: the last entries are lost. {WAY_OUT}"
+            f"{table.table_uri}: the newest version in its _delta_log is {table.version()}, but HBase was loaded up to "
+            f"version {found}: the last entries of the log are lost. {WAY_OUT}"
         )
     where = "is being loaded for the first time" if found is None else f"has followed messages to version {found}"
     return f"HBase {where}, expected version {version}, of archive run {commit.sequence}"

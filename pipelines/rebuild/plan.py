@@ -112,7 +112,7 @@ def begin_or_resume_plan(
         for name in settings.format.folders.rebuilt:
             if os.path.lexists(output_folder / name) and not (name == TOPICS and output_folder == root):
                 raise UsageError(
-                    f"{output_folder} already holds {name}, and nothing is overwritten: expected a folder without it"
+                    f"{output_folder} already contains {name}, and nothing is overwritten: name a folder without it"
                 )
         make_folders(plan.parts_folder, trusted_root=output_folder)
         write_synced(
@@ -124,8 +124,8 @@ def begin_or_resume_plan(
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
         raise UsageError(
-            f"{output_folder} holds an unfinished run for another store, or with other options: delete it, or name "
-            "another folder"
+            f"{output_folder} contains an unfinished rebuild of another store, or one with other options: delete it, "
+            "or name another folder"
         )
     make_folders(
         plan.parts_folder, trusted_root=output_folder

@@ -157,7 +157,10 @@ def find_settings(
     """
     _check_requested_options(root, requested, log_format)
     if log_format.queues.are_in_rocksdb(root):
-        raise UsageError(f"{root}: expected queues in files, found queues in RocksDB; the broker rebuilds those itself")
+        raise UsageError(
+            f"{root}: expected queues in files, found queues in RocksDB, which are not rebuilt here: the broker "
+            "rebuilds them itself"
+        )
     files = LocalStoreFiles(root) if files is None else files
     records = LogRecords(segments, log_format)
     batch_queues = log_format.queues.batch_layout
@@ -194,7 +197,7 @@ def _check_requested_options(root: Path, requested: RequestedSettings, log_forma
     has_index_options = any(each is not None for each in index) and not log_format.indexes.has_files
     if has_index_options or (requested.delay_levels_ms and not log_format.brokers.has_delay_levels):
         title = log_format.title
-        raise UsageError(f"{root}: a {title} store has no index and no delay levels: expected no option for them")
+        raise UsageError(f"{root}: a {title} store has no index and no delay levels: leave out the options for them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,9 @@ def _find_index_settings(
     found = _find_index_geometry(files, index_files)
     slots, entries = requested.index_slots or found.slots, requested.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
-        raise UsageError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
+        raise UsageError(
+            f"IndexFile: expected at least 1 slot and 2 entries, found {slots} slots and {entries} entries"
+        )
     has_tags = requested.index_tags
     if has_tags is None:
         has_tags = index_has_tags(files, index_files, found, records)
@@ -226,7 +231,10 @@ def _queue_file_size(files: StoreFiles, requested_size: int | None, layout: Queu
     """Return the size of queue files: that which the user gave, or else that of the store's files."""
     size = queue_file_size(files, list_queues(files, layout), layout) if requested_size is None else requested_size
     if size <= 0 or size % layout.entry_size:
-        raise UsageError(f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}")
+        raise UsageError(
+            f"size of files in {layout.folder}: expected a multiple of {layout.entry_size} bytes, the size of an "
+            f"entry, found {size}"
+        )
     return size
 
 

@@ -155,7 +155,7 @@ def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Seque
     names = {unquote(file.path) for file in files}
     found = _read_files(lake, table, columns, names - {unquote(damage.file.path) for damage in damages})
     if found.problems:  # they were intact a moment ago
-        raise LakeError(f"{found.problems[0]}. Nothing of the table was changed: run the repair again")
+        raise LakeError(f"{found.problems[0]}. The table was not changed: run the repair again")
     rows = found.rows
     for damage in damages:
         broker, since = _first_broker_and_time(damage)
@@ -239,7 +239,9 @@ def _replace_table(
     (first, number), *others = progress_numbers.items()
     beside = {name: (0, other) for name, other in others}
     if not commit_with_transaction(lake, table, [file], first, (None, number), other_transactions=beside):
-        raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then run the repair again")
+        raise LakeError(
+            f"{uri}: another program wrote to the table during the repair. Stop that program, then run the repair again"
+        )
 
 
 def _cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -263,12 +263,17 @@ def to_replay_state(replay_id: str, events: Sequence[dict[str, Any]]) -> ReplayS
 def _parse_state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
     plan = plan_from_json(next(row["plan"] for row in rows if row["plan"]))
     if plan.replay_id != replay_id:
-        raise ReplayError(f"table 'replays': expected the plan of {replay_id!r}, found that of {plan.replay_id!r}")
+        raise ReplayError(
+            f"the table 'replays' is damaged: the row of the replay {replay_id!r} has the plan of {plan.replay_id!r}"
+        )
     for row in rows:
         _check_event(replay_id, row)
     telling = [row for row in rows if row["event"] not in _NOT_STATES]
     if not telling:
-        raise ReplayError(f"the replay {replay_id}: expected a state event in the table 'replays', found none")
+        raise ReplayError(
+            f"the table 'replays' is damaged: it has no row that says whether the replay {replay_id} is planned, "
+            "running or finished. Plan a new replay"
+        )
     started = [row for row in rows if row["event"] == ReplayEvent.STARTED]
     stops = [row for row in rows if row["event"] == ReplayEvent.STOPPING]
     return ReplayState(
@@ -298,12 +303,14 @@ def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
     """Raise an error if a row of `replays` has values that no job writes."""
     place = f"the replay {replay_id} in the table 'replays'"
     if row["event"] not in list(ReplayEvent):
-        raise ReplayError(f"{place}: event: expected one of {', '.join(ReplayEvent)}, found {row['event']!r}")
+        raise ReplayError(
+            f"{place}: the field 'event': expected one of {', '.join(ReplayEvent)}, found {row['event']!r}"
+        )
     if row["at"] is None:
-        raise ReplayError(f"{place}: at: expected a time, found none")
+        raise ReplayError(f"{place}: the field 'at' is missing: expected a time")
     for name in ("rate", "speed"):
         if row.get(name) is not None and not 0 <= row[name] < math.inf:
-            raise ReplayError(f"{place}: {name}: expected a number of at least 0, found {row[name]}")
+            raise ReplayError(f"{place}: the field {name}: expected a number of at least 0, found {row[name]}")
 
 
 class SenderClaim(NamedTuple):
@@ -554,8 +561,8 @@ def check_has_copies(state: ReplayState) -> None:
     """
     if state.copies_dropped_at is not None:
         raise ReplayError(
-            f"'commitlake maintain' has dropped the copies of the messages of the replay {state.plan.replay_id} on "
-            f"{state.copies_dropped_at:%Y-%m-%d}: there is nothing to send, or to compare the target with"
+            f"'commitlake maintain' dropped the messages that the replay {state.plan.replay_id} sends from the lake on "
+            f"{state.copies_dropped_at:%Y-%m-%d}, so there is nothing to send, or to compare the target with"
         )
 
 
@@ -628,8 +635,8 @@ def _parse_owner(replay_id: str, text: str) -> _Owner:
         int_in_range(owner.senders, 0, INT32_MAX) is None
     ):
         raise ReplayError(
-            f"the replay {replay_id} in the table 'replays': owner: expected host, pid and start, found "
-            f"{text[:_MAX_SHOWN]!r}"
+            f"the replay {replay_id} in the table 'replays': the field 'owner': expected host, pid and start of a "
+            f"process, found {text[:_MAX_SHOWN]!r}"
         )
     return owner
 

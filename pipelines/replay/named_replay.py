@@ -114,7 +114,9 @@ def check_replay_name(name: str) -> None:
         UsageError: if it cannot.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UsageError(f"name: expected 1 to 64 letters, digits, '-' and '_', found {name!r:.80}")
+        raise UsageError(
+            f"name: expected the name of a replay, 1 to 64 letters, digits, '-' and '_', found {name!r:.80}"
+        )
 
 
 def send_named_replay(
@@ -139,11 +141,13 @@ def send_named_replay(
     copies = read_copies_number(lake, request.name)
     state = read_replay_states(lake, request.name).get(request.name)
     if copies is None and state is not None:
-        raise ReplayError(f"the name {request.name} is that of a replay that was not planned by lake.replay")
+        raise ReplayError(
+            f"the name {request.name} is that of a replay that lake.replay did not plan: choose another name"
+        )
     if state is None and Ledger(lake, request.name).was_claimed():
         raise ReplayError(
             f"a repair of the lake has lost the plan of the replay {request.name}, which may have sent messages: "
-            "choose another name, and messages that are not in replay_messages"
+            "choose another name, and only messages that the table replay_messages does not have"
         )
     if copies not in (None, number):
         raise _other_messages_error(request.name)
@@ -179,14 +183,14 @@ def _check_target(plan: ReplayPlan, request: NamedReplay) -> None:
     wanted, known = (request.target_topic, request.mapping), (plan.target.topic, plan.target.mapping)
     if wanted != known:
         raise ReplayError(
-            f"the replay {plan.replay_id} was planned with to_topic={known[0]!r} and queues={str(known[1])!r}, and not "
-            f"with {wanted[0]!r} and {str(wanted[1])!r}: choose another name to send the messages elsewhere"
+            f"the replay {plan.replay_id} was planned with to_topic={known[0]!r} and queues={str(known[1])!r}, found "
+            f"{wanted[0]!r} and {str(wanted[1])!r}: choose another name to send the messages elsewhere"
         )
     planned = plan.target.name_servers
     if request.name_servers and not split_addresses(request.name_servers) & split_addresses(planned):
         raise ReplayError(
-            f"the replay {plan.replay_id} was planned with namesrv={planned!r}, and not with "
-            f"{request.name_servers!r}: choose another name to send the messages to another cluster",
+            f"the replay {plan.replay_id} was planned with namesrv={planned!r}, found {request.name_servers!r}: "
+            "choose another name to send the messages to another cluster",
             hint=f"if the name server of the same cluster has moved: 'commitlake replay resume {plan.replay_id} "
             f"--namesrv {request.name_servers}'",
         )
@@ -227,7 +231,10 @@ def _plan_and_send(
             check_no_unfinished_replay(others)
         write_copies = partial(_write_copies, lake, PlannedMessages(plan, chosen, open_pack_store(lake.packs)), number)
         if not record_replay(lake, plan, chosen, others, write_copies, is_copied=True).messages:
-            raise ReplayError(f"'commitlake maintain' has dropped the copies of the replay {name}: choose another name")
+            raise ReplayError(
+                f"'commitlake maintain' dropped the messages that the replay {name} sends from the lake: choose "
+                "another name"
+            )
     # Another process may have continued this plan since it was recorded.
     done = _send(lake, read_replay_state(lake, name), request, runner)
     return replace(done, already_replayed=replayed, queues=tuple(queues))

@@ -126,8 +126,9 @@ def _check_no_new_replay(found: Collection[OtherReplay], accepted_replays: Colle
     check_no_unfinished_replay(new)
     if new:
         raise ReplayError(
-            f"the replay {new[0].state.plan.replay_id} of {new[0].messages:,} of these messages began and ended while "
-            "this one was planned: the same command again shows what it sent, and sends them a second time",
+            f"while this replay was planned, the replay {new[0].state.plan.replay_id} sent {new[0].messages:,} of the "
+            "same messages: nothing was sent. Run the command again, which shows what the other replay sent, and "
+            "sends the messages a second time",
             exit_code=ExitCode.REFUSED,
         )
 

@@ -180,8 +180,8 @@ def plan_from_json(text: str) -> ReplayPlan:
     version = fields.get("version")
     if type(version) is int and version != VERSION:
         raise ReplayError(
-            f"the plan has version {_shorten_repr(version)}, and this program reads version {VERSION}. Resume the "
-            "replay with the program that planned it"
+            f"the plan of the replay has version {_shorten_repr(version)}, but this version of CommitLake reads "
+            f"version {VERSION}. Resume the replay with the version that planned it"
         )
     if version != VERSION:
         raise _field_error("version", str(VERSION), version)

@@ -146,7 +146,9 @@ def read_changed_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRan
     rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
     # `replay_rows` can be written by other programs; a null would only fail in the middle of sending.
     if empty := [name for name in _NEVER_NULL if rows.column(name).null_count]:
-        raise ReplayError(f"the table 'replay_rows': expected no null in {', '.join(empty)}, found one")
+        raise ReplayError(
+            f"the table 'replay_rows' is damaged: expected values in the columns {', '.join(empty)}, found a null"
+        )
     rows = rows.take(pa.array(sending_order(rows)))
     known = {name: rows.column(name) for name in COLUMNS if name in rows.column_names}
     known |= {

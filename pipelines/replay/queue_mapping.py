@@ -41,8 +41,8 @@ def target_topics(rows: pa.Table, topic: str | None) -> pa.Array:
     if found.null_count:
         row = int(np.flatnonzero(np.asarray(pc.is_null(found)))[0])
         raise ReplayError(
-            f"the original topic of message {rows.column('msg_id')[row].as_py()} of {stored[row].as_py()} is not "
-            "known: give a topic with --to-topic"
+            f"the original topic of message {rows.column('msg_id')[row].as_py()} in the topic {stored[row].as_py()} is "
+            "not known: give a topic with --to-topic"
         )
     return found
 
@@ -67,7 +67,9 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
     for name in names:
         if name not in by_topic:
             raise ReplayError(
-                f"the target has no topic {name}, or the plan has no queue of it", exit_code=ExitCode.REFUSED
+                f"the target has no topic {name}, or had no queue of it when the replay was planned: create the "
+                "topic, or plan a new replay",
+                exit_code=ExitCode.REFUSED,
             )
     codes = np.asarray(coded.indices).astype(np.int64)
     found = np.zeros(len(codes), np.int64)
@@ -99,8 +101,9 @@ def _queues_of_same_number(rows: pa.Table, queue_indexes: Mapping[MessageQueue, 
         if number is None:
             known = sum(broker == hosts[code] for broker, _ in by_place)
             raise ReplayError(
-                f"broker {names[code]} has a queue {queue_id}, but the target has only {format_count(known, 'queue')} "
-                f"of the topic on {hosts[code]}: give the topic more queues, or choose --queues key",
+                f"broker {names[code]} has a queue {queue_id} of the topic, but the target has only "
+                f"{format_count(known, 'queue')} on {hosts[code]}: give the topic more queues there, or choose "
+                "--queues key",
                 exit_code=ExitCode.REFUSED,
             )
         numbers.append(number)

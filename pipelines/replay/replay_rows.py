@@ -75,7 +75,7 @@ def write_changed_rows(
         _commit_files(lake, replay_id, "masked", _write_decoded_files(lake, messages, changes))
         return
     if spark is None:
-        raise ValueError("expected a Spark session for a function over a DataFrame, found none")
+        raise ValueError("a transform function over a DataFrame needs a Spark session, found none")
     from commitlake.pipelines.replay.spark_transform import transformed_rows  # noqa: PLC0415 (loads Spark)
 
     _commit_files(lake, replay_id, "originals", _write_decoded_files(lake, messages, None))
@@ -195,8 +195,9 @@ def _check_identity_unchanged(lake: Lake, replay_id: str) -> None:
     wrong = [row for sql in (made, twice) for row in rows_to_dicts(run_sql(table, "t", f"{sql} LIMIT 1").read_all())]
     if wrong:
         raise ReplayError(
-            f"--transform: broker {wrong[0]['broker']}, offset {wrong[0]['physical_offset']}: the function duplicated "
-            f"a message, or changed one of the columns {', '.join(IDENTITY)}, which identify a message"
+            f"--transform: the function duplicated the message of broker {wrong[0]['broker']} at physical offset "
+            f"{wrong[0]['physical_offset']}, or changed one of its columns {', '.join(IDENTITY)}, which identify a "
+            "message"
         )
 
 

@@ -51,9 +51,9 @@ def find_sent_messages(
     end = puller.max_offset(queue)
     if end < start_offset:
         raise ReplayError(
-            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, but ended at "
-            f"{start_offset} before: the topic was deleted and created again, or the broker has lost messages. "
-            "Plan a new replay",
+            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at queue offset {end}, but ended at "
+            f"{start_offset} before: the topic was deleted and created again, or the broker has lost messages. Plan a "
+            "new replay",
             exit_code=ExitCode.REFUSED,
         )
     empty = 0
@@ -63,16 +63,16 @@ def find_sent_messages(
         # A queue that cannot be read must not look like one without messages.
         if result.next_offset <= start_offset or empty > MAX_EMPTY_ANSWERS:
             raise ProtocolError(
-                f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected messages from offset "
-                f"{start_offset} to {end}, found {result.status.name}"
+                f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected messages from queue offset "
+                f"{start_offset} to {end}, but the broker answered {result.status.name}"
             )
         for message in result.messages:
             origin = origin_of(message, replay_id)
             if origin is not None:
                 if not 0 <= message.queue_offset <= MAX_QUEUE_OFFSET:
                     raise ProtocolError(
-                        f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected a message at offset "
-                        f"{start_offset} or later, found one at {message.queue_offset}"
+                        f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected a message with "
+                        f"queue offset {start_offset} or later, found one with {message.queue_offset}"
                     )
                 yield origin, message
         start_offset = result.next_offset

@@ -120,7 +120,10 @@ def read_known_config(lake: Lake, broker: str, as_of: datetime.datetime | None) 
     try:
         return KnownConfig(config.values_of_kind(TOPIC), config.values_of_kind(GROUP), config.values_of_kind(SETTING))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"table store_config: expected JSON in the column value of {broker}, found {error}") from None
+        raise UsageError(
+            f"the table store_config: expected JSON in the column value for the broker {broker}, found other text: "
+            f"{error}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,8 @@ def parse_offsets(data: bytes, file_name: str) -> Table:
         for queue, offset in queues.items():
             if "@" not in key or int_in_range(offset, 0, INT64_MAX) is None:
                 raise UsageError(
-                    f"{file_name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
+                    f"{file_name}: expected topic@group, and offsets of at least 0 for its queues, found {key!r} and "
+                    f"{offset!r} for queue {queue}"
                 )
     return parsed
 

@@ -93,7 +93,7 @@ def find_log_range(table: DeltaTable, selection: RestoreSelection) -> LogRange:
         within.append(f"physical_offset < {selection.end_offset}")
     first, last = _query_row(table, "min(physical_offset), max(physical_offset)", within)
     if first is None:
-        raise UsageError(f"the lake has no record of the broker {selection.broker!r} in the chosen range")
+        raise UsageError(f"the lake has no message of the broker {selection.broker!r} in the chosen range")
     between = [
         f"broker = {text_literal(selection.broker)}",
         f"physical_offset >= {first}",
@@ -107,14 +107,14 @@ def find_log_range(table: DeltaTable, selection: RestoreSelection) -> LogRange:
     log_format = _find_log_format(table, of_last)
     if log_format is not None and not log_format.can_be_restored:
         raise UsageError(
-            f"the records of {selection.broker!r} are from a {log_format.title} store: expected RocketMQ's or "
-            "BoltMQ's, "
-            "because the restored log has RocketMQ's format. 'commitlake query' and Spark read them from the lake"
+            f"the records of {selection.broker!r} are from a {log_format.title} store, and cannot be restored: "
+            "expected RocketMQ's or BoltMQ's, because the restored log has RocketMQ's format. Read them from the lake "
+            "with 'commitlake query' or Spark"
         )
     if first < 0 or last_size is None or not 0 < last_size <= _LAST_OFFSET - last:
         raise UsageError(
-            f"the lake has records at physical offsets {first} to {last}, the last one of {last_size} bytes: "
-            f"expected offsets from 0 to {_LAST_OFFSET}, and a size above 0"
+            f"the lake has records at the physical offsets {first} to {last}, the last one of {last_size} bytes: "
+            f"expected physical offsets from 0 to {_LAST_OFFSET} and a size above 0. The table messages is damaged"
         )
     return LogRange(first, last + last_size, count, size or 0, _milliseconds(time))
 
@@ -128,8 +128,8 @@ def _find_log_format(table: DeltaTable, last_record_conditions: Sequence[str]) -
                 return get_format(name)
             except KeyError:
                 raise UsageError(
-                    f"the lake's rows are of a log of the format {name!a}, which this version does not know: expected "
-                    f"{' or '.join(known.name for known in all_formats())}"
+                    f"the lake's messages are from a log of the format {name!a}, which this version does not know: "
+                    f"expected {' or '.join(known.name for known in all_formats())}"
                 ) from None
     (own_id,) = _query_row(table, "max(msg_id)", last_record_conditions)  # a row of an earlier version
     return None if own_id is None else format_of_id(own_id)
@@ -256,8 +256,9 @@ def derive_segment_size(starts: Array, ends: Array) -> int:
             return size
     if not _have_room_for_blank(starts, ends, _segment_borders(starts, DEFAULT_SEGMENT_SIZE)):
         raise UsageError(
-            f"the size of the broker's segments cannot be detected: expected {DEFAULT_SEGMENT_SIZE:,} bytes, "
-            "found records that cross their ends. Give the size in the broker's mappedFileSizeCommitLog"
+            f"the size of the broker's segments cannot be detected: it is not the default of {DEFAULT_SEGMENT_SIZE:,} "
+            "bytes, because records extend past the ends of such segments. Give the size in the broker's setting "
+            "mappedFileSizeCommitLog"
         )
     return DEFAULT_SEGMENT_SIZE
 

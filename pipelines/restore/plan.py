@@ -120,13 +120,13 @@ def has_run_to_resume(output_folder: Path, log_format: Format) -> bool:
         if os.path.lexists(output_folder / WORK / PLAN):
             return True
     if output_folder.exists() and not output_folder.is_dir():
-        raise UsageError(f"{output_folder} is a file: expected a new or an empty folder")
+        raise UsageError(f"{output_folder} is a file: name a new or an empty folder")
     others = (
         sorted(path.name for path in output_folder.iterdir() if path.name != WORK) if output_folder.exists() else []
     )
     if others:
         raise UsageError(
-            f"{output_folder} holds {others[0]}: expected a new or an empty folder, as nothing is overwritten"
+            f"{output_folder} contains {others[0]}, and nothing is overwritten: name a new or an empty folder"
         )
     return False
 
@@ -149,7 +149,8 @@ def read_resumed_plan(plan: RestorePlan) -> RestorePlan:
     except (ValueError, KeyError, TypeError):
         pass
     raise UsageError(
-        f"{plan.out} contains an unfinished run with another lake or other options: delete it, or choose another folder"
+        f"{plan.out} contains an unfinished restore of another lake, or one with other options: delete it, or choose "
+        "another folder"
     )
 
 
@@ -165,7 +166,7 @@ def check_free_space(plan: RestorePlan) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise UsageError(
-            f"{plan.out}: expected {needed:,} bytes of free disk for "
-            f"{format_count(len(plan.base_offsets), 'segment')} and "
-            f"their indexes, found {free:,}. Restore a shorter range, or to another disk"
+            f"{plan.out}: {needed:,} bytes of free disk are needed for "
+            f"{format_count(len(plan.base_offsets), 'segment')} and their indexes, found {free:,}. Restore a shorter "
+            "range, or to another disk"
         )

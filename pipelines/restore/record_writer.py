@@ -424,8 +424,9 @@ class RecordWriter:
         if len(over := np.flatnonzero(ends[:-1] > records.starts[1:])):
             row = int(over[0])
             raise UsageError(
-                f"the record at {records.starts[row]} ends at {ends[row]}: expected the next one there or later, "
-                f"found it at {records.starts[row + 1]}. The lake contains two logs under one name, or is damaged"
+                f"the record at physical offset {records.starts[row]} ends at {ends[row]}: expected that the next one "
+                f"begins there or later, found it at {records.starts[row + 1]}. The lake contains two logs under one "
+                "name, or is damaged"
             )
         return records
 
@@ -435,9 +436,10 @@ class RecordWriter:
         if outside.any():
             row = int(outside.argmax())
             raise UsageError(
-                f"the record at {rows.starts[row]} has {rows.sizes[row]} bytes: expected at least {MIN_RECORD_SIZE}, "
-                f"and an end within its segment, which ends at {end}. If the broker's segments are not of "
-                f"{format_count(len(self._out), 'byte')} (mappedFileSizeCommitLog), give their size"
+                f"the record at physical offset {rows.starts[row]} has {rows.sizes[row]} bytes: expected at least "
+                f"{MIN_RECORD_SIZE} bytes, and an end within its segment, which ends at {end}. If the broker's "
+                f"segments are not of {format_count(len(self._out), 'byte')}, give their size in its setting "
+                "mappedFileSizeCommitLog"
             )
 
     def _pack_codes(self, body_refs: pa.Array) -> Array:

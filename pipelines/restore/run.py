@@ -213,7 +213,7 @@ def _find_only_broker(table: DeltaTable) -> str:
     found = read_brokers(table)
     if len(found) != 1:
         some = ", ".join(found[:5]) + (" and more" if len(found) > 5 else "")
-        raise UsageError(f"the lake has {format_count(len(found), 'broker')}: expected the name of one of them: {some}")
+        raise UsageError(f"the lake has {format_count(len(found), 'broker')}: name one of them with --broker: {some}")
     return found[0]
 
 
@@ -239,7 +239,8 @@ def _restore_log(
     done = _rewrite_empty_segments(plan, lake_version, known, {task.base for task in tasks})
     if not any(each.records for each in done):
         raise UsageError(
-            f"none of {format_count(plan.log.records, 'record')} could be restored: a log needs at least one"
+            f"none of {format_count(plan.log.records, 'record')} could be restored, and a log without records is not "
+            "written"
         )
     # The log gets its name once all segments are there, so that no broker starts from a part of it. An interrupted run
     # may have done this already.

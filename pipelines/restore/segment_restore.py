@@ -134,7 +134,9 @@ def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task:
         # Mapped memory needs its disk space now: a full disk would otherwise end the process during a write.
         os.posix_fallocate(descriptor, 0, task.size)
     except OSError as error:
-        raise UsageError(f"{task.path}: expected room for {task.size} bytes: {error.strerror}") from None
+        raise UsageError(
+            f"{task.path}: {task.size} bytes of free disk are needed for this segment: {error.strerror}"
+        ) from None
     memory = mmap.mmap(descriptor, task.size)
     out = np.frombuffer(memory, np.uint8)
     writer = RecordWriter(out, task.base)

@@ -163,7 +163,9 @@ class Rules:
                 return moment
             past = datetime.timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
             moment += _HOUR - past
-        raise AssertionError(f"expected one of the hours {self.conf.delete_hours} within three days, found none")
+        raise AssertionError(
+            f"expected one of the hours {self.conf.delete_hours} of deleteWhen within three days, found none"
+        )
 
     def possible_deletions(
         self, expiry_time: datetime.datetime, disk: Disk, now: datetime.datetime, freed_bytes: int

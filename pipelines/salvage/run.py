@@ -257,7 +257,8 @@ def _read_earlier_result(store: Store, output_folder: Path) -> Salvaged:
         document = None
     if document != _log_fingerprint(store, _read_manifest(store)):
         raise UsageError(
-            f"{output_folder} already holds {store.format.folder}: name a folder without it; nothing is overwritten"
+            f"{output_folder} already contains {store.format.folder}, and nothing is overwritten: name a folder "
+            "without it"
         )
     return salvaged
 
@@ -270,18 +271,19 @@ def _make_segment_tasks(store: Store, store_range: StoreRange, folder: Path) -> 
     # A file of another log with a far offset would otherwise fill the disk with fillers.
     if missing > _MAX_MISSING:
         raise UsageError(
-            f"{store.root}: expected at most {_MAX_MISSING:,} missing segments, found {missing:,} between "
-            f"{store.segments[0].path} and {store.segments[-1].path}. Move files of other logs elsewhere"
+            f"{store.root}: {missing:,} segments are missing between {store.segments[0].path} and "
+            f"{store.segments[-1].path}, expected at most {_MAX_MISSING:,}: one of them is probably a file of another "
+            "log. Move it elsewhere"
         )
     splits = [each for split in ranges for each in _divide_by_segment(split, size)]
     for split in splits:
         if not split.missing and split.segment_end - split.base_offset != size:
             raise UsageError(
-                f"{split.path}: expected {size} bytes, as most segments have, found room for "
-                f"{split.segment_end - split.base_offset}: a broker loads segments of one size only"
+                f"{split.path}: expected a segment of {size} bytes, as most segments have, found one with room for "
+                f"{split.segment_end - split.base_offset}: a broker loads only segments of one size"
             )
     if not splits:
-        raise UsageError(f"{store.root}: expected records, found none that is intact")
+        raise UsageError(f"{store.root}: no record of the log is intact, so there is nothing to salvage")
     newest = splits[-1].base_offset
     return [SegmentTask(split, size, split.base_offset == newest, 0, str(folder)) for split in splits]
 

@@ -255,8 +255,8 @@ class _Writer:
             part = window[: min(_COPY_BYTES, valid_range.end - at)]
             if file.read_into(part, at - self._base) < len(part):
                 raise StoreError(
-                    f"{self._task.split.path}: expected {len(part)} bytes at {at}, found fewer: the file became "
-                    "shorter",
+                    f"{self._task.split.path}: expected {len(part)} bytes at physical offset {at}, found fewer: the "
+                    "file became shorter while it was read",
                     exit_code=ExitCode.FAILED,
                 )
             self._write_bytes(part.data, at - self._shift)

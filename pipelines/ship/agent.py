@@ -430,15 +430,17 @@ class ShipAgent:
             foreign = self._target.list_names(folder, 1)
             if foreign:
                 raise ShipError(
-                    f"{self._target.text} holds {folder}/{foreign[0]}, which no agent has shipped: use an empty target",
+                    f"{self._target.text} contains {folder}/{foreign[0]}, which no agent has shipped: use an empty "
+                    "target",
                     exit_code=ExitCode.REFUSED,
                 )
             return
         for manifest in (self._log, self._other):
             if manifest.broker != self._settings.broker or manifest.folder != folder:
                 raise ShipError(
-                    f"{self._target.text} has the {manifest.folder} of {manifest.broker!a}, expected the {folder} of "
-                    f"{self._settings.broker!a}: ship each store to its own place, or name it with --broker",
+                    f"{self._target.text} contains the copy of {manifest.folder} of {manifest.broker!a}, expected "
+                    f"that of {folder} of {self._settings.broker!a}: ship each store to its own place, or name it "
+                    "with --broker",
                     exit_code=ExitCode.REFUSED,
                 )
         for name, entry in self._log.files.items():
@@ -447,8 +449,8 @@ class ShipAgent:
             with self._source.open(name) as source:
                 if source is not None and source.compute_crc(0, entry.head_size) != entry.head_crc:
                     raise ShipError(
-                        f"{self._target.text}: {name} begins with other bytes than the store's: it has the copy of "
-                        "another store, or the store was created again: ship to a new place",
+                        f"{self._target.text}: {name} begins with other bytes than the store's file: the target "
+                        "contains the copy of another store, or the store was created again. Ship to a new place",
                         exit_code=ExitCode.REFUSED,
                     )
 

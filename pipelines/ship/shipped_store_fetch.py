@@ -119,7 +119,8 @@ class Fetcher:
         mine = mine or Manifest(source_manifest.broker, source_manifest.folder)
         if (mine.broker, mine.folder) != (source_manifest.broker, source_manifest.folder):
             raise ShipError(
-                f"{self._target.text} has the copy of {mine.broker!a}, expected {source_manifest.broker!a}",
+                f"{self._target.text} contains the copy of {mine.broker!a}, expected that of "
+                f"{source_manifest.broker!a}: fetch to a new folder",
                 exit_code=ExitCode.REFUSED,
             )
         # Before the first byte, so that the folder is known as a copy if this run is killed.
@@ -135,7 +136,7 @@ class Fetcher:
         if local_file is not None and local_file.is_sealed:
             if source_file.is_sealed and (local_file.size, local_file.crc) != (source_file.size, source_file.crc):
                 raise ShipError(
-                    f"{self._target.text}: {local_file.name} differs from the copy: fetch to a new folder",
+                    f"{self._target.text}: {local_file.name} differs from the copy's file: fetch to a new folder",
                     exit_code=ExitCode.REFUSED,
                 )
             return
@@ -163,8 +164,8 @@ class Fetcher:
             self._target.truncate(entry, 0)
             yield replace(entry, parts=())
             raise ShipError(
-                f"{self._source.text}/{source_file.name}: expected the CRC-32 {expected:08x}, found {found:08x}: "
-                "the copy was changed"
+                f"{self._source.text}/{source_file.name}: expected the CRC-32 {expected:08x} of the manifest, found "
+                f"{found:08x}: the copy was changed"
             )
         if source_file.is_sealed:
             self._target.seal(source_file)
@@ -192,22 +193,24 @@ class Fetcher:
             data = self._source.read_range(part_name(file.name, part), start - part.offset, size)
             offset = part.end
         if data is None:
-            raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest names is missing")
+            raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest lists is missing")
         if len(data) != min(_PART_BYTES, offset - start):
-            raise ShipError(f"{self._source.text}/{file.name}: expected {offset} bytes, found fewer: it was changed")
+            raise ShipError(
+                f"{self._source.text}/{file.name}: expected at least {offset} bytes, found fewer: the copy was changed"
+            )
         return data
 
     def _read_small_file(self, file: ShippedFile) -> bytes:
         """Return the content of a small file, which may be newer than the manifest describes."""
         data = self._source.read_range(file.name, 0, MAX_SMALL_FILE_BYTES) if file.size else b""
         if data is None:
-            raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest names is missing")
+            raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest lists is missing")
         return data
 
     def _read_source_manifest(self, name: str) -> Manifest:
         data = self._source.read_manifest(name)
         if data is None:
-            raise ShipError(f"{self._source.text}: expected the copy of a store, found no {name}")
+            raise ShipError(f"{self._source.text}: expected the copy of a store, found no manifest {name}")
         return parse_manifest(data, f"{self._source.text}/{name}")
 
     def _read_target_manifest(self, name: str) -> Manifest | None:
@@ -217,7 +220,7 @@ class Fetcher:
     def _check_folder_is_empty(self, folder: str) -> None:
         if foreign := self._target.list_names(folder, 1):
             raise ShipError(
-                f"{self._target.text} holds {folder}/{foreign[0]}, which was not fetched: use an empty folder",
+                f"{self._target.text} contains {folder}/{foreign[0]}, which was not fetched: use an empty folder",
                 exit_code=ExitCode.REFUSED,
             )
 

@@ -156,7 +156,7 @@ class SourceStore:
         if len(found) != 1:
             expected = format_folder_names(all_formats().known)
             held = " and ".join(repr(each.folder) for each in found) or "neither"
-            raise UsageError(f"{root}: expected a store's folder, the one that holds {expected}, found {held}")
+            raise UsageError(f"{root}: expected a store's folder, which contains {expected}, found one with {held}")
         self.format: Format = found[0]
 
     def log_files(self) -> list[LogFile]:

@@ -69,8 +69,8 @@ def fetch_store_snapshot(
     for number, group in enumerate(wanted):
         if clock() > deadline:
             raise UnreachableError(
-                f"broker {broker_name!r}: expected the clients of {format_count(len(wanted), 'group')} within "
-                f"{GROUPS_SECONDS:g} s, found those of {number:,}"
+                f"broker {broker_name!r}: expected answers about the clients of {format_count(len(wanted), 'group')} "
+                f"within {GROUPS_SECONDS:g} s, found only those of {number:,}"
             )
         subscriptions |= _to_subscriptions(group, _fetch_connections(admin, group, broker_name))
     # After the offsets, so that all messages that they have passed are before the log's end.

@@ -146,8 +146,8 @@ def _append_rows(
             return {broker: None if of_store is None else _count_changes(of_store) for broker, of_store in rows.items()}
     shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {format_count(len(brokers) - 1, 'other store')}"
     raise ConcurrentRunError(
-        f"another snapshot of {shown} was committed first at each of {_MAX_TRIES} attempts; this one was not stored. "
-        "Run the command again"
+        f"another snapshot of {shown} was committed first at each of {_MAX_TRIES} attempts; this snapshot was not "
+        "stored. Run the command again"
     )
 
 

@@ -98,9 +98,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     table = lake.table("messages")
     newest = newest_commit(lake, table)
     if newest is None:
-        raise LakeError(
-            f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.uri('messages')}"
-        )
+        raise LakeError(f"nothing was archived into {lake.root} yet: run 'commitlake archive' first")
     snapshot = files_of_table(lake.uri("messages"), table)
     before = _followed_sequence(lake)
     counted = {} if from_scratch else _read_counted_ranges(lake)
@@ -122,8 +120,8 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
         lake, "topic_minutes", files, APPLICATION_ID, step, replaces_all_files=from_scratch, other_transactions=numbers
     ):
         raise ConcurrentRunError(
-            f"{lake.uri('topic_minutes')}: another backfill committed first; nothing of this one was kept. "
-            "Run the command again"
+            f"{lake.uri('topic_minutes')}: another backfill committed first; what this one computed was discarded. Run "
+            "the command again"
         )
     return Backfilled(messages, sum(row.rows for row in written))
 

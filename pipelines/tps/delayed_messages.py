@@ -66,7 +66,8 @@ def count_delayed_messages(
     count = run_sql(table, "messages", f"SELECT count(*) FROM messages WHERE {where}").read_all().column(0)[0].as_py()
     if count > MAX_DELAYED:
         raise LakeError(
-            f"{count:,} delayed messages are in this time, expected at most {MAX_DELAYED:,}: use a shorter time range"
+            f"{count:,} delayed messages are in this time range, which are more than the limit of {MAX_DELAYED:,}: use "
+            "a shorter time range"
         )
     delays = {broker: _read_delays_ms(lake, broker, has_config=has_config) for broker in coverage.spans}
     ends = {broker: span.end - MINUTE for broker, span in coverage.spans.items()}

@@ -246,9 +246,8 @@ def _fetch_to_temporary_file(file: IndexedFile, part: IndexPart, place_text: str
         if error.errno not in _FULL:
             raise
         raise StoreError(
-            f"{place_text}: expected room for {size} bytes in the temporary folder, found {error.strerror}: let "
-            "TMPDIR name "
-            "a folder with more room"
+            f"{place_text}: {size} bytes of room are needed in the temporary folder: {error.strerror}. Set TMPDIR to a "
+            "folder with more room"
         ) from None
 
 

@@ -165,7 +165,9 @@ class TransactionProducer(Producer):
             RefusedError: if a broker refuses it.
         """
         if message.delay_level or message.deliver_at_ms is not None:
-            raise InvalidMessageError("transaction: expected a message without delay")
+            raise InvalidMessageError(
+                "transaction: expected a message without a delay, found one with a delay level or a delivery time"
+            )
         for queue in self.queues(message.topic):
             # Before the half message: a broker can ask only registered clients of the group what has become of it.
             self._heartbeats.register(self.routing.master_address(queue.broker_name))
@@ -183,7 +185,10 @@ class TransactionProducer(Producer):
         try:
             physical_offset = parse_message_id(send_result.offset_msg_id).physical_offset
         except LayoutError as error:
-            raise ProtocolError(f"{send_result.queue}: expected an offset message id, found {error}") from None
+            raise ProtocolError(
+                f"{send_result.queue}: expected a message id with a physical offset in the broker's answer, found "
+                f"another: {error}"
+            ) from None
         end = EndTransactionRequest(
             self.group,
             send_result.queue_offset,

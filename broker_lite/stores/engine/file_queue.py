@@ -62,7 +62,7 @@ class FileQueue:
                 message = f"{path}: expected a size of {self.file_size} bytes, found {size}"
                 raise FileSizeError(message, size_option_name, size if number == 0 else None)
             if offset != (expected := self.start + number * self.file_size):
-                raise StoreFilesError(f"{path}: the file {segment_name(expected)} before it is missing")
+                raise StoreFilesError(f"{path}: the file {segment_name(expected)}, which belongs before it, is missing")
             self._files.append(MappedFile(path, size, self._mappings))
 
     @property

@@ -97,7 +97,7 @@ class LogFlusher:
             self._log_files.sync(progress.log_end)
         except OSError as error:
             self._note_failure(error)
-            raise StoreUnusableError(f"cannot flush {self._log_files.folder}: {error}") from error
+            raise StoreUnusableError(f"cannot write {self._log_files.folder} to disk: {error}") from error
         self._note_synced_log(progress)
 
     def _note_failure(self, error: OSError) -> None:
@@ -114,7 +114,9 @@ class LogFlusher:
                 self._sync_derived_files()
             except OSError as error:
                 self._note_failure(error)
-                raise StoreUnusableError(f"cannot flush queues, index or checkpoint: {error}") from error
+                raise StoreUnusableError(
+                    f"cannot write the queues, the index or the checkpoint to disk: {error}"
+                ) from error
 
     def _sync_derived_files(self) -> None:
         raise NotImplementedError

@@ -54,7 +54,7 @@ class LogWriter:
             StoreUnusableError: if it is closed, or a write failed before.
         """
         if self.is_closed:
-            raise StoreUnusableError("expected an open store, found a closed one")
+            raise StoreUnusableError("the store is closed: open it again to use it")
         if self.failure is not None:
             self.check_usable()
 
@@ -73,7 +73,9 @@ class LogWriter:
             StoreUnusableError: if a write or a sync has failed before.
         """
         if self.failure is not None:
-            raise StoreUnusableError(f"the store must be opened again after an error: {self.failure}") from self.failure
+            raise StoreUnusableError(
+                f"the store cannot be used until it is opened again, because a write failed: {self.failure}"
+            ) from self.failure
 
 
 class QueueGapError(CommitLakeError):

@@ -99,7 +99,9 @@ class MappedFile:
                 finally:
                     os.close(descriptor)
         except FileExistsError:
-            raise StoreFilesError(f"{path}: expected no file of this name, found one") from None
+            raise StoreFilesError(
+                f"{path}: a new file cannot be created, because one of this name exists already"
+            ) from None
         return cls(path, size, mappings)
 
     @property
@@ -220,4 +222,4 @@ def check_free_space(folder: Path, file_size: int) -> None:
     """
     disk = os.statvfs(folder)
     if (free := disk.f_bavail * disk.f_frsize) < file_size:
-        raise DiskFullError(f"{folder}: expected {file_size} bytes free for a new file, found {free}")
+        raise DiskFullError(f"{folder}: {file_size} bytes of free disk are needed for a new file, found {free}")

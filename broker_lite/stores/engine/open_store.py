@@ -102,7 +102,7 @@ class OpenStore(ABC, Generic[M, R]):
         """Hold the store's lock while the block runs, and yield its reader; raise an error if the store is closed."""
         with self._writer.lock:
             if self._writer.is_closed:
-                raise StoreUnusableError(f"{self.path}: expected an open store, found a closed one")
+                raise StoreUnusableError(f"{self.path}: the store is closed: open it again to use it")
             yield self._reader
 
     def _wait_until_flushed(self, log_end: int) -> None:

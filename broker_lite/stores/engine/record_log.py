@@ -55,7 +55,8 @@ class RecordLog(ABC):
         """
         if size > (largest := self.files.file_size - self._end_reserve):
             raise MessageRefusedError(
-                f"record: expected at most {largest} bytes, for a file of {self.files.file_size}, found {size}"
+                f"the record of the message has {size} bytes, expected at most {largest}, which fit in a file of "
+                f"{self.files.file_size} bytes"
             )
 
     def append(

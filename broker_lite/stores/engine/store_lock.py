@@ -40,7 +40,9 @@ class StoreLock:
         self._key = str(root.resolve())
         with _held_here_guard:
             if self._key in _held_here:
-                raise StoreLockedError(f"{root}: expected a store that is not in use, found it open in this process")
+                raise StoreLockedError(
+                    f"{root}: the store is open in this process already: expected a store that is not in use"
+                )
             self._descriptor = self._lock()
             _held_here.add(self._key)
 
@@ -52,7 +54,8 @@ class StoreLock:
         except OSError as error:
             os.close(descriptor)
             raise StoreLockedError(
-                f"{self._path.parent}: expected a store that is not in use, found its lock held by another process"
+                f"{self._path.parent}: another process has the store open and holds its lock: expected a store that is "
+                "not in use"
             ) from error
         status = os.fstat(descriptor)
         if status.st_size == 0 and status.st_nlink == 1:

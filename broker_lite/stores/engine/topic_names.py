@@ -72,6 +72,10 @@ def check_topic(topic: str) -> None:
         MessageRefusedError: if the name breaks a rule.
     """
     if not VALID_NAME.fullmatch(topic):
-        raise MessageRefusedError(f"topic: expected one or more of %|a-zA-Z0-9_-, found {topic[:100]!r}")
+        raise MessageRefusedError(
+            f"topic: expected a name of one or more letters, digits or %|_-, found {topic[:100]!r}"
+        )
     if len(topic) > (limit := max_topic_length(topic)):
-        raise MessageRefusedError(f"topic: expected at most {limit} characters, found {len(topic)}: {topic[:100]!r}...")
+        raise MessageRefusedError(
+            f"topic: expected a name of at most {limit} characters, found {len(topic)}: {topic[:100]!r}..."
+        )

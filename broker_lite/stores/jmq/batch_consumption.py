@@ -130,7 +130,7 @@ class Consuming:
     def _check_batch_is_valid(self, batch: Batch) -> None:
         if self._batches.get(batch.place) is not batch:
             what = f"the batch up to message {batch.end} of {batch.place}"
-            raise StoreError(f"{what} no longer belongs to {batch.client}: it has expired")
+            raise StoreError(f"{what} no longer belongs to the consumer {batch.client}: its time has expired")
 
     def set_offset(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:
         """Set an application's offset in a queue, backward or forward; its unfinished batch becomes invalid."""
@@ -164,7 +164,7 @@ class Consuming:
         _check_consumer(retry.message.topic, retry.app, client)
         with self._guard:
             if self._retries_out.get(retry.id, 0) <= self._store.clock() or self.retries.get(retry.id) != retry:
-                raise StoreError(f"retry {retry.id} no longer belongs to {client}: it has expired")
+                raise StoreError(f"retry {retry.id} no longer belongs to the consumer {client}: its time has expired")
             if failure is None:
                 status = RetryStatus.SUCCEEDED
                 self.retries.mark_consumed(retry.id)

@@ -53,7 +53,9 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
                 if not entry.is_lost:
                     messages.append(self._journal.parse_at(entry.journal_offset))
             except LayoutError as error:
-                raise StoreFilesError(f"message {number} of {topic}/{queue_id}: {error}") from error
+                raise StoreFilesError(
+                    f"the message with queue offset {number} of {topic}/{queue_id}: {error}"
+                ) from error
         status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, messages, following, where.min_offset, where.max_offset)
 

@@ -65,7 +65,7 @@ class JournalWriter(LogWriter):
         """
         places = {(message.topic, message.queue_id) for message in messages}
         if len(places) != 1:
-            raise MessageRefusedError(f"batch: expected messages of one queue, found {sorted(places)}")
+            raise MessageRefusedError(f"batch: expected messages of one queue, found messages of {sorted(places)}")
         (place,) = places
         with self.lock:
             self.check_writable()

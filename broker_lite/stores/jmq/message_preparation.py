@@ -82,7 +82,9 @@ class QueueSelector:
         """
         count = self._queue_count_of(message.topic)
         if requested_queue_id is not None and not 0 <= requested_queue_id < count:
-            raise MessageRefusedError(f"queue_id: expected 0 to {count - 1}, found {requested_queue_id}")
+            raise MessageRefusedError(
+                f"queue_id: expected a queue of the topic, 0 to {count - 1}, found {requested_queue_id}"
+            )
         if message.is_ordered:
             return self._compute_ordered_queue_id(message, count, requested_queue_id)
         if requested_queue_id is not None:
@@ -95,12 +97,12 @@ class QueueSelector:
     @staticmethod
     def _compute_ordered_queue_id(message: NewJournalMessage, queue_count: int, requested_queue_id: int | None) -> int:
         if not message.business_id:
-            raise MessageRefusedError("business_id: expected a business id in an ordered message, found none")
+            raise MessageRefusedError("business_id: an ordered message needs a business id, found none")
         queue_id = ordered_queue_id(message.business_id, queue_count)
         if requested_queue_id not in (None, queue_id):
             raise MessageRefusedError(
-                f"queue_id: expected {queue_id} for ordered messages of {message.business_id!r}, found "
-                f"{requested_queue_id}"
+                f"queue_id: ordered messages with the business id {message.business_id!r} belong to queue {queue_id}, "
+                f"found {requested_queue_id}: leave the queue out"
             )
         return queue_id
 
@@ -156,7 +158,9 @@ class JournalMessagePreparer:
             if is_compressed:
                 message = replace(message, body=body, is_compressed=True)
         if len(message.body) > (most := self._options.max_body_size_bytes):
-            raise MessageRefusedError(f"body: expected at most {most} bytes in stored form, found {len(message.body)}")
+            raise MessageRefusedError(
+                f"body: expected at most {most} bytes in the form in which it is stored, found {len(message.body)}"
+            )
         try:
             record = serialize_message(
                 message,
@@ -170,5 +174,7 @@ class JournalMessagePreparer:
         except UnserializableError as error:
             raise MessageRefusedError(str(error)) from error
         if len(record) > self._max_record_bytes:
-            raise MessageRefusedError(f"record: expected at most {self._max_record_bytes} bytes, found {len(record)}")
+            raise MessageRefusedError(
+                f"expected a record of at most {self._max_record_bytes} bytes for a message, found {len(record)}"
+            )
         return PreparedMessage(message.topic, queue_id, message.send_timestamp, bytearray(record))

@@ -69,8 +69,11 @@ class JournalOptions:
         most, unit = (1 << 31) - 1, jmq_queue.ENTRY.size
         check_range("journal_file_size_bytes", self.journal_file_size_bytes, _MIN_FILE_BYTES, most)
         check_range("queue_file_size_bytes", self.queue_file_size_bytes, unit, most)
-        if found := self.queue_file_size_bytes % unit:
-            raise StoreError(f"queue_file_size_bytes: expected a multiple of {unit}, found a remainder of {found}")
+        if self.queue_file_size_bytes % unit:
+            raise StoreError(
+                f"queue_file_size_bytes: expected a multiple of {unit}, the size of an entry, found "
+                f"{self.queue_file_size_bytes}"
+            )
         check_range("consume_file_size_bytes", self.consume_file_size_bytes, jmq_consumption.MAX_RECORD_SIZE, most)
         check_range("flush_interval_ms", self.flush_interval_ms, 1, most)
         check_range("max_body_size_bytes", self.max_body_size_bytes, 0, most - RECORD_ALLOWANCE_BYTES)
@@ -86,7 +89,9 @@ class JournalOptions:
         for topic, weights in self.queue_weights.items():
             if not 1 <= len(weights) <= MAX_QUEUES or min(weights) < 0 or not any(weights):
                 found_text = f"found {weights} for {topic}"
-                raise StoreError(f"queue_weights: expected 1 to {MAX_QUEUES} numbers, one above 0, {found_text}")
+                raise StoreError(
+                    f"queue_weights: expected 1 to {MAX_QUEUES} numbers of at least 0, and not only 0, {found_text}"
+                )
 
     @property
     def max_message_size_bytes(self) -> int:

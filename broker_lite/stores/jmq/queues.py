@@ -65,7 +65,9 @@ class JournalQueue(NumberedQueue):
             entry, found = None, str(error)
         if entry is None:
             hint = f"delete {self.files.folder} and open the store again to rebuild it"
-            raise StoreFilesError(f"message {queue_offset} of {self.name}: {found}; {hint}")
+            raise StoreFilesError(
+                f"the message with queue offset {queue_offset} of {self.name} cannot be found: {found}; {hint}"
+            )
         return entry
 
     def append(self, journal_offset: int, size: int) -> None:
@@ -97,7 +99,9 @@ class JournalQueue(NumberedQueue):
         """
         number, offset = message.queue_offset, message.journal_offset
         if number > self.max_offset and not reads_whole_journal:
-            raise QueueGapError(f"{self.name}: expected message {self.max_offset}, found {number}")
+            raise QueueGapError(
+                f"queue {self.name}: expected the message with queue offset {self.max_offset} next, found {number}"
+            )
         if self._must_restart_at(number, journal_start):
             self.files.delete()
             self.files.set_start(number * ENTRY.size, starts_file_at_offset=True)

@@ -139,7 +139,8 @@ def _prepare_database_file(path: Path, root: Path) -> None:
             file.seek(max(size - len(_SUPER_JOURNAL), 0))
             if suffix == "-journal" and file.read(len(_SUPER_JOURNAL)) == _SUPER_JOURNAL:
                 raise StoreFilesError(
-                    f"{other}: expected a rollback journal of one database, found one that names a super-journal"
+                    f"{other}: expected a rollback journal of only this database, found one that names a super-journal "
+                    "of several"
                 )
     os.close(open_or_create_file(path))  # SQLite creates its further files with the mode of this one
 
@@ -185,7 +186,7 @@ class RetryStore:
                     f"{self.path}: expected the tables of a broker's retry store, found other definitions of {names}"
                 )
         except _DAMAGES as error:
-            raise StoreFilesError(f"{self.path}: cannot open the retry store: {error}") from error
+            raise StoreFilesError(f"{self.path}: the retry store cannot be opened: {error}") from error
 
     def close(self) -> None:
         """Close the database."""
@@ -207,7 +208,7 @@ class RetryStore:
                     raise
                 self._database.execute("COMMIT")
             except _DAMAGES as error:
-                raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
+                raise StoreFilesError(f"{self.path}: the retry store cannot be written: {error}") from error
 
     def add(self, app: str, failures: Sequence[tuple[JournalMessage, bytes, str]]) -> None:
         """Add messages whose first delivery has failed; those that it already contains stay as they are.
@@ -280,7 +281,7 @@ class RetryStore:
                 rows = self._database.execute(f"SELECT {_COLUMNS} FROM message_retry WHERE {sql_condition}", values)
                 return [self._retry_from_row(*row) for row in rows.fetchall()]
             except _DAMAGES as error:
-                raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
+                raise StoreFilesError(f"{self.path}: the retry store cannot be read: {error}") from error
 
     def _retry_from_row(
         self,
@@ -297,7 +298,8 @@ class RetryStore:
         parsed = parse_message(record)
         if parsed is None:
             raise StoreFilesError(
-                f"{self.path}: expected a complete record in row {retry_id}, found {len(record)} bytes"
+                f"{self.path}: expected a complete record of a message in row {retry_id}, found {len(record)} bytes "
+                "that are not"
             )
         return Retry(
             retry_id, app, RetryStatus(status), retry_count, due_ms, expiry_ms, exception, parsed[0], queue_offset

@@ -101,7 +101,7 @@ class FailedMessages:
     def _message_at(self, journal_offset: int) -> JournalMessage:
         message = self._journal.get_at(journal_offset)
         if message is None:
-            raise SendBackError(f"expected a message at {journal_offset} to send back, found none")
+            raise SendBackError(f"there is no message to send back at journal offset {journal_offset}")
         return message
 
     def _add_first_failure(

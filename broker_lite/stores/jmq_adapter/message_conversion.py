@@ -42,10 +42,10 @@ def to_journal_message(message: SentMessage) -> NewJournalMessage:
         UnsupportedError: if it is part of a transaction.
     """
     if message.sys_flag & TRANSACTION_MASK:
-        raise UnsupportedError("a journal has no transactions: send the message without one")
+        raise UnsupportedError("a JMQ journal has no transactions: send the message without one")
     codec = body_codec(message.sys_flag)
     if codec not in (BodyCodec.NONE, BodyCodec.ZLIB):
-        raise MessageRefusedError(f"body: expected no compression or zlib, found {codec}")
+        raise MessageRefusedError(f"body: expected a body that is not compressed, or with zlib, found {codec}")
     known = message.properties
     sharding_key = known.get(SHARDING_KEY, "")
     keys = props.split_keys(known.get(props.KEYS, ""))

@@ -179,7 +179,7 @@ class JmqQueries:
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError("a journal has no index of keys: query the archive for the business id")
+        raise UnsupportedError("a JMQ journal has no index of keys: query the archive for the business id")
 
     def get_by_key_in_steps(
         self,

@@ -168,7 +168,8 @@ class JmqStore(JmqQueries):
         for message in messages:
             if retry_queue_of(message.topic) is not None:
                 raise UnsupportedError(
-                    f"{message.topic}: producers may not send to this kind of topic; use send-back for failures"
+                    f"{message.topic}: producers may not send to a retry or dead-letter topic; consumers send failed "
+                    "messages back instead"
                 )
             new = message_conversion.to_journal_message(message)
             # An ordered message determines the queue of the whole batch by its business id.
@@ -208,7 +209,7 @@ class JmqStore(JmqQueries):
         if known.get(props.TRAN_MSG, "").lower() == "true":
             raise UnsupportedError(_NO_TRANSACTIONS)
         if (parse_delay_level(known.get(props.DELAY)) or 0) > 0 or has_delivery_time(known):
-            raise UnsupportedError("a journal does not support delays: send the message without a delay")
+            raise UnsupportedError("a JMQ journal does not support delays: send the message without a delay")
         return self.send(message)
 
     def send_back(

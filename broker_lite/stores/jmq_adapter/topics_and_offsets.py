@@ -84,7 +84,7 @@ class ConsumedOffsets:
         """
         if topic.startswith(RETRY_PREFIX):
             raise UnsupportedError(
-                f"{topic}: the offset of a journal's retries cannot be set; they are delivered by time"
+                f"{topic}: the offset of a JMQ journal's retries cannot be set, because they are delivered by time"
             )
         place = ConsumedQueue(topic, group, queue_id)
         self._begun.pop(place, None)

@@ -66,7 +66,7 @@ class CommitLog(MessageLog[Message]):
         self._dialect = options.dialect
         found = dialect_of(root)
         if found not in (None, self._dialect):
-            raise StoreFilesError(f"{root}: expected a log in the dialect {self._dialect.name}, found {found.name}")
+            raise StoreFilesError(f"{root}: expected a log of {self._dialect.name}, found one of {found.name}")
 
     def append_copy(self, physical_offset: int, data: bytes) -> None:
         """Append bytes of another log at the same offset; an empty log first starts at the segment that contains it.

@@ -83,20 +83,22 @@ class ConfigFile(SavedTable):
             document = self._from_boltmq(document) if isinstance(document, dict) else document
             self._check_document(document)
         except ValueError as error:
-            raise ValueError(f"expected a config file in RocketMQ's format, found invalid content: {error}") from None
+            raise ValueError(f"expected a config file in RocketMQ's format, found other content: {error}") from None
         return dict(document)
 
     def _check_document(self, document: Any) -> None:
         for field, is_entry in (("dataVersion", is_int64), (self.table, self._is_valid_entry)):
             table = document.get(field, {}) if isinstance(document, dict) else None
             if not isinstance(table, dict) or not all(map(is_entry, table.values())):
-                raise ValueError(f"expected a JSON object in {field!r} whose entries are valid, found something else")
+                raise ValueError(
+                    f"expected a JSON object with valid entries in the field {field!r}, found something else"
+                )
         if not self._dialect.is_rocketmq:
             try:
                 json.dumps(document)
             except TypeError as error:
                 # fastjson accepts keys that are not strings; such a file could be read, but not be written again.
-                raise ValueError(f"expected JSON with text keys only, found others: {error}") from None
+                raise ValueError(f"expected JSON whose keys are all texts, found other keys: {error}") from None
 
     def _is_valid_entry(self, value: Any) -> bool:
         """Return whether a value is valid as an entry of the file's main table."""

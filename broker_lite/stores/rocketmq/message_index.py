@@ -66,8 +66,9 @@ class IndexFile:
         """
         if (size := file.path.lstat().st_size) != geometry.file_size:
             raise IndexSizeError(
-                f"{file.path}: expected {geometry.file_size} bytes for {geometry.slots} slots and {geometry.entries} "
-                f"entries (options index_slots and index_entries), found {size}"
+                f"{file.path}: expected {geometry.file_size} bytes, which {geometry.slots} slots and "
+                f"{geometry.entries} entries need, found {size}: set the options index_slots and index_entries to "
+                "those of the file"
             )
         self.path = file.path
         self._file = file

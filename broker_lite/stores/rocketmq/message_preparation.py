@@ -101,7 +101,10 @@ def _check_delay(message: NewMessage) -> None:
     # RocketMQ's recovery ends the log at such a record, because Integer.parseInt throws.
     value = dict(message.properties).get(props.DELAY)
     if value is not None and parse_delay_level(value) is None:
-        raise MessageRefusedError(f"{props.DELAY}: expected an integer in {message.topic}, found {value[:40]!r}")
+        raise MessageRefusedError(
+            f"{props.DELAY}: expected a whole number as the delay level of a message in {message.topic}, found "
+            f"{value[:40]!r}"
+        )
 
 
 def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
@@ -117,9 +120,11 @@ def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
     for message in messages:
         if (message.topic, message.queue_id) != (first.topic, first.queue_id):
             found = f"{first.topic}/{first.queue_id} and {message.topic}/{message.queue_id}"
-            raise MessageRefusedError(f"batch: expected messages of one queue, found {found}")
+            raise MessageRefusedError(f"batch: expected messages of one queue, found messages of {found}")
         if transaction_type(message.sys_flag) is not TransactionType.NOT:
-            raise MessageRefusedError(f"batch: expected no transaction, found sys_flag {message.sys_flag:#x}")
+            raise MessageRefusedError(
+                f"batch: expected messages without a transaction, found one with sys_flag {message.sys_flag:#x}"
+            )
         # Text that cannot be encoded is refused later, when the record is built.
         properties = "".join(chain.from_iterable(message.properties)).encode(errors="replace")
         size += len(message.body) + _BATCH_FRAME_BYTES + len(properties) + 2 * len(message.properties)
@@ -270,10 +275,14 @@ class MessagePreparer:
         properties: Mapping[str, str],
     ) -> PreparedMessage:
         if len(record) > self._max_record_bytes:
-            raise MessageRefusedError(f"record: expected at most {self._max_record_bytes} bytes, found {len(record)}")
+            raise MessageRefusedError(
+                f"expected a record of at most {self._max_record_bytes} bytes for a message, found {len(record)}"
+            )
         if INNER_NUM in properties and not sys_flag & INNER_BATCH:
             found = properties[INNER_NUM][:40]
-            raise MessageRefusedError(f"{INNER_NUM}: expected no such property outside an inner batch, found {found!r}")
+            raise MessageRefusedError(
+                f"{INNER_NUM}: expected no such property in a message that is not an inner batch, found {found!r}"
+            )
         dispatching = self._dispatching
         delay_ms = dispatching.message_delay_ms(properties) if topic == dispatching.schedule_topic else None
         return PreparedMessage(

@@ -84,7 +84,9 @@ class MessageReader(QueueReader[Message, AnyQueue]):
     ) -> Generator[None, None, list[Message]]:
         """Find the newest messages with a key in small steps, and yield after each of them."""
         if self._index is None:
-            raise IndexDisabledError("the store has no index of keys: keep_index is False, or its dialect is BoltMQ")
+            raise IndexDisabledError(
+                "the store has no index of keys, because keep_index is False or the store is BoltMQ's"
+            )
         found: dict[int, Message] = {}
         size = 0
         for offset in self._index.lookup_in_steps(topic, key, begin_ms, end_ms):

@@ -138,8 +138,9 @@ class MessageWriter(LogWriter):
             count = parse_int(known.get(INNER_NUM), 1, MAX_INNER_MESSAGES)
             if count is None or not self._topics.is_batch(message.topic):
                 raise MessageRefusedError(
-                    f"inner batch: expected {INNER_NUM} from 1 to {MAX_INNER_MESSAGES} and a topic with "
-                    f"{QUEUE_TYPE}={BATCH_QUEUE_TYPE}, found {known.get(INNER_NUM, 'none')[:40]!r} for {message.topic}"
+                    f"inner batch: expected the property {INNER_NUM} from 1 to {MAX_INNER_MESSAGES}, and a topic with "
+                    f"{QUEUE_TYPE}={BATCH_QUEUE_TYPE}, found {known.get(INNER_NUM, 'none')[:40]!r} in a message of "
+                    f"{message.topic}"
                 )
             queue = self._queues.find_or_create(message.topic, message.queue_id)
             return {INNER_BASE: str(queue.max_offset)}, count, ()
@@ -149,11 +150,13 @@ class MessageWriter(LogWriter):
         distinct = tuple(dict.fromkeys(names))
         if len(names) > MAX_LIGHT_QUEUES_OF_MESSAGE:
             raise MessageRefusedError(
-                f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES_OF_MESSAGE} light queues, found {len(names)}"
+                f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES_OF_MESSAGE} light queues of a message, found "
+                f"{len(names)}"
             )
         if not self._queues.can_add_light_queues(distinct):
             raise MessageRefusedError(
-                f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES} light queues in the store"
+                f"{MULTI_DISPATCH}: the message needs new light queues, but the store has {MAX_LIGHT_QUEUES} already, "
+                "which is the limit"
             )
         numbers = [str(light.max_offset if (light := self._queues.find_light_queue(name)) else 0) for name in names]
         return {MULTI_QUEUE_OFFSET: SEPARATOR.join(numbers)}, 1, distinct

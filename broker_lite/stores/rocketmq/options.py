@@ -70,7 +70,7 @@ class StoreOptions:
         ):
             check_range(name, size := getattr(self, name), unit, (1 << 31) - 1)
             if size % unit:
-                raise StoreError(f"{name}: expected a multiple of {unit}, found {size}")
+                raise StoreError(f"{name}: expected a multiple of {unit}, the size of an entry, found {size}")
         check_range(
             "timer_log_file_size_bytes", self.timer_log_file_size_bytes, timers.MIN_LOG_FILE_SIZE, (1 << 31) - 1
         )

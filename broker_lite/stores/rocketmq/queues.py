@@ -83,9 +83,9 @@ class StoreQueues:
         if topic in topics_of_folder:
             expected = BATCH_QUEUE_TYPE if self._topics.is_batch(topic) else SIMPLE_QUEUE_TYPE
             raise StoreFilesError(
-                f"{self._root / folder / topic}: expected no queues here, as the topic's queue.type is {expected}; "
-                "RocketMQ's broker does not start on such a store. Correct queue.type in config/topics.json, or "
-                "rebuild the queues with 'commitlake rebuild STORE --in-place'"
+                f"{self._root / folder / topic}: the topic has queues in this folder, although its queue.type is "
+                f"{expected}; RocketMQ's broker does not start on such a store. Correct queue.type in "
+                "config/topics.json, or rebuild the queues with 'commitlake rebuild STORE --in-place'"
             )
 
     def __iter__(self) -> Iterator[AnyQueue]:
@@ -205,7 +205,10 @@ class StoreQueues:
                 self._simple_topics.add(topic)
         # Their entries are in ConsumeQueues now. The error makes recovery build all queues again.
         if wrong:
-            raise QueueGapError(f"{', '.join(wrong)}: expected ConsumeQueues, found BatchConsumeQueues in the log")
+            raise QueueGapError(
+                f"the topics {', '.join(wrong)} have ConsumeQueues, but the log has messages of BatchConsumeQueues for "
+                "them"
+            )
 
     def _log_refused_topic(self, record: Dispatch) -> None:
         if record.topic not in self.refused_topics:

@@ -127,11 +127,11 @@ def content_size(frame: bytes) -> int:
     size = _CONTENT_SIZE_SIZES[descriptor >> 6]
     if size == 0:
         if not single_segment:
-            raise FrameError("a frame that states the size of its content", "one that does not")
+            raise FrameError("a zstd frame that states the size of its content", "one that does not")
         size = 1
     start = 5 + (not single_segment) + _DICTIONARY_ID_SIZES[descriptor & 3]
     if len(frame) < start + size:
-        raise FrameError("a whole frame", f"{len(frame)} bytes, less than its header")
+        raise FrameError("a whole zstd frame", f"{len(frame)} bytes, less than its header")
     claimed = int.from_bytes(frame[start : start + size], "little")
     return claimed + _TWO_BYTE_BIAS if size == 2 else claimed
 

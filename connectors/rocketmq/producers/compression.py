@@ -20,7 +20,7 @@ def check_codec(name: str) -> BodyCodec:
         ClientOptionError: if there is no such codec.
     """
     if name not in CODECS:
-        raise ClientOptionError(f"compression: expected {', '.join(CODECS)}, found {name!r}")
+        raise ClientOptionError(f"compression: expected one of {', '.join(CODECS)}, found {name!r}")
     return BodyCodec(name)
 
 

@@ -142,7 +142,7 @@ def _check_name(name_kind: str, name: str, max_length: int) -> str:
     if len(name) > max_length:
         raise InvalidMessageError(f"{name_kind}: expected at most {max_length} characters, found {len(name)}")
     if not _NAME.fullmatch(name):
-        raise InvalidMessageError(f"{name_kind}: expected letters, digits, %, |, - and _, found {name!r}")
+        raise InvalidMessageError(f"{name_kind}: expected only letters, digits, %, |, - and _, found {name!r}")
     return name
 
 
@@ -154,7 +154,9 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
     """
     check_topic(message.topic)
     if message.topic in NOT_FOR_SENDING:
-        raise InvalidMessageError(f"topic: expected a topic of an application, found the broker's own {message.topic}")
+        raise InvalidMessageError(
+            f"topic: expected a topic of an application, found {message.topic}, to which only brokers send"
+        )
     if not message.body:
         raise InvalidMessageError("body: expected at least one byte, found none")
     if len(message.body) > max_body_bytes:
@@ -162,15 +164,17 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
     if not 0 <= message.delay_level <= MAX_DELAY_LEVEL:
         raise InvalidMessageError(f"delay_level: expected 0 to {MAX_DELAY_LEVEL}, found {message.delay_level}")
     if message.delay_level and message.deliver_at_ms is not None:
-        raise InvalidMessageError("delay: expected a level or a time, found both")
+        raise InvalidMessageError("delay: expected a delay level or a delivery time, found both")
     for key in message.keys:
         if not key or props.KEY_SEPARATOR in key:
             raise InvalidMessageError(f"keys: expected keys without blanks, found {key!r}")
     for name, value in message.properties.items():
         if name in RESERVED_PROPERTIES:
-            raise InvalidMessageError(f"properties: expected a name that RocketMQ does not use itself, found {name}")
+            raise InvalidMessageError(f"properties: {name} is a name that RocketMQ uses itself: choose another name")
         if not name.strip() or not value.strip():
-            raise InvalidMessageError(f"properties: expected a name and a value, found {name!r}={value!r}")
+            raise InvalidMessageError(
+                f"properties: expected a name and a value that are not empty, found {name!r}={value!r}"
+            )
 
 
 def stored_properties(

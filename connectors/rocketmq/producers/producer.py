@@ -313,9 +313,13 @@ class Producer(Closable):
         for message in messages:
             check_message(message, self._how.max_body_bytes)
             if (message.topic, message.wait_store) != (first.topic, first.wait_store):
-                raise InvalidMessageError("batch: expected one topic, and one wait_store, found several")
+                raise InvalidMessageError(
+                    "batch: expected messages with the same topic and the same wait_store, found different ones"
+                )
             if message.delay_level or message.deliver_at_ms is not None or message.topic.startswith(RETRY_PREFIX):
-                raise InvalidMessageError("batch: expected messages without delay, not of a retry topic")
+                raise InvalidMessageError(
+                    "batch: expected messages without a delay and not of a retry topic, found one: send it by itself"
+                )
             key = self._unique_key(message)
             keys.append(key)
             items.append(BatchItem(message.flag, message.body, stored_properties(message, key)))
@@ -374,7 +378,9 @@ def _to_send_result(stored: StoredResult) -> SendResult:
 def _to_send_results(stored: StoredResult) -> list[SendResult]:
     keys, ids = stored.parcel.unique_keys, stored.response.msg_id.split(",")
     if len(ids) != len(keys):
-        raise ProtocolError(f"{stored.queue}: expected {len(keys)} ids for a batch, found {len(ids)}")
+        raise ProtocolError(
+            f"{stored.queue}: expected {len(keys)} message ids for a batch of as many messages, found {len(ids)}"
+        )
     first = stored.response.queue_offset
     return [
         SendResult(SendStatus(stored.code), key, msg_id, stored.queue, first + number)

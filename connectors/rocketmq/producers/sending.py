@@ -332,8 +332,8 @@ def parse_send_response(answer: PeerAnswer, queue: MessageQueue, message_count: 
         raise PositionError(str(error)) from None
     if response.queue_id != queue.queue_id or not 0 <= response.queue_offset <= MAX_QUEUE_OFFSET - message_count:
         raise PositionError(
-            f"{answer.address}: expected messages to be stored in queue {queue.queue_id} of {queue.topic}, found "
-            f"offset {response.queue_offset} of queue {response.queue_id}"
+            f"{answer.address}: expected that the message was stored in queue {queue.queue_id} of {queue.topic}, but "
+            f"the broker answered with queue offset {response.queue_offset} of queue {response.queue_id}"
         )
     return response
 

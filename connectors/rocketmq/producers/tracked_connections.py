@@ -177,8 +177,8 @@ class TrackedConnections(Closable):
         if earlier := self.earlier_connection_count(broker_name):
             self._check_owner()  # two processes must not wait for each other
             raise UnreachableError(
-                f"broker {broker_name!r}: expected the end of earlier connections, over which messages may still "
-                f"arrive, found {earlier} that are still open"
+                f"broker {broker_name!r}: {earlier} earlier connections are still open, over which messages may still "
+                "arrive: expected that the broker closes them. Try again later"
             )
         self._wait_for_earlier_requests(broker_name)
         # Only now: after a wait that failed, the next attempt must wait again.
@@ -198,8 +198,8 @@ class TrackedConnections(Closable):
         listed = self._registered_clients(broker_name)
         if own not in listed:
             raise UnreachableError(
-                f"broker {broker_name!r}: expected this client's connection among those that the broker lists for the "
-                f"producer group {self._producer.group}, found {len(listed)} others"
+                f"broker {broker_name!r}: expected this client among those of the producer group "
+                f"{self._producer.group} that the broker lists, found only {len(listed)} others. Try again later"
             )
         return sum(map(self._is_earlier_or_own, listed)) - 1
 
@@ -218,8 +218,8 @@ class TrackedConnections(Closable):
             # The oldest waiting request is older than this wait, so it may be one of an earlier connection.
             if waited_ms is None or waited_ms >= 1000 * (self._clock() - began):
                 raise UnreachableError(
-                    f"broker {broker_name!r}: expected that it has executed all earlier requests, found one that has "
-                    f"waited for {text[:20]} ms"
+                    f"broker {broker_name!r}: expected that it has executed all earlier requests, but one has waited "
+                    f"for {text[:20]} ms. Try again later"
                 )
 
     def _registered_clients(self, broker_name: str) -> set[str]:

@@ -24,7 +24,7 @@ def _parse_topic(text: str) -> str:
 
 def _parse_body_form(text: str) -> BodyForm:
     if text.lower() not in (BodyForm.STORED, BodyForm.DECOMPRESSED):
-        raise ValueError(f"expected {BodyForm.STORED} or {BodyForm.DECOMPRESSED}, found {text!r}")
+        raise ValueError(f"expected one of {BodyForm.STORED} and {BodyForm.DECOMPRESSED}, found {text!r}")
     return BodyForm(text.lower())
 
 

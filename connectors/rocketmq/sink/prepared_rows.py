@@ -161,7 +161,7 @@ def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
         *(("body_codec",) if settings.is_stored else ()),
     ):
         if name not in schema.names:
-            raise InvalidMessageError(f"rows: expected a column {name}, found {', '.join(schema.names) or 'none'}")
+            raise InvalidMessageError(f"rows: the column {name} is missing, found {', '.join(schema.names) or 'none'}")
     for name, wanted in TYPES.items():
         if name in schema.names and not _type_fits(schema.field(name).type, wanted):
             expected = str(wanted).removeprefix("large_")
@@ -378,7 +378,7 @@ class _RowPreparer:
         if column is None:
             return pa.repeat(pa.scalar("", _TEXT), self._count), nothing, nothing.copy()
         if not isinstance(column, pa.MapArray):
-            raise InvalidMessageError(f"column properties: expected a map, found {column.type}")
+            raise InvalidMessageError(f"column properties: expected a map of texts to texts, found {column.type}")
         # `keys` and `items` of a slice of a map still have the entries of the whole map.
         edges = column.offsets.to_numpy()
         names = column.keys.slice(edges[0], edges[-1] - edges[0]).cast(_TEXT)

@@ -326,7 +326,8 @@ class _BatchSend:
         known = self._producer.queues(target_requests.target.topic)
         if target_requests.queue not in known:
             raise NoRouteError(
-                f"{format_queue(target_requests.queue)}: expected one of the {len(known)} queues that can be written"
+                f"{format_queue(target_requests.queue)}: expected one of the topic's {len(known)} queues that can be "
+                "written to"
             )
         return target_requests.queue
 

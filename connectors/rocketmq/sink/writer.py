@@ -61,8 +61,9 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
             close = difflib.get_close_matches(name, list(TYPES), n=1)
             nearest = f" (did you mean {close[0]!r}?)" if close else ""
             raise UsageError(
-                f"the DataFrame's column {name!r} cannot be sent{nearest}; expected {', '.join(TYPES)}, or columns of "
-                "messages, which are ignored. Put the application's own values into properties"
+                f"the DataFrame's column {name!r} cannot be sent{nearest}: expected some of {', '.join(TYPES)}, or "
+                "columns of the table messages, which are ignored. Put the application's own values into the column "
+                "properties"
             )
     try:
         check_columns(to_arrow_schema(schema), options.settings.rows)

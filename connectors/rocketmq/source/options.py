@@ -32,7 +32,7 @@ def _parse_topics(text: str) -> tuple[str, ...]:
 
 def _parse_filter(text: str) -> str:
     if not text.strip():
-        raise ValueError("expected a filter, found nothing")
+        raise ValueError("expected a filter of tags or of SQL92, found nothing")
     return text.strip()
 
 
@@ -40,7 +40,7 @@ def _parse_tags(text: str) -> str:
     """Check a tag expression, and return it unchanged; refuse one without a tag."""
     _parse_filter(text)
     if parse_tag_expression(text) == ():
-        raise ValueError(f"expected a tag, found none in {text!a}")
+        raise ValueError(f"expected tags such as 'paid || refunded', found none in {text!a}")
     return text
 
 

@@ -69,8 +69,8 @@ class ReadPosition:
         for queue in (*self.offsets, *self.times):
             if queue not in known_queues:
                 raise UsageError(
-                    f"option {self.option}: expected queues that can be read, found {format_queue(queue)}, which is "
-                    f"not among the topics' {format_count(len(known_queues), 'queue')}"
+                    f"option {self.option}: the queue {format_queue(queue)} is not among the "
+                    f"{format_count(len(known_queues), 'queue')} of the topics that can be read"
                 )
 
     def resolve_offset(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:
@@ -147,7 +147,10 @@ def _flatten_tree(tree: Any, minimum: int) -> list[tuple[MessageQueue, int]]:
             for queue_id, value in queues.items():
                 number, queue = int_in_range(value, minimum, INT64_MAX), parse_int(queue_id, 0, _MAX_QUEUE_ID)
                 if number is None or queue is None:
-                    raise ValueError(f"queue {queue_id}: expected a number of at least {minimum}, found {value}")
+                    raise ValueError(
+                        f"queue {queue_id}: expected the number of a queue with an offset or time of at least "
+                        f"{minimum}, found {value}"
+                    )
                 found.append((MessageQueue(str(topic), str(broker), queue), number))
     return found
 

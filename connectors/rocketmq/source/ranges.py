@@ -43,7 +43,10 @@ def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
     for topic in topics:
         found = puller.queues(topic)
         if not found:
-            raise NoRouteError(f"topic {topic!r}: expected a queue that can be read, found none in its route")
+            raise NoRouteError(
+                f"topic {topic!r}: expected a queue that can be read, found none in its route: check the topic's "
+                "permission"
+            )
         queues += found
     return sorted(queues)
 
@@ -88,8 +91,8 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
         begin, end = begins[queue], ends[queue]
         if begin > end and queue in options.start.offsets and queue in options.end.offsets:
             raise UsageError(
-                f"options {options.start.option} and {options.end.option}: expected an end after the begin, found "
-                f"{begin} and {end} of {format_queue(queue)}"
+                f"options {options.start.option} and {options.end.option}: expected an end after the begin, found the "
+                f"queue offsets {begin} and {end} for {format_queue(queue)}"
             )
         for position, is_begin in ((options.start, True), (options.end, False)):
             if (

@@ -150,6 +150,7 @@ def _to_queue_extent(queue: MessageQueue, first_offset: int, end_offset: int) ->
     first_offset, end_offset = max(0, first_offset), max(0, end_offset)
     if not first_offset <= end_offset <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
         raise ProtocolError(
-            f"{format_queue(queue)}: expected a first offset from 0 to its end, found {first_offset} and {end_offset}"
+            f"{format_queue(queue)}: expected a first queue offset from 0 to the queue's end in the broker's answer, "
+            f"found the first offset {first_offset} and the end {end_offset}"
         )
     return QueueExtent(queue, first_offset, end_offset)

@@ -140,11 +140,14 @@ def _broker_names(admin: Admin, source: BrokerSource) -> list[str]:
                 f"the name server knows no broker {name!r}: expected one of {', '.join(known) or 'none'}"
             )
     if not known:
-        raise NoRouteError("the name server knows no broker: nothing can be archived")
+        raise NoRouteError(
+            "the name server knows no broker, so nothing can be archived: check its address, and whether the brokers "
+            "are running"
+        )
     names = list(source.brokers) or known
     for name in names:
         if fault := find_broker_name_fault(name):
-            raise ProtocolError(f"the name server: {fault}: a lake cannot have a store of that name")
+            raise ProtocolError(f"the name server lists a broker whose name a store in a lake cannot have: {fault}")
     return names
 
 
@@ -152,7 +155,7 @@ def _check_topics(source: BrokerSource, plans: Sequence[BrokerPlan]) -> None:
     known = frozenset[str]().union(*(plan.held.topics for plan in plans))
     for topic in source.topics:
         if topic not in known:
-            raise NoRouteError(f"topic {topic!r}: expected to be on one of the brokers, found on none of them")
+            raise NoRouteError(f"topic {topic!r}: none of the brokers has this topic")
 
 
 def _plan_broker(
@@ -291,8 +294,8 @@ def _check_same_log(admin: Admin, broker_name: str, progress: StoreProgress, ext
         found = "another record, or none"
     raise StoreReplacedError(
         f"broker {broker_name!r} is not the one that was archived under this name, or has lost messages in a crash: "
-        "expected "
-        f"{expected}, found {found}. Give a new broker another name, or archive it into another lake"
+        f"expected {expected}, found {found}. If it is a new broker, give it another name, or archive it into another "
+        "lake"
     )
 
 

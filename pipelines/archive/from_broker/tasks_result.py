@@ -93,9 +93,10 @@ def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, in
         for part in parts:
             if end is not None and part.rows:
                 raise ProtocolError(
-                    f"{format_queue(MessageQueue(topic, part.broker, queue_id))}: expected messages with higher queue "
-                    f"offsets to be later in the broker's log, found earlier ones after queue offset {end}. Nothing "
-                    "of this commit was archived; leave the topic out with --topic, or archive the broker's files"
+                    f"{format_queue(MessageQueue(topic, part.broker, queue_id))}: expected that the broker's log has "
+                    f"messages in the order of their queue offsets, but messages after queue offset {end} are earlier "
+                    "in it. Nothing of this commit was archived; leave the topic out with --topic, or archive the "
+                    "broker's files"
                 )
             # The next run pulls from the first message that this one did not take, even if a later part ended as
             # planned.

@@ -201,7 +201,7 @@ def find_not_consumed_in_stores(
         moment = offsets_by_kind(progress)[OffsetKind.GROUP]
         found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, has_messages))
     if not any(_is_known_group(group, store) for store in found):
-        raise UnknownGroupError(f"the store has no offsets of the group {group!r}")
+        raise UnknownGroupError(f"the store has no offsets of the group {group!r}: check the group's name")
     return _join_results_of_stores(group, found, is_topic_selected, warnings)
 
 
@@ -225,7 +225,9 @@ def find_not_consumed_live(
             moment = offsets_by_kind(progress)[OffsetKind.GROUP]
             found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, queues.has_messages))
     if not any(_is_known_group(group, store) for store in found):
-        raise UnknownGroupError(f"the broker has neither offsets nor clients of the group {group!r}")
+        raise UnknownGroupError(
+            f"the broker has neither offsets nor clients of the group {group!r}: check the group's name"
+        )
     return _join_results_of_stores(group, found, wanted.__contains__, [])
 
 
@@ -297,8 +299,8 @@ def _check_does_not_broadcast(
     for key, one in sorted(subscriptions.found.items()):
         if key.group == group and one.message_model == BROADCASTING and is_topic_selected(key.topic):
             raise ReplayError(
-                f"the group {group} broadcasts {key.topic}: each of its clients keeps its own offsets, so what it has "
-                "consumed is not known"
+                f"the group {group} consumes {key.topic} by broadcasting: each of its clients keeps its own offsets, "
+                "so what it has consumed is not known"
             )
 
 
@@ -330,9 +332,9 @@ def _check_offsets_are_known(group: str, moment: Moment, is_topic_selected: Call
     more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
     before, after = _time_text(moment.taken), _time_text(moment.taken_next)
     raise ReplayError(
-        f"{moment.broker}: the offsets of {group} at {_time_text(moment.at)} are not known in "
+        f"{moment.broker}: the offsets of the group {group} at {_time_text(moment.at)} are not known for "
         f"{', '.join([*unknown][:_SHOWN])}{more}: the group {what} between the snapshots of {before} and {after}. "
-        f"--offsets-at {before} and --offsets-at {after} take its offsets before and after that"
+        f"--offsets-at {before} takes its offsets before that, and --offsets-at {after} those after it"
     )
 
 

@@ -86,8 +86,8 @@ def _check_route_has_brokers(client: OffsetClient, topic: str, brokers: Collecti
     routed = {broker.broker_name for broker in client.admin.route(topic).broker_datas}
     if missing := sorted(set(brokers) - routed):
         raise NoRouteError(
-            f"topic {topic!r}: the replay sent to {', '.join(missing)}, but its route has only "
-            f"{', '.join(sorted(routed))}"
+            f"topic {topic!r}: the replay sent messages to the brokers {', '.join(missing)}, but the topic's route now "
+            f"has only {', '.join(sorted(routed))}"
         )
 
 
@@ -288,8 +288,8 @@ class OtherMessagesReader:
         found = list(self._puller.read(self._queue, start, end))
         if found and found[-1].queue_offset >= end:
             raise ProtocolError(
-                f"queue {self._queue.queue_id} of {self._queue.topic}: expected offsets before {end}, found "
-                f"{found[-1].queue_offset}"
+                f"queue {self._queue.queue_id} of {self._queue.topic}: expected messages with queue offsets before "
+                f"{end} in the broker's answer, found one with {found[-1].queue_offset}"
             )
         return found
 

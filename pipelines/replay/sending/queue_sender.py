@@ -161,8 +161,8 @@ class QueueSender:
                 raise
             raise ReplayError(
                 f"broker {self.queue.broker_name} does not list the connections of the producer group "
-                f"{self._client.producer.group}, without which it is not known whether messages can still arrive: "
-                f"{error}. With ACL 2.0, the account needs the action Get on the cluster",
+                f"{self._client.producer.group}, so it is not known whether messages of an earlier attempt can still "
+                f"arrive: {error}. With ACL 2.0, the account needs the action Get on the cluster",
                 exit_code=ExitCode.REFUSED,
             ) from None
 
@@ -189,9 +189,9 @@ class QueueSender:
         first = self._client.puller.min_offset(self.queue)
         if first > self._end:
             raise ReplayError(
-                f"{format_queue(self.queue)} starts at offset {first}, expected {self._end} or less: a repair of the "
-                "lake has lost rows about this replay, and the target has deleted messages since it was planned, so it "
-                "is not known which messages were sent. Nothing more is sent",
+                f"{format_queue(self.queue)} begins at queue offset {first}, expected {self._end} or less: the target "
+                "has deleted messages since the replay was planned, and a repair of the lake has lost rows about this "
+                "replay, so it is not known which messages were sent. Nothing more is sent",
                 exit_code=ExitCode.REFUSED,
             )
 
@@ -245,8 +245,8 @@ class QueueSender:
                     return
                 if isinstance(problem, PositionError):  # sent again, they could be there twice
                     raise ReplayError(
-                        f"{problem}; and {len(batch):,} of the messages are not found in the queue. Nothing more is "
-                        "sent; check that this is the expected broker",
+                        f"{problem}; {len(batch):,} of the messages are not found in the queue. Nothing more is sent: "
+                        "check that this is the expected broker",
                         exit_code=ExitCode.REFUSED,
                     )
             retries.wait_after(problem, f"{format_queue(self.queue)}: not sent")
@@ -268,8 +268,8 @@ class QueueSender:
         # The ledger must not have an offset at which the messages are not.
         if not self._end <= first <= MAX_QUEUE_OFFSET - len(batch):
             raise PositionError(
-                f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.broker_name}: expected messages to "
-                f"be stored at offset {self._end} or later, found {first}"
+                f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.broker_name}: expected that the "
+                f"broker stores the messages at queue offset {self._end} or later, but it answered with {first}"
             )
         return first
 
@@ -324,7 +324,7 @@ class _RetryWaits:
             failed_step: the queue and the failed step, for messages.
         """
         if self._is_stopped():
-            raise StoppedError(f"the replay was stopped while it retried: {failed_step}: {error}") from None
+            raise StoppedError(f"the replay was stopped during a retry: {failed_step}: {error}") from None
         if self._clock() > self._deadline:
             raise ReplayError(
                 f"{failed_step} for {self._seconds:.0f} s: {error}. 'commitlake replay resume {self._replay_id}' "

@@ -173,7 +173,7 @@ class ReplayRun:
         found, wanted = self._counts.sent + self._counts.failed, self._plan.messages_to_send
         if found < wanted:
             raise ReplayError(
-                f"expected the {format_count(wanted, 'message')} of the plan in the lake, found {found:,}: the others "
-                "were deleted from it after the plan was made, and are not sent",
+                f"the plan has {format_count(wanted, 'message')} to send, but the lake has only {found:,} of them: "
+                "the others were deleted from it after the plan was made, and are not sent",
                 exit_code=ExitCode.DAMAGE,
             )

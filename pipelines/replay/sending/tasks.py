@@ -136,8 +136,8 @@ def check_no_speculation(spark: SparkSession, prefix: str = "") -> None:
     """
     if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
         raise ReplayError(
-            f"{prefix}expected spark.speculation=false, found true: a second attempt of a task would take the messages "
-            "over from the first one, again and again",
+            f"{prefix}expected spark.speculation=false, found true: with it, Spark would start second attempts of "
+            "tasks, which take the messages over from the first ones again and again",
             hint="set it to false for this job: no message would be sent twice, but the replay would not end",
         )
 

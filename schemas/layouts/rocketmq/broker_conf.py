@@ -146,11 +146,11 @@ def _get_setting(settings: Mapping[str, str], key: str, parse: Callable[[str], T
     try:
         return parse(settings[key])
     except ValueError as error:
-        raise BrokerConfError(f"{key}: expected {error}, found {settings[key][:100]!r}") from None
+        raise BrokerConfError(f"{key}: {error}, found {settings[key][:100]!r}") from None
 
 
 def _integer_parser(minimum: int = INT32_MIN) -> Callable[[str], int]:
-    expected = "a number" if minimum < 0 else f"a number of at least {minimum}"
+    expected = "expected a number" if minimum < 0 else f"expected a number of at least {minimum}"
 
     def parse(text: str) -> int:
         number = parse_int(text, minimum, INT32_MAX)
@@ -164,7 +164,7 @@ def _integer_parser(minimum: int = INT32_MIN) -> Callable[[str], int]:
 def _parse_boolean(text: str) -> bool:
     """Parse a boolean like Java's parseBoolean, but raise an error for anything other than true or false."""
     if text.lower() not in {"true", "false"}:
-        raise ValueError("true or false")
+        raise ValueError("expected true or false")
     return text.lower() == "true"
 
 
@@ -173,7 +173,7 @@ def _parse_hours(text: str) -> tuple[int, ...]:
     hours = {parse_int(part, 0, _HOURS_A_DAY - 1) for part in text.rstrip(";").split(";")}
     known = {hour for hour in hours if hour is not None}
     if len(known) < len(hours):
-        raise ValueError("hours from 00 to 23 separated by semicolons, such as 04 or 04;16")
+        raise ValueError("expected hours from 00 to 23 separated by semicolons, such as 04 or 04;16")
     return tuple(sorted(known))
 
 

@@ -84,7 +84,7 @@ def test_a_stream_is_written(spark: SparkSession, uri: str, options: HBaseOption
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"batchRow": "1"}, "unknown option"),
+        ({"batchRow": "1"}, "there is no option"),
         ({"columns": "topic,body"}, "'body' is not one of broker"),
         ({}, "there is no table"),
     ],

@@ -74,9 +74,7 @@ def test_rows_are_those_of_the_log_and_can_be_written_again(
     own = ["body", "body_codec", "tags", "keys", "unique_key", "flag", "body_crc", "kind", "properties['n'] AS n"]
     assertDataFrameEqual(read(spark, servers, copy, body="stored").selectExpr(own), found.selectExpr(own))
 
-    with pytest.raises(
-        PySparkException, match=r"found topic .*, queue 9 of broker-a, which is not among the topics' 3 queues"
-    ):
+    with pytest.raises(PySparkException, match=r"queue 9 of broker-a is not among the 3 queues"):
         read(spark, servers, topic, startingOffsets=f'{{"{topic}": {{"broker-a": {{"9": 1}}}}}}').count()
     empty = spark.createDataFrame([(b"",)], "body binary")
     with pytest.raises(PySparkException, match=r"expected to send 1 row, 1 was not sent: 1 invalid, topic .*: body"):

@@ -44,5 +44,5 @@ def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Serv
         assert merge_profiles(pieces).equals(merge_profiles(TASKS))
         assert file.data_file.rows == sum(map(len, TASKS))
     assert names_in(s3_server, bucket) == ["some/lake/profiles/part-run.zstd.parquet"]
-    with pytest.raises(ProfileError, match="expected a task's profile, found no file"):
+    with pytest.raises(ProfileError, match="the file with counts that a task wrote was deleted"):
         list(gather_profiles(lake, manifest))

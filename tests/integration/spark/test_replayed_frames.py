@@ -66,5 +66,5 @@ def test_a_joined_frame_is_sent_once_by_tasks(world: ReplayWorld, spark: SparkSe
 
 def test_a_session_needs_a_rate_and_not_a_speed(world: ReplayWorld, spark: SparkSession) -> None:
     lake = commitlake.open(world.lake.root, spark)
-    with pytest.raises(UsageError, match="speed: tasks on Spark cannot keep to the pace"):
+    with pytest.raises(UsageError, match="speed cannot be used with tasks on Spark"):
         lake.replay(lake.messages(), name="fast", namesrv=world.name_servers, speed=2.0, dry_run=False)

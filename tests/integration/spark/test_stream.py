@@ -297,11 +297,11 @@ def test_a_checkpoint_of_another_broker_is_refused(sink: Sink, store: Path) -> N
     ("options", "message"),
     [
         ({"endingOffset": 5}, "option endingOffset is only for spark.read: a stream has no end"),
-        ({"startingOffset": 0, "startingTimestamp": 0}, "expected one of them, found both"),
+        ({"startingOffset": 0, "startingTimestamp": 0}, "expected only one of them, found both"),
         ({"startingOffset": "newest"}, "expected a physical offset, earliest, latest or JSON"),
         pytest.param(
             {"startingOffset": 3},
-            "found 3, inside one",
+            "found 3, which is inside a record",
             marks=pytest.mark.long("it fails in the query, which has all of its retries first"),
         ),
         ({"maxBytesPerTrigger": 0}, "expected at least 1 byte"),

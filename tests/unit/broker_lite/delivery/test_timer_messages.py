@@ -78,7 +78,7 @@ def test_a_timer_message_is_delivered_after_a_full_disk(
         with monkeypatch.context() as full:
 
             def refuse(_: object) -> None:
-                raise DiskFullError("expected 4096 bytes free for a new file, found 0")
+                raise DiskFullError("4096 bytes of free disk are needed for a new file, found 0")
 
             full.setattr(store, "put", refuse)
             for _ in range(2):

@@ -220,7 +220,7 @@ def test_a_full_disk_does_not_stop_timeouts_of_pulls_and_clients(
     with monkeypatch.context() as full:
 
         def refuse(_: object) -> None:
-            raise DiskFullError("expected 4096 bytes free for a new file, found 0")
+            raise DiskFullError("4096 bytes of free disk are needed for a new file, found 0")
 
         full.setattr(store, "put", refuse)
         clock.now_ms += 16_000

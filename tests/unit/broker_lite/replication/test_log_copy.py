@@ -183,7 +183,7 @@ def test_a_closed_store_refuses_data(root: Path) -> None:
     slave = MessageStore.open(root, SMALL, clock=Clock())
     log = LogCopy(slave)
     slave.close()
-    with pytest.raises(StoreUnusableError, match="found a closed one"):
+    with pytest.raises(StoreUnusableError, match="the store is closed"):
         log.append(0, b"x")
 
 

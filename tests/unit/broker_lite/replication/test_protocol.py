@@ -95,7 +95,7 @@ def test_an_acknowledgement_of_unsent_bytes_is_refused(lie: int) -> None:
 def test_a_slave_that_is_too_slow_receives_an_error() -> None:
     master = MasterSide(SEGMENT)
     master.receive_reports(report(LOG.start), LOG)
-    with pytest.raises(PeerError, match=f"expected {3 * SEGMENT}, where the log begins, or more"):
+    with pytest.raises(PeerError, match=f"the master's log begins at {3 * SEGMENT}: the slave was too slow"):
         master.next_transfer(range(3 * SEGMENT, LOG.stop))
 
 
@@ -140,20 +140,22 @@ def test_an_empty_slave_begins_with_the_first_segment_it_receives() -> None:
 @pytest.mark.parametrize("offset", [0, 99, 101, -100, (1 << 63) - 1, -(1 << 63)])
 @pytest.mark.parametrize("body", [b"", b"x"])
 def test_a_transfer_at_another_offset_is_refused(offset: int, body: bytes) -> None:
-    with pytest.raises(PeerError, match=f"expected 100, where this log ends, found {offset}"):
+    with pytest.raises(PeerError, match=f"physical offset {offset}, expected 100, where this log ends"):
         SlaveSide(SEGMENT, 100).receive_log(transfer(offset, body))
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 31), MAX_BODY_BYTES + 1, (1 << 31) - 1])
 def test_a_size_that_no_master_sends_is_refused_before_the_body(size: int) -> None:
     slave = SlaveSide(1 << 30, 0)
-    with pytest.raises(PeerError, match=f"body_size: expected 0 to {MAX_BODY_BYTES}, found {size}"):
+    with pytest.raises(
+        PeerError, match=f"body_size: expected 0 to {MAX_BODY_BYTES} bytes in a frame of the master, found {size}"
+    ):
         slave.receive_log(transfer(0, b"", size))
 
 
 def test_a_body_beyond_the_end_of_its_segment_is_refused() -> None:
     slave = SlaveSide(SEGMENT, SEGMENT - 10)
-    with pytest.raises(PeerError, match="expected at most 10, the rest of a segment"):
+    with pytest.raises(PeerError, match="expected at most 10 bytes, the rest of a segment"):
         slave.receive_log(transfer(SEGMENT - 10, b"x" * 11))
     assert SlaveSide(SEGMENT, SEGMENT - 10).receive_log(transfer(SEGMENT - 10, b"x" * 10))
 

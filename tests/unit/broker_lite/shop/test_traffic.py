@@ -172,7 +172,7 @@ def test_smallest_shop_has_every_kind_of_order(tmp_path: Path) -> None:
 
 
 def test_too_few_orders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="orders: expected at least 8, found 7"):
+    with pytest.raises(ValueError, match="expected at least 8 orders, found 7"):
         fill_shop_store(tmp_path, orders=7)
 
 

@@ -193,7 +193,9 @@ def test_reading_a_queue_without_records_ends_with_an_error(cluster: LiveCluster
     with Puller("group", options(cluster)) as puller:
         puller.queues("orders")
         lost: list[QueueRange] = []
-        with pytest.raises(ProtocolError, match=f"{cluster.address}: .*expected records, found 1001 answers without"):
+        with pytest.raises(
+            ProtocolError, match=f"{cluster.address}: .*expected messages, found 1001 answers in a row without"
+        ):
             list(read_range(puller, QueueRange(QUEUE, 0, 1 << 55), lambda part, _: lost.append(part)))
     assert len(lost) == MAX_EMPTY_ANSWERS
 
@@ -229,7 +231,9 @@ def test_a_reader_does_not_treat_missing_progress_as_the_end(
     broker.lies[PULL] = answering(ResponseCode.PULL_NOT_FOUND, lambda _: following, 10)
     with Puller("group", options(cluster)) as puller:
         puller.queues("orders")
-        with pytest.raises(ProtocolError, match=f"expected an offset after 0 to go on at, found {following}"):
+        with pytest.raises(
+            ProtocolError, match=f"expected a next queue offset after 0 in the broker's answer, found {following}"
+        ):
             list(puller.read(QUEUE, 0, 10))
 
 

@@ -131,7 +131,7 @@ def test_only_a_request_that_changes_nothing_is_sent_again_when_its_connection_b
                 hasty.send_and_wait(peer.address, code)
             assert len(peer.received) == sent
     with Peer(lambda _: None) as peer:
-        with pytest.raises(BrokenConnectionError, match="a connection closed by the peer"):
+        with pytest.raises(BrokenConnectionError, match="the server closed the connection"):
             hasty.send_and_wait(peer.address, RequestCode.GET_MAX_OFFSET)
         assert len(peer.received) == 4
 
@@ -146,7 +146,7 @@ def test_a_closed_client_sends_nothing_again(hasty: Network) -> None:
 
 
 def test_a_port_without_a_listener_is_unreachable(hasty: Network) -> None:
-    with pytest.raises(UnreachableError, match="expected a connection within 1 s"):
+    with pytest.raises(UnreachableError, match="cannot connect within 1 s"):
         hasty.send_and_wait(f"127.0.0.1:{free_ports(1)}", 31)
 
 
@@ -205,7 +205,7 @@ def test_the_number_of_waiting_requests_is_limited(network: Network) -> None:
     few = Network(ClientOptions("127.0.0.1:1", request_seconds=0.3, max_pending=2))
     with Peer(lambda _: b"") as peer:
         waiting = [few.send_request(peer.address, 31, timeout_seconds=30) for _ in range(2)]
-        with pytest.raises(UnreachableError, match="2 requests of this client already wait"):
+        with pytest.raises(UnreachableError, match="2 requests of this client wait"):
             few.send_request(peer.address, 31)
         few.close()
         assert all(isinstance(each.exception(5), UnreachableError) for each in waiting)

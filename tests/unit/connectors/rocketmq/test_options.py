@@ -30,7 +30,7 @@ def test_a_wrong_name_server_is_an_error(given: str) -> None:
 
 @pytest.mark.parametrize("name", ["connect_seconds", "request_seconds", "route_seconds", "max_pending"])
 def test_limits_must_be_positive(name: str) -> None:
-    with pytest.raises(ClientOptionError, match=f"{name}: expected more than 0, found 0"):
+    with pytest.raises(ClientOptionError, match=f"{name}: expected a number above 0, found 0"):
         ClientOptions("a:1", **{name: 0})  # type: ignore[arg-type]
 
 

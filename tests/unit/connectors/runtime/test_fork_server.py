@@ -73,8 +73,9 @@ def test_processes_run_with_a_temporary_folder_of_any_length(long_folder: Path) 
 def test_the_error_says_what_to_do_if_no_folder_is_short(long_folder: Path) -> None:
     first, folder = run(long_folder, ("/dev/null/none",))
     limit = fork_server._MAX_FOLDER_BYTES
-    assert first.startswith(f"2 {long_folder}: expected a temporary folder with a path of at most {limit} bytes")
-    assert first.endswith("Set TMPDIR to a shorter path")
+    assert first.startswith(f"2 the path of the temporary folder {long_folder} has ")
+    assert f" bytes, expected at most {limit}, and none of /dev/null/none can be written" in first
+    assert first.endswith("Set TMPDIR to a folder with a shorter path")
     assert folder == str(long_folder)
 
 

@@ -21,7 +21,7 @@ def test_offsets_are_read() -> None:
 
 @pytest.mark.parametrize("version", [1, None, "2"])
 def test_another_version_is_refused(version: object) -> None:
-    with pytest.raises(UsageError, match=f"has offsets of version {version!r}, expected 2"):
+    with pytest.raises(UsageError, match=f"has version {version!r}, expected version 2"):
         read({"version": version, "place": {"next": 7}})
 
 

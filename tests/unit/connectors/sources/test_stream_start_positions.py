@@ -84,11 +84,11 @@ def test_an_offset_may_be_in_a_part_without_records(root: Path, place: str) -> N
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ('{"a": 1}', "start of a record of store 'a', found 1, inside one"),
-        (f'{{"a": {3 * SIZE + 1}}}', f"ends before {3 * SIZE}, found {3 * SIZE + 1}"),
+        ('{"a": 1}', "at which a record of store 'a' begins, found 1, which is inside a record"),
+        (f'{{"a": {3 * SIZE + 1}}}', f"from 0 to {3 * SIZE}, where its log ends, found {3 * SIZE + 1}"),
         ('{"a": -5}', "found -5"),
-        ('{"c": 0}', "a broker 'c', the path has a, b"),
-        (7, "found 7, inside one"),
+        ('{"c": 0}', "the broker 'c', but the path contains only a, b"),
+        (7, "found 7, which is inside a record"),
     ],
 )
 def test_an_offset_at_which_no_record_begins_is_refused(root: Path, start: object, message: str) -> None:

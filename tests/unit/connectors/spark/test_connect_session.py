@@ -91,5 +91,5 @@ def test_a_server_of_another_kind_is_reported_within_seconds(
     another_server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect_session, "_TIMEOUT_SECONDS", 0.5)
-    with pytest.raises(UnavailableError, match="is not one of Spark Connect"):
+    with pytest.raises(UnavailableError, match="is not a Spark Connect server"):
         open_connect_session(f"sc://127.0.0.1:{another_server}")

@@ -129,13 +129,17 @@ def test_an_existing_jar_with_a_wrong_digest_is_refused(folder: Path, wrong: str
     for name in NAMES:
         (folder / name).write_bytes(b"another" if name == wrong else JAR)
     expected, found = (hashlib.sha256(data).hexdigest() for data in (JAR, b"another"))
-    with pytest.raises(JarsError, match=rf"{wrong}: expected SHA-256 {expected}, found {found}. .*delete it"):
+    with pytest.raises(
+        JarsError, match=rf"{wrong}: expected a jar with the SHA-256 {expected}, found {found}. .*delete it"
+    ):
         delta_jars()
 
 
 def test_a_fetched_jar_with_a_wrong_digest_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_ivy_that(monkeypatch, writes=b"another")
-    with pytest.raises(JarsError, match=r"delta-spark.*: expected SHA-256 [0-9a-f]{64}, found [0-9a-f]{64}"):
+    with pytest.raises(
+        JarsError, match=r"delta-spark.*: expected a jar with the SHA-256 [0-9a-f]{64}, found [0-9a-f]{64}"
+    ):
         fetch_delta_jars()
     assert list(folder.iterdir()) == []
 
@@ -143,8 +147,8 @@ def test_a_fetched_jar_with_a_wrong_digest_is_not_kept(folder: Path, monkeypatch
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        (["hadoop-aws.jar"], "has no s3.jar"),
-        ([*S3_NAMES, "planted.jar"], r"planted\.jar: expected SHA-256 of a known jar"),
+        (["hadoop-aws.jar"], "lacks s3.jar"),
+        ([*S3_NAMES, "planted.jar"], r"planted\.jar: expected a jar with the SHA-256 of a known jar"),
     ],
 )
 def test_jars_for_object_stores_are_exactly_those_of_the_lock(
@@ -160,7 +164,7 @@ def test_a_jar_added_later_to_those_for_object_stores_is_refused(folder: Path, m
     run_ivy_for_s3(monkeypatch, names=S3_NAMES)
     kept = s3_jars()[0].parent
     (kept / "planted.jar").write_bytes(JAR)
-    with pytest.raises(JarsError, match=r"planted\.jar: expected SHA-256 of a known jar"):
+    with pytest.raises(JarsError, match=r"planted\.jar: expected a jar with the SHA-256 of a known jar"):
         s3_jars()
 
 

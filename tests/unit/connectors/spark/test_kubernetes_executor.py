@@ -58,7 +58,7 @@ def test_classes_of_the_user_are_before_and_behind_those_of_spark() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["driver"], ["executor", "more"]])
 def test_another_role_is_refused(arguments: list[str]) -> None:
-    with pytest.raises(UsageError, match="expected the argument 'executor'"):
+    with pytest.raises(UsageError, match="expected only the argument 'executor'"):
         executor_command(arguments, SPARK, Path("/py"), Path("/java"))
 
 

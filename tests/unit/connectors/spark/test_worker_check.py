@@ -95,7 +95,7 @@ def test_a_driver_without_metadata_accepts_workers_with_it(session: Mock, monkey
 )
 def test_an_error_of_spark_is_one_line(session: Mock, text: str, reason: str) -> None:
     session.run.side_effect = PySparkException(text)
-    with pytest.raises(UnavailableError, match=f"no task runs on Spark's workers: .*{reason}"):
+    with pytest.raises(UnavailableError, match=f"no task can be run on Spark's workers: .*{reason}"):
         check_workers(session)
 
 

@@ -105,7 +105,7 @@ def test_options_for_pulling_need_a_broker(tmp_path: Path, capsys: pytest.Captur
     assert main(["--store", "s", "--lake", str(tmp_path), "--topic", "orders"]) == 2
     assert "--topic has no effect without --from-broker" in capsys.readouterr().err
     assert main(["--from-broker", "127.0.0.1:1", "--lake", str(tmp_path / "lake"), "--local"]) == 1
-    assert "expected an answer from a name server" in capsys.readouterr().err
+    assert "no name server answered" in capsys.readouterr().err
 
 
 def test_rates_are_messages_or_bytes() -> None:
@@ -151,12 +151,12 @@ def at_physical_offset(offset: int) -> Lie:
         (
             RequestCode.GET_BROKER_RUNTIME_INFO,
             with_document(lambda document: {"table": document["table"] | {"commitLogMaxOffset": str(2**63 - 1)}}),
-            "expected a number commitLogMaxOffset of at most 4611686018427387904",
+            "expected the field commitLogMaxOffset of its runtime information to be a number",
         ),
         (
             RequestCode.GET_TOPIC_STATS_INFO,
             lambda _, answer: replace(answer, body=bytes(answer.body).replace(b'"minOffset":0', b'"minOffset":900')),
-            "topic orders, queue 0 of broker-a: expected a first offset from 0 to its end, found 900 and 5",
+            "topic orders, queue 0 of broker-a: expected a first queue offset from 0 to the queue's end",
         ),
     ],
 )

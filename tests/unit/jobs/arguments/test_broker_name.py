@@ -142,7 +142,7 @@ def test_the_settings_folder_of_a_store_may_be_a_link(store: Path, tmp_path: Pat
 
 def test_a_folders_name_that_is_too_long_for_the_lake_is_refused(tmp_path: Path) -> None:
     store = write_store(tmp_path / ("\u8a02" * 60) / "store", [(0, open_segment(messages(2), 1 << 14))])
-    with pytest.raises(JobError, match="too long for the lake"):
+    with pytest.raises(JobError, match="too long for the name of a store in a lake"):
         name_of(store)
 
 

@@ -27,13 +27,13 @@ def test_repeated_keys_are_read_once_and_do_not_count_for_the_limit(tmp_path: Pa
 
 def test_files_that_have_no_keys_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys.txt"
-    with pytest.raises(JobError, match="expected a file to read, found: No such file"):
+    with pytest.raises(JobError, match="the file cannot be read: No such file"):
         read_keys(str(file))
     file.write_text("\n \n")
     with pytest.raises(JobError, match="expected one key per line, found none"):
         read_keys(str(file))
     file.write_bytes(b"a\xff")
-    with pytest.raises(JobError, match="expected UTF-8, found an invalid byte at 1"):
+    with pytest.raises(JobError, match="expected UTF-8, found an invalid byte at position 1"):
         read_keys(str(file))
     monkeypatch.setattr(keys_file, "MAX_FILE_BYTES", 1)
     with pytest.raises(JobError, match="expected at most 1 bytes, found more"):

@@ -63,10 +63,13 @@ def test_the_nearest_name_is_suggested() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[archvie]\nstore = 'x'\n", "no job reads the table 'archvie'. Did you mean 'archive'?"),
-        ("store = 'x'\n", "no job reads the key 'store'"),
-        ("[archive]\nstoer = 'x'\n", "[archive] has the key 'stoer', which is not an option. Did you mean 'store'?"),
-        ("archive = 1\n", "expected a table [archive], found a value"),
+        (
+            "[archvie]\nstore = 'x'\n",
+            "no job has the name 'archvie', so its table is not read. Did you mean 'archive'?",
+        ),
+        ("store = 'x'\n", "no job has the name 'store', so its key is not read"),
+        ("[archive]\nstoer = 'x'\n", "key 'stoer', which is not an option of this job. Did you mean 'store'?"),
+        ("archive = 1\n", "expected 'archive' as the table [archive], found a value"),
     ],
 )
 def test_a_file_of_settings_with_a_wrong_name_is_refused(

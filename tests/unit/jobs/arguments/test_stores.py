@@ -37,7 +37,7 @@ def test_a_store_is_an_argument_or_an_option(given: list[str]) -> None:
 def test_a_missing_store_is_an_error() -> None:
     parser = job_parser("verify", "Check a store.", [("verify /store", "all")])
     add_options(parser, Stores)
-    with pytest.raises(JobError, match="expected a store, found none"):
+    with pytest.raises(JobError, match="no store is named"):
         require_store(parser.parse_args([]).store)
 
 
@@ -97,7 +97,10 @@ def test_a_command_that_writes_a_store_refuses_a_uri(
         ("erase --lake l --key a --vacuum-after 1h", "'1h': expected 1d or more: a running job must be done"),
         ("lineage --lake l --offset 4096", "--offset: '4096': expected BROKER:OFFSET"),
         ("lineage --lake l --offset broker-a:-1", "--offset: 'broker-a:-1': expected BROKER:OFFSET"),
-        (f"lineage --lake l --offset broker-a:{'9' * 5_000}", "expected BROKER:OFFSET, as in broker-a:4096"),
+        (
+            f"lineage --lake l --offset broker-a:{'9' * 5_000}",
+            "expected BROKER:OFFSET, as in broker-a:4096",
+        ),
         ("maintain --lake l --vacuum-after 1h", "--vacuum-after: '1h': expected 1d or more: a running archive must"),
         ("maintain --lake l --target-mib 0", "--target-mib: '0': expected a whole number, 1 or more"),
         ("ship --store s --to t --interval 0s", "--interval: '0s': expected 1s or more"),

@@ -115,7 +115,7 @@ def test_an_unfinished_run_is_an_error(growing: GrowingLake, capsys: pytest.Capt
     assert audit.main(["--lake", growing.lake.root]) == ExitCode.FAILED
     printed = capsys.readouterr().err
     assert "run 3, or one before it, is not finished" in printed
-    assert "'commitlake archive' finishes it" in printed
+    assert "run 'commitlake archive' to finish it" in printed
     growing.write(shop_messages(10, seed=6))
     growing.archive()
     assert read_moment(growing.lake).commit.sequence == 4
@@ -133,7 +133,7 @@ def test_hbase_that_has_not_followed_the_newest_run_is_an_error(growing: Growing
     moment = read_moment(growing.lake)
     wait_for_hbase(lambda: moment.committed, moment)
     for version_there in (lambda: None, lambda: moment.committed - 1):
-        with pytest.raises(UnavailableError, match="HBase has not followed run 2") as refused:
+        with pytest.raises(UnavailableError, match="HBase does not have the messages of archive run 2 yet") as refused:
             wait_for_hbase(version_there, moment)
         assert refused.value.exit_code == ExitCode.FAILED
 
@@ -189,7 +189,7 @@ def test_a_missing_folder_of_bodies_is_refused(
 ) -> None:
     missing = form.format(tmp_path / "missing")
     assert job.main(["--lake", growing.lake.root, "--bodies", missing, *more]) == ExitCode.USAGE
-    assert f"--bodies {missing}: expected the folder of the lake's packs, found none" in capsys.readouterr().err
+    assert f"--bodies {missing}: expected the folder with the bodies of the lake, found none" in capsys.readouterr().err
 
 
 def test_a_moment_can_be_without_expiries(growing: GrowingLake) -> None:

@@ -145,4 +145,4 @@ def test_a_time_without_messages_is_not_reported_as_the_same(
     assert code == ExitCode.USAGE
     assert "the same" not in printed.out
     assert "no message was stored in this time, from 2030-01-01 00:00 to 2030-01-02 00:00" in printed.err
-    assert "there was nothing to compare" in page.read_text()
+    assert "the audit found nothing to compare" in page.read_text()

@@ -46,8 +46,8 @@ def test_a_store_in_a_table_or_in_another_store_is_refused(
         (["--listen", "localhost"], "--listen: expected IP:PORT, found 'localhost'"),
         (["--listen", "localhost:10911"], "--listen: expected an IP address, found 'localhost'"),
         (["--namesrv", "127.0.0.1:0"], "--namesrv: expected IP:PORT, found '127.0.0.1:0'"),
-        (["--listen", "0.0.0.0:10911"], "expected an address that clients can connect to"),
-        (["--broker", "a b"], "--broker: expected 1 to 127 characters"),
+        (["--listen", "0.0.0.0:10911"], "expected one address that clients can connect to"),
+        (["--broker", "a b"], "--broker: expected a name of 1 to 127 letters"),
         (["--segment-size", "1"], "segment_size_bytes: expected"),
         (["--queue-file-size", "30"], "consume_queue_file_size_bytes: expected"),
         (["--delay-levels", "soon"], "message_delay_level: expected delays such as"),
@@ -56,7 +56,7 @@ def test_a_store_in_a_table_or_in_another_store_is_refused(
         (["--role", "SYNC_MASTER"], "--role SYNC_MASTER needs --ha-listen"),
         (["--ha-master", "127.0.0.1:1"], "--ha-master needs --role SLAVE"),
         (["--broker-id", "2"], "--broker-id: expected 0"),
-        (["--role", "SLAVE", "--register", "127.0.0.1:1", "--broker-id", "0"], "expected more than 0"),
+        (["--role", "SLAVE", "--register", "127.0.0.1:1", "--broker-id", "0"], "expected a number above 0"),
         (["--layout", "jmq", "--role", "SLAVE", "--register", "127.0.0.1:1"], "--role and --layout jmq cannot be"),
         (["--layout", "jmq", "--ha-listen", "127.0.0.1:1"], "--ha-listen and --layout jmq cannot be"),
         (["--layout", "jmq", "--delay-levels", "1s"], "--delay-levels and --layout jmq cannot be used together"),
@@ -64,9 +64,9 @@ def test_a_store_in_a_table_or_in_another_store_is_refused(
         (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "--ha-listen and --layout boltmq cannot be"),
         (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),
         (["--layout", "jmq", "--segment-size", "1"], "journal_file_size_bytes: expected"),
-        (["--store", ""], "--store: expected a folder"),
-        (["--store", "/dev/null"], "--store /dev/null: cannot be opened: expected a folder, found a device"),
-        (["--store", "/dev/null/store"], "--store /dev/null/store: cannot be opened: Not a directory"),
+        (["--store", ""], "--store: expected the path of a folder"),
+        (["--store", "/dev/null"], "--store /dev/null: the store cannot be opened: expected a folder, found a device"),
+        (["--store", "/dev/null/store"], "--store /dev/null/store: the store cannot be opened: Not a directory"),
         (
             ["--tls-config", "/no/such/file"],
             "--tls-config /no/such/file: cannot read the file: No such file or directory",
@@ -94,7 +94,7 @@ def test_a_store_of_another_layout_is_refused_and_left_unchanged(
 ) -> None:
     (tmp_path / "store" / folder).mkdir(parents=True)
     assert run(tmp_path, "--layout", layout) == ExitCode.USAGE
-    assert f"--layout {layout}: {tmp_path / 'store'} holds a store in the layout" in capsys.readouterr().err
+    assert f"--layout {layout} does not fit the store in {tmp_path / 'store'}" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "store").iterdir()] == [folder]
 
 
@@ -105,7 +105,7 @@ def test_a_store_of_another_dialect_is_refused_and_left_unchanged(
     data = open_segment(messages(3), 1 << 20, dialect=dialect)
     root = write_store(tmp_path / "store", [(0, data)])
     assert run(tmp_path, "--layout", layout) == ExitCode.USAGE
-    expected = f"--layout {layout}: {root} holds a store in the layout {dialect.name.lower()}"
+    expected = f"--layout {layout} does not fit the store in {root}, which has the layout {dialect.name.lower()}"
     assert expected in capsys.readouterr().err
     assert (root / "commitlog" / f"{0:020d}").read_bytes() == data
 
@@ -219,8 +219,8 @@ def test_a_public_port_for_slaves_is_warned_of_unless_addresses_are_limited(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "10.0.0.1/8"], "--ha-allow: expected addresses or networks"),
-        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "localhost"], "--ha-allow: expected addresses or networks"),
+        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "10.0.0.1/8"], "--ha-allow: expected IP addresses or networks"),
+        (["--ha-listen", "127.0.0.1:1", "--ha-allow", "localhost"], "--ha-allow: expected IP addresses or networks"),
         (["--ha-allow", "10.0.0.1"], "has no effect without --ha-listen"),
     ],
 )

@@ -166,7 +166,7 @@ def test_credentials_are_only_for_lakes_in_s3(
     place: str, growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert catalog.main(["--lake", place.format(lake=growing.lake.root), "--credentials"]) == ExitCode.USAGE
-    assert "expected a lake in S3" in capsys.readouterr().err
+    assert "works only for a lake in S3" in capsys.readouterr().err
 
 
 def test_credentials_are_not_shown_on_a_terminal(

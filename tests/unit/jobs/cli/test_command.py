@@ -60,7 +60,7 @@ def test_an_endpoint_with_credentials_is_refused_for_a_store(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9")
     assert verify.main(["s3://bucket/store", "--local"]) == S3Error.exit_code
     errors = capsys.readouterr().err
-    assert "the endpoint of the object store holds credentials" in errors
+    assert "expected an endpoint of the object store without credentials, found one that holds credentials" in errors
     assert "hunter2" not in errors
 
 

@@ -52,5 +52,5 @@ def test_no_job_overwrites_a_segment(words: str, tmp_path: Path, capsys: pytest.
     before = segment.read_bytes()
     arguments = [word.format(lake=tmp_path / "lake", store=store, segment=segment) for word in words.split()]
     assert main(arguments) == 2
-    assert f"{segment}: expected a new file or a text, found a file with binary data" in capsys.readouterr().err
+    assert f"{segment}: the file contains binary data, which would be replaced" in capsys.readouterr().err
     assert segment.read_bytes() == before

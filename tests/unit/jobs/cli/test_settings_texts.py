@@ -17,7 +17,7 @@ def test_text_with_nul_is_refused_by_name(option: str, tmp_path: Path, capsys: p
     config.write_text(f'[erase]\nlake = "{tmp_path}"\n{option} = "a\\u0000b"\n')
     with pytest.raises(SystemExit, match="2"):
         erase.main(["--config", str(config), "--dry-run"])
-    assert f"--{option}: expected text without NUL, found 'a\\x00b'" in capsys.readouterr().err
+    assert f"--{option}: expected text without NUL characters, found 'a\\x00b'" in capsys.readouterr().err
 
 
 def test_settings_are_read_from_small_regular_files_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

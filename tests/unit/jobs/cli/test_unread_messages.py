@@ -118,7 +118,7 @@ def test_verify_explains_entries_of_a_copy_that_is_older_than_its_queues(
 
 def test_rebuild_in_place_is_refused(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rebuild([str(store), "--in-place", "--local"]) == ExitCode.REFUSED
-    assert "the queues that a rebuild creates would lack their messages" in capsys.readouterr().err
+    assert "messages in this log are not read, and would be missing in the rebuilt queues" in capsys.readouterr().err
 
 
 def test_source_fails_unless_it_is_permissive(store: Path) -> None:

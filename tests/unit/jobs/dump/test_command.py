@@ -503,7 +503,7 @@ def test_a_glob_without_a_match_is_refused(tmp_path: Path, run_dump: Dump) -> No
 
 def test_a_missing_store_argument_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert dump.main([]) == 2
-    assert "expected a store, found none" in capsys.readouterr().err
+    assert "no store is named" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -282,13 +282,13 @@ def test_a_rebuilt_table_of_keys_has_no_erased_keys(growing: GrowingLake, capsys
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([], "expected messages to erase, found none"),
-        (["--key", "a"], "--reason: expected a reason"),
-        (["--key", "a", "--reason", "of a"], "it contains one of the keys"),
-        (["--key", "", "--reason", "b"], "found an empty one"),
+        ([], "no messages are chosen"),
+        (["--key", "a"], "--reason: expected the reason of the erasure"),
+        (["--key", "a", "--reason", "of a"], "--reason contains one of the keys"),
+        (["--key", "", "--reason", "b"], "a key or id is empty"),
         (["--finish", "--key", "a"], "--key has no effect with --finish"),
         (["--finish", "--list"], "cannot be used together"),
-        (["--keys", "/nowhere", "--reason", "b"], "expected a file to read"),
+        (["--keys", "/nowhere", "--reason", "b"], "the file cannot be read"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

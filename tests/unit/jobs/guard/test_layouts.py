@@ -112,7 +112,7 @@ def test_a_boltmq_settings_file_is_refused_for_other_stores(tmp_path: Path, caps
     for store in (rocketmq, jmq):
         code, rows, err = run(capsys, store, "--broker-conf", conf)
         assert (code, rows) == (ExitCode.USAGE, [])
-        assert f"--broker-conf: {conf} has BoltMQ's settings, but {store}/" in err
+        assert f"--broker-conf: {conf} has the settings of a BoltMQ broker, but {store}/" in err
 
 
 def test_guard_of_a_jmq_store_states_that_it_uses_rocketmqs_rules(

@@ -109,8 +109,8 @@ def test_the_last_attempt_decides(no_server: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "expected the name of a job, found nothing"),
-        (["tsp"], "expected the name of a job, found 'tsp'"),
+        ([], "expected the name of a job as the first argument, found nothing"),
+        (["tsp"], "expected the name of a job as the first argument, found 'tsp'"),
         (["--attempts", "0", "tps"], "--attempts: expected a number from 1 to 10, found '0'"),
         (["--attempts"], "--attempts: expected a number from 1 to 10, found ''"),
         (["--attempts", "x"], "--attempts: expected a number from 1 to 10, found 'x'"),

@@ -96,8 +96,11 @@ def test_hostile_texts_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.
         ([], "one of --key, --id, --offset and --topics"),
         (["--key", "a", "--id", "b"], "found --key and --id"),
         (["--keys-file", "a", "--id", "b"], "found --id and --keys-file"),
-        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file: expected a file to read"),
-        (["--keys-file", "a", "--html", "a.html"], "--html shows a single story, and cannot be used with --keys-file"),
+        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file: the file cannot be read"),
+        (
+            ["--keys-file", "a", "--html", "a.html"],
+            "--html shows only one history, and cannot be used with --keys-file",
+        ),
         (["--key", "a", "--depth", "-1"], "depth: expected 0 or more"),
         (["--key", "a", "--from", "2026-11-21", "--to", "2026-11-20"], "is not before"),
         (["--key", "a", "--body"], "--body needs one of --format json and --html"),

@@ -92,7 +92,7 @@ def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, 
         *_, replay_id = read_replay_states(growing.lake)
         assert read_replay_states(growing.lake)[replay_id].is_verified
         add_replay_event(growing.lake, replay_id, ReplayEvent.UNDONE)
-        with pytest.raises(UsageError, match="undone for some groups: again=yes sends"):
+        with pytest.raises(UsageError, match=r"undone for some groups: nothing was sent. With again=yes"):
             run_notebook(REPLAY, growing.lake.root, *asked)
         add_replay_event(growing.lake, replay_id, ReplayEvent.WITHDRAWN)  # before anything was sent
         assert "12 of 12 messages are there." in run_notebook(REPLAY, growing.lake.root, *asked)

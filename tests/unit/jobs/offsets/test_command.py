@@ -248,6 +248,6 @@ def test_a_lake_or_store_without_history_is_refused(tmp_path: Path, capsys: pyte
     archive_store(growing.store, growing.lake)
     shutil.rmtree(growing.lake.uri("consumer_offsets"), ignore_errors=True)
     assert main(["--lake", growing.lake.root, "--group", "billing", "--at", at(1)]) == 2
-    assert "the lake has no snapshots of offsets" in capsys.readouterr().err
+    assert "the lake has no snapshots of consumer offsets" in capsys.readouterr().err
     assert main(["--store", str(growing.store), "--group", "billing", "--at", at(1)]) == 2
     assert "a store has no history of its groups" in capsys.readouterr().err

@@ -80,9 +80,9 @@ def test_a_body_is_written_to_a_file(lake: Path, own_folder: Path, capfdbinary: 
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("none", "has no body in the lake: its body_ref is null"),
-        ("broken", "expected zlib, found 8 bytes that are not"),
-        ("bomb", "expected at most"),
+        ("none", "has no body in the lake: it was archived without bodies, so its body_ref is null"),
+        ("broken", "expected a zlib stream, found 8 bytes that are not one"),
+        ("bomb", "decompress to more than the limit"),
         ("changed", "expected a body with the CRC 1 "),
         ("expired", "Has it expired by a lifecycle rule?"),
     ],
@@ -108,7 +108,7 @@ def test_no_message_is_a_warning_as_without_a_body(
 def test_several_messages_are_refused_for_one_body(lake: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = ask(capfdbinary, lake, "--key", "twice", "--body")
     assert (code, out) == (2, b"")
-    assert f"--body prints the body of one message, found {message(7)['msg_id']}, {message(8)['msg_id']}\n" in err
+    assert f"only one message, but several were found: {message(7)['msg_id']}, {message(8)['msg_id']}\n" in err
     assert "--limit 1 for the first" in err
     assert "and more" in ask(capfdbinary, lake, "--body")[2]
 
@@ -141,7 +141,7 @@ def test_bodies_that_cannot_be_read_are_null_and_counted(lake: Path, capfdbinary
     assert sorted(row["keys"][0] for row in rows) == ["binary", "bomb", "broken", "changed", "text"]
     assert {row["keys"][0] for row in rows if row["body"] or row["body_base64"]} == {"text", "binary"}
     assert "3 bodies are unreadable, and null in the result:" in err
-    assert re.search("message [0-9A-F]{32}: body: expected zlib, found 8 bytes that are not", err)
+    assert re.search("message [0-9A-F]{32}: body: expected a zlib stream, found 8 bytes that are not one", err)
     sql = "SELECT msg_id, body() FROM messages WHERE body_ref IS NOT NULL"
     code, out, err = ask(capfdbinary, lake, "--sql", sql, "--output", "jsonl")
     assert code == ExitCode.DAMAGE
@@ -161,8 +161,8 @@ def test_csv_has_two_more_columns(lake: Path, capfdbinary: pytest.CaptureFixture
     [
         (["--body", "--count"], "--body and --count"),
         (["--body", "--table", "archive_runs"], "--table and --body cannot be used together"),
-        (["--body", "--columns", "topic"], "--columns has no effect with --body"),
-        (["--body", "--output", "jsonl", "--limit", "0"], "expected --limit 1 to 1000, found 0"),
+        (["--body", "--columns", "topic"], "--columns is refused with --body"),
+        (["--body", "--output", "jsonl", "--limit", "0"], "expected --limit N with 1 to 1000, found 0"),
         (["--body", "--output", "jsonl", "--limit", "1001"], "with_bodies"),
         (["--body-out", "x", "--output", "jsonl"], "--body-out needs --format table"),
         (["--stored-body"], "--stored-body needs one of --body, --body-out and --sql"),
@@ -184,7 +184,7 @@ def test_bodies_may_be_in_another_folder(lake: Path, tmp_path: Path, capfdbinary
     arguments = ["--key", "text", "--body", "--bodies"]
     code, _, err = ask(capfdbinary, lake, *arguments, tmp_path / "empty")
     assert code == 2
-    assert f"--bodies {tmp_path / 'empty'}: expected the folder of the lake's packs, found none" in err
+    assert f"--bodies {tmp_path / 'empty'}: expected the folder with the bodies of the lake, found none" in err
     assert ask(capfdbinary, lake, *arguments, (lake / "bodies").as_uri())[1] == TEXT.encode()
 
 
@@ -204,5 +204,5 @@ def test_a_terminal_is_shown_text_only(lake: Path) -> None:
     for key in ("escape", "binary"):
         code, shown = at_a_terminal(lake, key)
         assert code == 2
-        assert "the body is not text" in shown
+        assert "the body contains other bytes than text" in shown
         assert "\x1b" not in shown

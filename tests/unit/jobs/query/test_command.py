@@ -508,7 +508,7 @@ def test_an_unknown_column_is_refused(ask: Ask, columns: str) -> None:
 
 @pytest.mark.parametrize("columns", ["", ",", " , "])
 def test_an_empty_list_of_columns_is_refused(ask: Ask, columns: str) -> None:
-    assert_refused(ask("--columns", columns), "--columns: expected at least one column")
+    assert_refused(ask("--columns", columns), "--columns: expected the name of at least one column")
 
 
 @pytest.mark.parametrize(
@@ -598,7 +598,7 @@ def test_messages_with_fewer_versions_than_message_keys_followed_are_damage(ask:
     )
     answer = ask("--lake", root, "--count")
     assert (answer.code, answer.out) == (3, "")
-    assert "expected version 1 in its _delta_log" in answer.err
+    assert "message_keys was updated up to version 1" in answer.err
 
 
 def test_a_missing_lake_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

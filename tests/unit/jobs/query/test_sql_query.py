@@ -90,7 +90,7 @@ def test_anything_but_one_select_is_refused(ask: Ask, tmp_path: Path, statement:
     file = tmp_path / "written.csv"
     code, rows, printed = ask(statement.format(file=file))
     assert (code, rows) == (ExitCode.USAGE, [])
-    assert "expected one SELECT" in printed
+    assert "expected exactly one SELECT" in printed
     assert not file.exists()
 
 

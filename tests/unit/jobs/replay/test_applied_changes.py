@@ -157,7 +157,7 @@ def test_a_function_can_change_messages_and_leave_some_out(
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        ("twice", "duplicated a message"),
+        ("twice", "duplicated the message"),
         ("moved", "columns broker, physical_offset"),
         ("wider", "unknown columns: more"),
         ("narrower", "column body: expected binary, found no such column"),
@@ -219,7 +219,7 @@ def test_a_replay_whose_copies_have_expired_cannot_be_verified(
     assert changed_rows(world) == []
     capsys.readouterr()
     assert world.act("verify", replay_id) == 2
-    assert f"has dropped the copies of the messages of the replay {replay_id}" in capsys.readouterr().err
+    assert f"dropped the messages that the replay {replay_id}" in capsys.readouterr().err
     assert world.act("list", "--json") == 0
     (replay,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert replay["state"] == "finished"

@@ -140,7 +140,7 @@ def test_another_replay_that_cannot_be_read_is_warned_of(
     later = world.replay_id()
     capsys.readouterr()
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
-    assert f"whether the replay {later} has the same messages is not known: the plan has version" in (
+    assert f"whether the replay {later} has the same messages is not known: the plan of the replay has version" in (
         capsys.readouterr().err
     )
 
@@ -217,7 +217,7 @@ def test_a_replay_is_not_sent_if_another_one_ended_while_it_was_planned(
 
     monkeypatch.setattr(planning, "record_plan", after_another)
     assert world.replay("--topic", TOPIC) == ExitCode.REFUSED
-    assert f"the replay {other[0]} of 80 of these messages began and ended while this one was planned" in (
+    assert f"while this replay was planned, the replay {other[0]} sent 80 of the same messages" in (
         capsys.readouterr().err
     )
     assert sum(map(len, world.received().values())) == 80

@@ -289,7 +289,7 @@ def test_an_impossible_time_is_refused_by_name(world: ReplayWorld, capsys: pytes
     DeltaTable(world.lake.uri("replays")).update(predicate="event = 'started'", updates={"at": beyond})
     seal_log_after_commit(world.lake.uri("replays"), None)
     assert world.act("show", name) == ExitCode.USAGE
-    assert "at: expected a time, found none" in capsys.readouterr().err
+    assert "the field 'at' is missing: expected a time" in capsys.readouterr().err
 
 
 def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
@@ -307,7 +307,7 @@ def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
     left = len(chosen(world))
     assert 0 < left < 80
     assert world.act("resume", world.replay_id(), "--quiet") == ExitCode.DAMAGE
-    assert f"expected the 80 messages of the plan in the lake, found {left}" in capsys.readouterr().err
+    assert f"the plan has 80 messages to send, but the lake has only {left} of them" in capsys.readouterr().err
     assert read_replay_state(world.lake, world.replay_id()).event is ReplayEvent.FAILED
     assert len(world.ledger()) == left
 
@@ -332,7 +332,7 @@ def test_tasks_of_a_runner_send_and_need_a_rate_not_a_speed(
     monkeypatch.setattr("commitlake.jobs.arguments.runner.get_spark_session", lambda *_: spark)
     monkeypatch.setattr("commitlake.connectors.spark.runner.SparkRunner", lambda _: ThreadRunner(3))
     assert world.replay("--topic", TOPIC, "--spark", "--speed", "2x") == 2
-    assert "--spark cannot keep to the pace at which the messages were stored" in capsys.readouterr().err
+    assert "--spark cannot be used with --speed" in capsys.readouterr().err
     settings["spark.speculation"] = "true"
     assert world.replay("--topic", TOPIC, "--spark") == 2
     assert "expected spark.speculation=false, found true" in capsys.readouterr().err
@@ -383,15 +383,21 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"event": "exploded"}, "event: expected one of planned, "),
+        ({"event": "exploded"}, "the field 'event': expected one of planned, "),
         ({"rate": float("nan")}, "rate: expected a number of at least 0, found nan"),
         ({"rate": -1.0}, "rate: expected a number of at least 0, found -1.0"),
-        ({"event": "started", "owner": "[" * 100_000}, "owner: expected host, pid and start, found '[["),
+        (
+            {"event": "started", "owner": "[" * 100_000},
+            "the field 'owner': expected host, pid and start of a process, found '[[",
+        ),
         (
             {"event": "started", "owner": '{"host": "a", "pid": "../../self", "started": ""}'},
-            "owner: expected host, pid and start",
+            "the field 'owner': expected host, pid and start",
         ),
-        ({"event": "started", "owner": '{"host": "a", "pid": ' + "9" * 5000 + ', "started": ""}'}, "owner: expected"),
+        (
+            {"event": "started", "owner": '{"host": "a", "pid": ' + "9" * 5000 + ', "started": ""}'},
+            "the field 'owner': expected",
+        ),
     ],
 )
 def test_a_changed_ledger_is_refused_with_the_replays_id(
@@ -519,7 +525,7 @@ def test_a_damaged_body_is_reported_and_the_others_are_sent(
         (["--topic", TOPIC, "--limit", "-1"], "--limit: '-1': expected a whole number, 0 or more"),
         (["--topic", TOPIC, "--from", "2026-01-02", "--to", "2026-01-01"], "is not before"),
         (["--not-consumed-by", "nobody"], "the lake has no offsets of the group 'nobody'"),
-        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file: expected a file to read, found: No such file"),
+        (["--keys-file", "/no/such/file"], "--keys-file /no/such/file: the file cannot be read: No such file"),
         (["--topic", TOPIC, "--offsets-at", "2026-01-01"], "--offsets-at needs --not-consumed-by"),
         (["--dlq-of", "billing", "--topic", TOPIC], "--dlq-of and --topic cannot be used together"),
         (["list", "--topic", TOPIC], "--topic cannot be used with 'replay list'"),

@@ -253,8 +253,10 @@ def test_offsets_between_two_snapshots_are_taken_as_far_as_they_are_known(
     assert run.chosen == {("broker-a", "orders"): (5, 5, 9)}
     assert "billing may have consumed some of them between 2023-11-15T00:00:30Z and 2023-11-15T00:00:35Z" in run.said
     run = DryRun(capsys, *place, "2023-11-15T00:00:25Z", code=ExitCode.USAGE)
-    assert "not known in orders/0: the group was set back between the snapshots of 2023-11-15T00:00:20Z and" in run.said
-    assert "--offsets-at 2023-11-15T00:00:30Z take its offsets before and after that" in run.said
+    assert (
+        "not known for orders/0: the group was set back between the snapshots of 2023-11-15T00:00:20Z and" in run.said
+    )
+    assert "and --offsets-at 2023-11-15T00:00:30Z those after it" in run.said
 
 
 def test_dead_letters_and_offsets_of_a_group_are_not_combined(

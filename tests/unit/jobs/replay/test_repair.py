@@ -156,7 +156,7 @@ def test_a_replay_with_lost_rows_is_refused_if_the_target_has_deleted_messages(
     repair(stopped.lake)
     monkeypatch.setattr(Puller, "min_offset", lambda *_: 1)
     assert stopped.act("resume", stopped.replay_id(), "--quiet") == ExitCode.REFUSED
-    assert "starts at offset 1, expected 0 or less: a repair of the lake has lost rows" in capsys.readouterr().err
+    assert "begins at queue offset 1, expected 0 or less: the target has deleted messages" in capsys.readouterr().err
     assert stopped.origins() == sent
 
 
@@ -176,5 +176,5 @@ def test_a_replay_whose_copies_are_lost_sends_only_what_is_left(
     assert repair(world.lake) == ExitCode.OK
     capsys.readouterr()
     assert world.act("resume", world.replay_id(), "--quiet") == ExitCode.DAMAGE
-    assert "expected the 80 messages of the plan in the lake, found 0" in capsys.readouterr().err
+    assert "the plan has 80 messages to send, but the lake has only 0 of them" in capsys.readouterr().err
     assert world.origins() == sent

@@ -106,7 +106,7 @@ def test_a_missing_body_is_an_error_or_left_out(lake: Path, capsys: pytest.Captu
         (["--from-offset", "5", "--to-offset", "5"], "--from-offset 5 is not before --to-offset 5"),
         (["--broker", "broker-b"], "--broker: the lake has no store 'broker-b'. Did you mean 'broker-a'?"),
         (["--offsets", __file__], "expected a consumerOffset.json"),
-        (["--queue-file-size", "30"], "expected a multiple of 20, found 30"),
+        (["--queue-file-size", "30"], "expected a multiple of 20"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

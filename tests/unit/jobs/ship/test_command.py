@@ -98,8 +98,8 @@ def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--store", "store", "--to", "store/copy"], "is inside the other"),
-        (["--store", "store/commitlog", "--to", "store"], "is inside the other"),
+        (["--store", "store", "--to", "store/copy"], "cannot be inside one another"),
+        (["--store", "store/commitlog", "--to", "store"], "cannot be inside one another"),
         (["--store", "nothing", "--to", "copy"], "expected a store's folder"),
         (["--store", "s3://bucket/prefix", "--to", "s3://bucket/other"], "the broker's own folder"),
         (["--store", "s3://bucket/prefix", "--to", "wasbs://host/copy"], "expected a local folder"),
@@ -111,7 +111,7 @@ def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.Captu
         (["--store", "store", "--to", "s3://user:secret@bucket/copy"], "holds credentials"),
         (["--store", "store", "--to", "copy", "--rate", "12"], "is not a rate"),
         (["--store", "store", "--to", "copy", "--broker", "a\0b"], "NUL"),
-        (["--store", "store", "--to", "store/commitlog/" + segment_name(0)], "is inside the other"),
+        (["--store", "store", "--to", "store/commitlog/" + segment_name(0)], "cannot be inside one another"),
         (["--store", "store", "--to", "file"], "a folder"),
     ],
 )

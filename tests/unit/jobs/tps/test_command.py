@@ -317,16 +317,19 @@ def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
     ("arguments", "sentence"),
     [
         (("--by", "topc"), "Did you mean 'topic'?"),
-        (("--by", "topic,topic"), "names a group twice"),
+        (("--by", "topic,topic"), "expected each group once"),
         (("--step", "1m"), "--step needs --window"),
-        (("--window", "5m", "--step", "2m"), "expected a part of --window"),
+        (("--window", "5m", "--step", "2m"), "expected a time of which --window"),
         (("--window", "5m", "--step", "1m", "--percentiles"), "cannot be used together"),
         (("--window", "5m", "--step", "1m", "--html", "page.html"), "--html and --step cannot be used together"),
-        (("--window", "30s", "--percentiles"), "--percentiles needs windows of whole minutes"),
-        (("--by", "producer-host", "--percentiles"), "--percentiles needs windows of whole minutes"),
+        (("--window", "30s", "--percentiles"), "--percentiles works only with windows of whole minutes"),
+        (("--by", "producer-host", "--percentiles"), "--percentiles works only with windows of whole minutes"),
         (("--from", "2023-11-16", "--to", "2023-11-15"), "is not before --to"),
         (("--broker", "brker-a"), "Did you mean 'broker-a'?"),
-        (("--engine", "spark", "--show", "hot-keys"), "--spark has no effect with --show hot-keys"),
+        (
+            ("--engine", "spark", "--show", "hot-keys"),
+            "--spark is refused, because it has no effect with --show hot-keys",
+        ),
     ],
 )
 def test_wrong_options_are_refused(ask: Ask, arguments: tuple[str, ...], sentence: str) -> None:

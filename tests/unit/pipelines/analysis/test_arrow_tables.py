@@ -51,7 +51,7 @@ def test_tables_have_their_declared_columns(lake: Lake[pa.Table]) -> None:
         table = lake.table(name)
         assert table.schema.equals(arrow_schema(LAKE_TABLES[name].columns))
         assert table.num_rows
-    with pytest.raises(LakeError, match="no table is named 'massages': expected one of messages, "):
+    with pytest.raises(LakeError, match="there is no table 'massages': expected one of messages, "):
         lake.table("massages")
     with pytest.raises(NoTableError, match="no table 'replays' yet"):
         lake.table("replays")

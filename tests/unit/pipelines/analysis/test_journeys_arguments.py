@@ -30,8 +30,8 @@ def test_a_margin_may_be_nothing(margin: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"since": "2026-11-21"}, "expected since before until, found 2026-11-21T00:00:00"),
-        ({"since": None}, "expected times for since and until, found None"),
+        ({"since": "2026-11-21"}, "expected a start before the end, found 2026-11-21T00:00:00"),
+        ({"since": None}, "expected a time for each of them, found None"),
         ({"until": "tomorrow"}, "until: expected a time in ISO 8601"),
         ({"margin": "-1s"}, "margin: expected whole seconds"),
         ({"margin": "1 week"}, "margin: expected whole seconds"),

@@ -104,7 +104,7 @@ def test_times_may_be_texts_and_wrong_ones_are_named(archived: GrowingLake) -> N
     assert lake.records(key="order-1", until="2020-11-15T00:00") == []
     with pytest.raises(UsageError, match="since: expected a time in ISO 8601"):
         lake.lineage(key="order-1", since="yesterday")
-    with pytest.raises(UsageError, match="topics: expected times for since and until"):
+    with pytest.raises(UsageError, match="topics: expected a time for each of since and until"):
         lake.topics("2023-11-15", None)  # type: ignore[arg-type]
 
 

@@ -34,15 +34,15 @@ def test_arguments_become_a_request() -> None:
 @pytest.mark.parametrize(
     ("others", "text"),
     [
-        ({"name": ""}, "name: expected 1 to 64 letters, digits, '-' and '_', found ''"),
-        ({"name": 7}, "name: expected 1 to 64 letters"),
+        ({"name": ""}, "name: expected the name of a replay, 1 to 64 letters, digits, '-' and '_', found ''"),
+        ({"name": 7}, "name: expected the name of a replay, 1 to 64 letters"),
         ({"queues": "any"}, "queues: expected one of same, key, sharding-key, found 'any'"),
         ({"namesrv": None}, "namesrv: expected the name servers of the target, found none"),
         ({"to_topic": ""}, "to_topic: expected a text, found ''"),
         ({"rate": 0}, "rate: expected a number above 0, found 0"),
         ({"rate": float("nan")}, "rate: expected a number above 0, found nan"),
         ({"speed": True}, "speed: expected a number above 0, found True"),
-        ({"pause_if_lag": "billing>5"}, "pause_if_lag: expected a group and a number of messages"),
+        ({"pause_if_lag": "billing>5"}, "pause_if_lag: expected a pair of a group's name and a number of messages"),
         ({"target_timeout": "soon"}, "target_timeout: expected whole seconds"),
     ],
 )
@@ -53,7 +53,7 @@ def test_bad_arguments_are_refused(others: dict[str, Any], text: str) -> None:
 
 def test_sessions_that_cannot_send_are_refused() -> None:
     session: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.speculation": "true"}.get))
-    with pytest.raises(UsageError, match=r"^speed: tasks on Spark cannot keep to the pace"):
+    with pytest.raises(UsageError, match=r"^speed cannot be used with tasks on Spark"):
         open_sending_runner(session, make(speed=2.0))
     with pytest.raises(ReplayError, match=r"^expected spark\.speculation=false, found true"):
         open_sending_runner(session, make())

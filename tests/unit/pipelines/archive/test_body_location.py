@@ -89,7 +89,9 @@ def test_bodies_in_a_folder_of_the_lake_are_refused(
     lake = inside(tmp_path)
     monkeypatch.chdir(tmp_path)
     bodies = bodies.replace("file:", f"file:{tmp_path}/")
-    with pytest.raises(LakeError, match=r"is in .*, a folder of a lake: expected a folder outside the lake"):
+    with pytest.raises(
+        LakeError, match=r"is in .*, a folder of a lake, where maintain deletes .*: name a folder outside the lake"
+    ):
         check_bodies_writable(replace(lake, packs=PackLocation(bodies)))
 
 
@@ -150,7 +152,7 @@ def test_folders_of_a_broker_are_refused(name: str, form: str, tmp_path: Path) -
     (tmp_path / "link").symlink_to("commitlog")
     (tmp_path / "other").mkdir()
     place = form.format(root=tmp_path, name=name)
-    with pytest.raises(LakeError, match="which belongs to the broker: expected a folder outside it"):
+    with pytest.raises(LakeError, match="which belongs to the broker: name a folder outside it"):
         check_outside_stores(find_stores(str(tmp_path), formats=COMMITLOGS), place, "--bodies")
 
 

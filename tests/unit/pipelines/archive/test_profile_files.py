@@ -104,15 +104,15 @@ def test_a_missing_truncated_or_damaged_file_is_an_error(lake: Lake) -> None:
     path = Path(lake.uri("profiles")) / manifest[0].profile_path
     data = path.read_bytes()
     for content, words in (
-        (data[: len(data) // 2], "its file is truncated. Nothing of this commit was archived; run the command again"),
+        (data[: len(data) // 2], "the file is truncated. Nothing of this commit was archived; run the command again"),
         (data[: len(data) // 2] + b"x" + data[len(data) // 2 + 1 :], "its file is damaged"),
-        (b"", "its file is truncated"),
+        (b"", "the file is truncated"),
     ):
         path.write_bytes(content)
         with pytest.raises(ProfileError, match=f"part-00000.arrow: .*{words}"):
             list(gather_profiles(lake, manifest))
     path.unlink()
-    with pytest.raises(ProfileError, match="expected a task's profile, found no file"):
+    with pytest.raises(ProfileError, match="the file with counts that a task wrote was deleted"):
         list(gather_profiles(lake, manifest))
 
 

@@ -56,7 +56,7 @@ def test_a_missing_file_or_folder_is_named(tmp_path: Path, files: dict[str, Path
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(("kind", "found"), [("part", 3), ("pack", 7)])
 def test_a_file_of_another_size_is_named(tmp_path: Path, kind: str, found: int) -> None:
-    with pytest.raises(LakeError, match=f"a task wrote 9 bytes, found {found} bytes"):
+    with pytest.raises(LakeError, match=f"a task wrote 9 bytes, but this process found {found} bytes"):
         check(tmp_path, **{kind: 9})
 
 

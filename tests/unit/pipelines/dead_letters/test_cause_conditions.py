@@ -46,9 +46,9 @@ def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
     assert select_cause(causes, causes[2].digest) == causes[2]
     assert select_cause(causes, causes[0].digest[:6]) == causes[0]
     for name in (causes[0].digest[:3], "0", "4", "zz", "", "²", "9" * 5000):
-        with pytest.raises(UsageError, match="expected a number from 1 to 3"):
+        with pytest.raises(UsageError, match="expected the number of a cause from 1 to 3"):
             select_cause(causes, name)
-    with pytest.raises(UsageError, match="no dead letter matches"):
+    with pytest.raises(UsageError, match="no dead letter is selected"):
         select_cause([], "1")
 
 

@@ -135,7 +135,7 @@ def test_a_producer_may_be_ten_minutes_ahead() -> None:
 def test_a_table_without_the_columns_is_refused() -> None:
     with pytest.raises(ProfileError, match="without topic, body_ref"):
         profile_rows(table_of([message()]).drop_columns(["topic", "body_ref"]))
-    with pytest.raises(ProfileError, match="expected a profile, found a table without broker"):
+    with pytest.raises(ProfileError, match="expected the columns of the table profiles, found a table without broker"):
         merge_profiles([pa.table({"x": [1]})])
 
 

@@ -102,7 +102,9 @@ def test_other_bytes_than_those_written_are_an_error() -> None:
     offset, length = INDEX.byte_range(ALL)
     data = DATA[offset : offset + length].to_pybytes()
     for cut in (0, 1, length // 2, length - 1):
-        with pytest.raises(ProfileError, match=rf"expected {length} bytes of a profile at {offset}, found {cut}"):
+        with pytest.raises(
+            ProfileError, match=rf"expected {length} bytes of a profile at position {offset} of its file, found {cut}"
+        ):
             parse_partitions(data[:cut], INDEX, ALL)
     for place in range(0, length, 997):
         damaged = bytearray(data)
@@ -112,7 +114,7 @@ def test_other_bytes_than_those_written_are_an_error() -> None:
 
 
 def test_an_index_that_is_wrong_is_an_error() -> None:
-    with pytest.raises(ProfileError, match="expected an index of 772 bytes for a profile's partitions, found 3"):
+    with pytest.raises(ProfileError, match="expected an index of 772 bytes for the partitions of a profile, found 3"):
         PartitionIndex.from_bytes(b"123")
     lying = PartitionIndex(INDEX.begin, INDEX.parts.copy())
     lying.parts["rows"][0] += 1

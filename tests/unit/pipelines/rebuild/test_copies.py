@@ -89,7 +89,7 @@ def test_interrupted_rebuild_of_a_copy_continues(store: Path, remote: Path, tmp_
         rebuild_store(found(COPY), out, RequestedSettings(), partition_bytes=5000, advance=stop)
     plan = json.loads((out / ".rebuild" / "plan.json").read_text())
     assert plan["root"] == COPY
-    with pytest.raises(UsageError, match="an unfinished run for another store"):
+    with pytest.raises(UsageError, match="an unfinished rebuild of another store"):
         rebuild_store(found(store), out, RequestedSettings(), partition_bytes=5000)
     rebuild_store(found(COPY), out, RequestedSettings(), partition_bytes=5000)
     rebuild_store(found(store), tmp_path / "whole", RequestedSettings())
@@ -174,7 +174,7 @@ def test_salvage_of_a_copy_that_has_grown_is_not_taken_for_the_same(store: Path,
     seconds[0] += 1
     agent.ship_round()  # the newest record, which has been unchanged for a second
     publish(target, remote)
-    with pytest.raises(UsageError, match="already holds commitlog"):
+    with pytest.raises(UsageError, match="already contains commitlog"):
         salvage_store(found(COPY), tmp_path / "out")
     assert salvage_store(found(COPY), tmp_path / "other").records == first.records + 1
 

@@ -223,7 +223,7 @@ def test_a_journal_that_ends_with_a_filler_ends_after_its_last_record(tmp_path: 
 def test_sizes_are_those_of_the_remaining_files(store: Path, tmp_path: Path) -> None:
     assert find_settings(store, RequestedSettings(), JMQ).queue_file_size == OPTIONS.queue_file_size_bytes
     assert find_settings(tmp_path, RequestedSettings(), JMQ).queue_file_size == 300_000 * ENTRY.size
-    with pytest.raises(UsageError, match="expected a multiple of 22, found 40"):
+    with pytest.raises(UsageError, match="expected a multiple of 22"):
         find_settings(store, RequestedSettings(queue_file_size=40), JMQ)
 
 
@@ -237,5 +237,5 @@ def test_sizes_are_those_of_the_remaining_files(store: Path, tmp_path: Path) -> 
     ],
 )
 def test_options_that_a_jmq_store_does_not_have_are_refused(store: Path, wanted: RequestedSettings) -> None:
-    with pytest.raises(UsageError, match="has no index and no delay levels: expected no option"):
+    with pytest.raises(UsageError, match="has no index and no delay levels: leave out the options"):
         find_settings(store, wanted, JMQ)

@@ -121,19 +121,19 @@ def test_a_truncated_part_is_not_read(store: Path, rebuild: Rebuild, tmp_path: P
 
 def test_an_unfinished_run_with_other_options_is_refused(store: Path, rebuild: Rebuild) -> None:
     out = interrupted(rebuild, store)
-    with pytest.raises(UsageError, match="holds an unfinished run for another store, or with other options"):
+    with pytest.raises(UsageError, match="contains an unfinished rebuild of another store, or one with other options"):
         rebuild(store, out, RequestedSettings(index_tags=False), partition_bytes=PARTITION)
     (out / ".rebuild" / "plan.json").write_text("[")
-    with pytest.raises(UsageError, match="holds an unfinished run"):
+    with pytest.raises(UsageError, match="contains an unfinished rebuild"):
         rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
 
 
 @pytest.mark.parametrize("name", ["consumequeue", "index", "checkpoint"])
 def test_existing_files_are_not_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, name: str) -> None:
     (tmp_path / "out" / name).mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"holds {name}, and nothing is overwritten"):
+    with pytest.raises(UsageError, match=f"contains {name}, and nothing is overwritten"):
         rebuild(store, tmp_path / "out")
-    with pytest.raises(UsageError, match="holds consumequeue"):
+    with pytest.raises(UsageError, match="contains consumequeue"):
         rebuild(store, store)
 
 
@@ -146,9 +146,9 @@ def test_settings_are_those_of_the_remaining_files(intact: Path, tmp_path: Path)
 
 
 def test_settings_that_no_broker_accepts_are_refused(intact: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected a multiple of 20, found 30"):
+    with pytest.raises(UsageError, match="expected a multiple of 20"):
         find_settings(intact, RequestedSettings(queue_file_size=30), ROCKETMQ)
-    with pytest.raises(UsageError, match="expected 1 slot and 2 entries or more"):
+    with pytest.raises(UsageError, match="expected at least 1 slot and 2 entries"):
         find_settings(intact, RequestedSettings(index_entries=1), ROCKETMQ)
     (tmp_path / "consumequeue").mkdir()
     (tmp_path / "consumequeue" / "CURRENT").touch()

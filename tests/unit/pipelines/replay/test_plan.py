@@ -44,7 +44,7 @@ def test_a_plan_round_trips() -> None:
 def test_a_plan_of_another_version_is_refused_with_the_remedy() -> None:
     text = json.dumps(json.loads(plan_to_json(PLAN)) | {"version": 1})
     with pytest.raises(
-        ReplayError, match=r"has version 1, and this program reads version 3\. Resume the replay with the"
+        ReplayError, match=r"has version 1, but this version of CommitLake reads version 3\. Resume the replay with the"
     ):
         plan_from_json(text)
 

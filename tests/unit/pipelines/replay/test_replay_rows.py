@@ -64,7 +64,7 @@ def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: Lake, events: 
     assert copies(lake) == {}
     state = read_replay_state(lake, "ended")
     assert (state.event, state.detail) == (before.event, before.detail)
-    with pytest.raises(ReplayError, match="has dropped the copies of the messages of the replay ended on 20"):
+    with pytest.raises(ReplayError, match="dropped the messages that the replay ended sends from the lake on 20"):
         check_has_copies(state)
     assert find(lake) == OldCopies()
 

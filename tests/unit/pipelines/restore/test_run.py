@@ -98,7 +98,7 @@ def test_a_run_interrupted_after_its_log_is_continued(
 
 def test_a_restored_store_is_not_overwritten(lake: Lake, restore: Restore, tmp_path: Path) -> None:
     restore(lake)
-    with pytest.raises(UsageError, match="holds checkpoint: expected a new or an empty folder"):
+    with pytest.raises(UsageError, match="contains checkpoint, and nothing is overwritten"):
         restore(lake)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is a file"):
@@ -110,10 +110,12 @@ def test_an_unfinished_run_with_other_options_is_refused(lake: Lake, restore: Re
         {"skips_missing_bodies": True}, {"selection": RestoreSelection("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
     )  # fmt: skip
     for change in changes:
-        with pytest.raises(UsageError, match="contains an unfinished run with another lake or other options"):
+        with pytest.raises(
+            UsageError, match="contains an unfinished restore of another lake, or one with other options"
+        ):
             restore(lake, **change)
     (interrupted / WORK / "plan.json").write_text("[")
-    with pytest.raises(UsageError, match="contains an unfinished run"):
+    with pytest.raises(UsageError, match="contains an unfinished restore"):
         restore(lake)
 
 
@@ -129,7 +131,7 @@ def test_a_run_that_failed_can_be_run_again(lake: Lake, restore: Restore, store:
 def test_a_disk_without_room_is_refused_before_anything_is_written(
     lake: Lake, restore: Restore, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=r"expected [\d,]+ bytes of free disk for 1 segment.*found [\d,]+"):
+    with pytest.raises(UsageError, match=r"[\d,]+ bytes of free disk are needed for 1 segment.*found [\d,]+"):
         restore(lake, segment_size=1 << 50)
     assert not (tmp_path / "out").exists()
 
@@ -138,7 +140,7 @@ def test_the_broker_must_be_named_if_there_are_several(
     store: Path, lake: Lake, archive: Archive, restore: Restore
 ) -> None:
     archive(store, broker="it's b")
-    with pytest.raises(UsageError, match="the lake has 2 brokers: expected the name of one of them: a, it's b"):
+    with pytest.raises(UsageError, match="the lake has 2 brokers: name one of them with --broker: a, it's b"):
         restore(lake)
     assert segments(restore(lake, selection=RestoreSelection("it's b")).out) == segments(store)
 

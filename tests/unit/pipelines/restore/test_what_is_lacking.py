@@ -179,7 +179,7 @@ def test_a_range_without_records_is_an_error(store: Path, archive: Archive, rest
         RestoreSelection("a", 1 << 40),
         RestoreSelection("it's"),
     ):
-        with pytest.raises(UsageError, match="has no record of the broker"):
+        with pytest.raises(UsageError, match="has no message of the broker"):
             restore(lake, selection=chosen)
 
 

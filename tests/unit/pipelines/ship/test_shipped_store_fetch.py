@@ -88,11 +88,13 @@ def test_the_copy_of_another_store_and_one_that_changed_after_it_was_complete_ar
         ROCKETMQ.write(tmp_path / name, 60)
         ShipAgent(SourceStore(str(tmp_path / name)), target, replace(SETTINGS, broker=name)).ship_round()
     fetch_to(tmp_path / "folder", source)
-    with pytest.raises(ShipError, match="has the copy of 'b', expected 'c'", check=exits(ExitCode.REFUSED)):
+    with pytest.raises(
+        ShipError, match="contains the copy of 'b', expected that of 'c'", check=exits(ExitCode.REFUSED)
+    ):
         fetch_to(tmp_path / "folder", other)
     manifest = parse_manifest(source.objects[LOG_MANIFEST], "")
     sealed = next(entry for entry in manifest.files.values() if entry.is_sealed)
     changed = replace(sealed, crc=(sealed.crc or 0) ^ 1)
     source.objects[LOG_MANIFEST] = serialize_manifest(manifest.with_file(changed))
-    with pytest.raises(ShipError, match=f"{sealed.name} differs from the copy", check=exits(ExitCode.REFUSED)):
+    with pytest.raises(ShipError, match=f"{sealed.name} differs from the copy's file", check=exits(ExitCode.REFUSED)):
         fetch_to(tmp_path / "folder", source)

@@ -396,7 +396,7 @@ def test_full_temporary_folder_is_named(store: Path, remote: Path, monkeypatch: 
     ship_copy(store, remote)
     full = partial(open, "/dev/full", "r+b", 0)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full())
-    with pytest.raises(StoreError, match=f"{COPY}/index/.* expected room for 4240 bytes in the temporary folder"):
+    with pytest.raises(StoreError, match=f"{COPY}/index/.* 4240 bytes of room are needed in the temporary folder"):
         report_of(COPY)
 
 

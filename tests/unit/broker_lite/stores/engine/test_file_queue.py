@@ -161,6 +161,6 @@ def test_sync_counts_the_bytes_on_the_disk(tmp_path: Path) -> None:
 def test_new_file_does_not_replace_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"mine")
-    with pytest.raises(StoreFilesError, match="expected no file of this name"):
+    with pytest.raises(StoreFilesError, match="one of this name exists already"):
         MappedFile.create(path, 10, MappedFiles())
     assert path.read_bytes() == b"mine"

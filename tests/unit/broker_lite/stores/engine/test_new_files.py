@@ -34,7 +34,7 @@ def test_a_process_that_dies_before_the_size_is_set_leaves_no_file(
 
 def test_an_existing_file_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "0").write_bytes(b"there")
-    with pytest.raises(StoreFilesError, match="expected no file of this name"):
+    with pytest.raises(StoreFilesError, match="one of this name exists already"):
         MappedFile.create(tmp_path / "0", SIZE, MappedFiles())
     assert (tmp_path / "0").read_bytes() == b"there"
 

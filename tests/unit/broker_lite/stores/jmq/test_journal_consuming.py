@@ -243,7 +243,7 @@ def test_file_that_is_not_a_retry_store_is_an_error(root: Path, store: JournalSt
     path = root / "retry" / "retry.db"
     path.parent.mkdir()
     path.write_bytes(data)
-    with pytest.raises(StoreFilesError, match=r"retry\.db: cannot open the retry store"):
+    with pytest.raises(StoreFilesError, match=r"retry\.db: the retry store cannot be opened"):
         Consuming(store)
 
 
@@ -402,7 +402,7 @@ def test_rollback_that_would_delete_another_file_is_refused(
             PRAGMA writable_schema=ON;
             INSERT INTO sqlite_master VALUES ('table', CAST(x'ff' AS TEXT), 'x', 99, 'CREATE TABLE');
             """,
-            "cannot open the retry store",
+            "the retry store cannot be opened",
         ),
     ],
 )

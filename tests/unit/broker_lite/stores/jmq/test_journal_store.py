@@ -187,7 +187,10 @@ def test_body_is_measured_after_its_compression(root: Path) -> None:
     with JournalStore.open(root, options) as store:
         store.put(message(body=bytes(20 << 20)), 0)
         store.put(message(body=noise[:-1]), 0)
-        with pytest.raises(MessageRefusedError, match=f"expected at most {MAX_BODY_SIZE} bytes in stored form, found"):
+        with pytest.raises(
+            MessageRefusedError,
+            match=f"expected at most {MAX_BODY_SIZE} bytes in the form in which it is stored, found",
+        ):
             store.put(message(body=noise), 0)
         first, second = store.get("orders", 0, 0).messages
         assert len(original_body(first)) == 20 << 20
@@ -202,7 +205,7 @@ def test_body_is_measured_after_its_compression(root: Path) -> None:
         ({"topic": ""}, "topic"),
         ({"topic": "a/b"}, "topic"),
         ({"body": random.Random(1).randbytes(2049)}, "body: expected at most 2048"),
-        ({"is_ordered": True, "business_id": ""}, "business_id: expected a business id"),
+        ({"is_ordered": True, "business_id": ""}, "business_id: an ordered message needs a business id"),
         ({"business_id": "b" * 256}, "business_id"),
         ({"app": "\ud800"}, "app"),
         ({"priority": 256}, "priority"),
@@ -226,9 +229,9 @@ def test_refused_message_leaves_the_store_unchanged(
 
 def test_record_that_no_file_has_room_for_is_refused(store: JournalStore) -> None:
     noise = random.Random(1).randbytes(2048)
-    with pytest.raises(MessageRefusedError, match="record: expected at most 4090"):
+    with pytest.raises(MessageRefusedError, match="expected a record of at most 4090 bytes"):
         store.put(message(body=noise, properties=(("k", "v" * 2000),)))
-    with pytest.raises(MessageRefusedError, match="record: expected at most 4090 bytes, for a file of 4096"):
+    with pytest.raises(MessageRefusedError, match="expected at most 4090, which fit in a file of 4096"):
         store.put_batch([message(body=noise), message(body=noise)])
 
 
@@ -258,7 +261,7 @@ def test_business_id_is_hashed_as_a_string_of_java(business_id: str, queue_id: i
 def test_ordered_message_is_refused_in_another_queue(store: JournalStore) -> None:
     own = ordered_queue_id("order-1", 2)
     assert store.put(message(1, is_ordered=True), own).queue_id == own
-    with pytest.raises(MessageRefusedError, match=f"expected {own} for ordered messages of 'order-1', found {1 - own}"):
+    with pytest.raises(MessageRefusedError, match=f"'order-1' belong to queue {own}, found {1 - own}"):
         store.put(message(1, is_ordered=True), 1 - own)
 
 
@@ -282,9 +285,9 @@ def test_weights_decide_how_often_a_queue_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"queue_weights": {"orders": (0, 0)}}, "one above 0"),
+        ({"queue_weights": {"orders": (0, 0)}}, "and not only 0"),
         ({"queue_weights": {"orders": ()}}, "1 to 255 numbers"),
-        ({"queue_weights": {"orders": (1, -1)}}, "one above 0"),
+        ({"queue_weights": {"orders": (1, -1)}}, "and not only 0"),
         ({"queue_count": 256}, "queue_count"),
         ({"queue_file_size_bytes": 100}, "multiple of 22"),
         ({"journal_file_size_bytes": 77}, "journal_file_size_bytes"),

@@ -102,7 +102,7 @@ def test_offsets_can_be_cloned_to_another_group(peer: Peer, store: JmqStore) -> 
 @pytest.mark.parametrize("role", [Role.SLAVE, Role.ASYNC_MASTER])
 def test_replication_is_refused_for_a_journal(store: JmqStore, role: Role) -> None:
     options = ReplicationOptions(role=role, listen=None if role is Role.SLAVE else ("127.0.0.1", 0))
-    with pytest.raises(UnsupportedError, match="replication requires a store in RocketMQ's layout"):
+    with pytest.raises(UnsupportedError, match="replication needs a store in RocketMQ's layout"):
         ReplicationRole(store, BrokerOptions(), options, None)
 
 

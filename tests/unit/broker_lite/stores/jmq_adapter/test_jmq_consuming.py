@@ -215,7 +215,7 @@ def test_a_missing_message_cannot_be_sent_back(consumer: Peer) -> None:
     send(consumer, 1)
     (message,) = pull(consumer, "orders")
     answer = send_back(consumer, message, offset=message.physical_offset + 1)
-    assert (answer.code, "to send back, found none" in str(answer.remark)) == (ResponseCode.SYSTEM_ERROR, True)
+    assert (answer.code, "there is no message to send back" in str(answer.remark)) == (ResponseCode.SYSTEM_ERROR, True)
 
 
 def test_pulls_wait_for_retries(consumer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:

@@ -108,9 +108,19 @@ def test_a_topic_with_more_than_255_queues_is_refused(peer: Peer) -> None:
         ({"TIMER_DELAY_SEC": "9"}, {}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "does not support delays"),
         ({"TRAN_MSG": "true", "PGROUP": "p"}, {"f": PREPARED}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no transact"),
         ({}, {"f": PREPARED}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "no transactions"),
-        ({}, {"b": "%RETRY%consumers"}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "use send-back for failures"),
-        ({}, {"b": "%DLQ%consumers"}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "use send-back for failures"),
-        ({}, {"f": LZ4}, ResponseCode.MESSAGE_ILLEGAL, "expected no compression or zlib"),
+        (
+            {},
+            {"b": "%RETRY%consumers"},
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            "consumers send failed messages back instead",
+        ),
+        (
+            {},
+            {"b": "%DLQ%consumers"},
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            "consumers send failed messages back instead",
+        ),
+        ({}, {"f": LZ4}, ResponseCode.MESSAGE_ILLEGAL, "expected a body that is not compressed, or with zlib"),
         ({}, {"h": 65_536}, ResponseCode.MESSAGE_ILLEGAL, "business_tag at byte 0: expected 0 to 65535, found 65536"),
         ({"KEYS": "k" * 256}, {}, ResponseCode.MESSAGE_ILLEGAL, "business_id at byte 0: expected at most 255 bytes"),
         ({}, {"a": "g" * 256}, ResponseCode.MESSAGE_ILLEGAL, "app at byte 0: expected at most 255 bytes"),
@@ -132,7 +142,9 @@ def test_the_limit_of_a_body_applies_to_its_stored_form(peer: Peer, store: JmqSt
     noise = b"".join(zlib.crc32(bytes([number & 0xFF, number >> 8])).to_bytes(4, "big") for number in range(600))
     answer = peer.ask(SEND, fields, noise)
     assert (answer.code, store.max_offset("orders", 0)) == (ResponseCode.MESSAGE_ILLEGAL, 1)
-    assert f"expected at most {OPTIONS.max_body_size_bytes} bytes in stored form" in str(answer.remark)
+    assert f"expected at most {OPTIONS.max_body_size_bytes} bytes in the form in which it is stored" in str(
+        answer.remark
+    )
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_a_lost_tail_is_dropped_from_the_queue(root: Path) -> None:
 def test_a_topic_with_queues_of_the_wrong_kind_is_refused_by_name(root: Path) -> None:
     filled(root)
     shutil.copytree(root / "consumequeue" / "orders", root / "consumequeue" / TOPIC)
-    with pytest.raises(StoreFilesError, match=r"consumequeue/batched: expected no queues here.*BatchCQ"):
+    with pytest.raises(StoreFilesError, match=r"consumequeue/batched: the topic has queues in this folder.*BatchCQ"):
         MessageStore.open(root, OPTIONS)
     shutil.rmtree(root / "consumequeue" / TOPIC)
     (root / "consumequeue" / TOPIC / "0").mkdir(
@@ -235,7 +235,9 @@ def test_a_topic_with_queues_of_the_wrong_kind_is_refused_by_name(root: Path) ->
     topics = json.loads((root / "config" / "topics.json").read_text())
     topics["topicConfigTable"][TOPIC]["attributes"] = {}
     (root / "config" / "topics.json").write_text(json.dumps(topics))
-    with pytest.raises(StoreFilesError, match=r"batchconsumequeue/batched: expected no queues here.*SimpleCQ"):
+    with pytest.raises(
+        StoreFilesError, match=r"batchconsumequeue/batched: the topic has queues in this folder.*SimpleCQ"
+    ):
         MessageStore.open(root, OPTIONS)
 
 

@@ -68,7 +68,9 @@ def test_record_as_large_as_a_segment_allows_is_accepted(root: Path) -> None:
 def test_record_that_fits_into_no_segment_is_refused_and_changes_nothing(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
         store.put(message(body=sized(600), properties=()))
-        with pytest.raises(MessageRefusedError, match="record: expected at most 1016 bytes, found 1017"):
+        with pytest.raises(
+            MessageRefusedError, match="expected a record of at most 1016 bytes for a message, found 1017"
+        ):
             store.put(message(body=sized(SEGMENT - 7), properties=()))
         assert store.max_physical_offset == 600
         assert store.max_offset("orders", 0) == 1
@@ -92,7 +94,7 @@ def test_batch_that_fits_exactly_is_written_to_the_same_segment(root: Path) -> N
 
 def test_batch_that_fits_into_no_segment_is_refused(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
-        with pytest.raises(MessageRefusedError, match="expected at most 1016 bytes, for a file of 1024, found 1200"):
+        with pytest.raises(MessageRefusedError, match="1200 bytes, expected at most 1016, which fit in a file of 1024"):
             store.put_batch([message(body=sized(600), properties=()) for _ in range(2)])
         assert store.max_physical_offset == 0
 

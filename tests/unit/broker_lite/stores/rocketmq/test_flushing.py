@@ -185,14 +185,14 @@ def test_lack_of_disk_space_is_an_error_before_anything_is_written(
 
     def check(folder: Path, wanted: int) -> None:
         if wanted == size:
-            raise DiskFullError(f"{folder}: expected {wanted} bytes free for a new file, found 0")
+            raise DiskFullError(f"{folder}: {wanted} bytes of free disk are needed for a new file, found 0")
 
     with MessageStore.open(root, options) as store:
         fill(store, 2)
         with monkeypatch.context() as broken:
             broken.setattr(MappedFile, "create", create)
             broken.setattr("commitlake.broker_lite.stores.rocketmq.message_index.check_free_space", check)
-            with pytest.raises(DiskFullError, match=f"expected {size} bytes free"):
+            with pytest.raises(DiskFullError, match=f"{size} bytes of free disk are needed"):
                 fill(store, 60, start=2)
         count = store.max_offset("orders", 0) + store.max_offset("orders", 1)
         fill(store, 30, start=count)
@@ -203,7 +203,7 @@ def test_lack_of_disk_space_is_an_error_before_anything_is_written(
 def test_free_disk_space_is_reported_by_the_operating_system(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     check_free_space(tmp_path, 0)
-    with pytest.raises(DiskFullError, match=r"expected \d+ bytes free for a new file, found \d+"):
+    with pytest.raises(DiskFullError, match=r"\d+ bytes of free disk are needed for a new file, found \d+"):
         check_free_space(tmp_path, disk.f_blocks * disk.f_frsize + 1)
 
 

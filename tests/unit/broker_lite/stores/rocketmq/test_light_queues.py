@@ -201,7 +201,7 @@ def test_recovery_creates_a_limited_number_of_light_queues(
         assert [record.getMessage() for record in caplog.records if "light" in record.getMessage()] == [
             "records name more than 4 light queues; the others are not created"
         ]
-        with pytest.raises(MessageRefusedError, match="expected at most 4 light queues in the store"):
+        with pytest.raises(MessageRefusedError, match="the store has 4 already, which is the limit"):
             put(store, 9, "%LMQ%a,%LMQ%new")
         assert put(store, 10, "%LMQ%a,%LMQ%x1")["INNER_MULTI_QUEUE_OFFSET"] == "1,1"
 
@@ -209,8 +209,8 @@ def test_recovery_creates_a_limited_number_of_light_queues(
 @pytest.mark.parametrize(
     ("names", "padding", "refusal"),
     [
-        (["%LMQ%new"] * 65, 0, "at most 64 light queues, found 65"),
-        ([f"%LMQ%{number}" for number in range(65)], 0, "at most 64 light queues, found 65"),
+        (["%LMQ%new"] * 65, 0, "at most 64 light queues of a message, found 65"),
+        ([f"%LMQ%{number}" for number in range(65)], 0, "at most 64 light queues of a message, found 65"),
         ([f"%LMQ%{number}" for number in range(64)], 3_400, "at most 4088 bytes"),  # fits without the offsets
     ],
 )

@@ -223,7 +223,9 @@ def test_no_message_is_lost_from_the_index_if_the_clock_is_set_back_before_a_cra
 def test_file_of_another_size_is_an_error(root: Path) -> None:
     MessageStore.open(root, SMALL).close()
     (root / "index" / "20231114221320456").write_bytes(b"\0" * 100)
-    with pytest.raises(StoreFilesError, match=r"20231114221320456: expected 548 bytes for 7 slots and 24 .* found 100"):
+    with pytest.raises(
+        StoreFilesError, match=r"20231114221320456: expected 548 bytes, which 7 slots and 24 .* found 100"
+    ):
         MessageStore.open(root, SMALL)
 
 

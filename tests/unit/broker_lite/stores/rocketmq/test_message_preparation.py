@@ -115,7 +115,7 @@ def test_topics_up_to_the_limit_are_accepted(store: MessageStore, topic: str) ->
         ({"properties": (("k\x01", "v"),)}, "no 0x01 or 0x02"),
         ({"properties": (("k", "\ud800"),)}, "surrogates not allowed"),
         ({"properties": property_of_size(PROPERTIES_LIMIT + 1)}, "at most 32767 bytes, found 32768"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX", "properties": (("DELAY", "soon"),)}, "DELAY: expected an integer"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX", "properties": (("DELAY", "soon"),)}, "DELAY: expected a whole number"),
     ],
 )
 def test_messages_beyond_the_limits_are_refused(store: MessageStore, changes: dict[str, Any], expected: str) -> None:
@@ -142,9 +142,18 @@ def test_store_accepts_the_next_message_after_a_refused_one(root: Path, store: M
     ("messages", "expected"),
     [
         ([], "batch: expected at least one message"),
-        ([message(0), message(1, "payments")], "batch: expected messages of one queue, found orders/0 and payments/0"),
-        ([message(0), message(1, queue_id=1)], "batch: expected messages of one queue, found orders/0 and orders/1"),
-        ([message(0), message(1, sys_flag=0x8)], "batch: expected no transaction, found sys_flag 0x8"),
+        (
+            [message(0), message(1, "payments")],
+            "batch: expected messages of one queue, found messages of orders/0 and payments/0",
+        ),
+        (
+            [message(0), message(1, queue_id=1)],
+            "batch: expected messages of one queue, found messages of orders/0 and orders/1",
+        ),
+        (
+            [message(0), message(1, sys_flag=0x8)],
+            "batch: expected messages without a transaction, found one with sys_flag 0x8",
+        ),
         ([message(0, body=b"x" * 1000)] * 2, "batch: expected at most 2048 bytes in total"),
         ([message(0, properties=(("k", "\ud800"),))], "surrogates not allowed"),
     ],

@@ -35,7 +35,7 @@ def test_invalid_delay_levels_are_refused(text: str) -> None:
         ({"segment_size_bytes": 98}, "segment_size_bytes: expected 99 to 2147483647, found 98"),
         ({"segment_size_bytes": 1 << 31}, "segment_size_bytes: expected 99 to 2147483647, found 2147483648"),
         ({"consume_queue_file_size_bytes": 0}, "consume_queue_file_size_bytes: expected 20"),
-        ({"consume_queue_file_size_bytes": 30}, "expected a multiple of 20, found 30"),
+        ({"consume_queue_file_size_bytes": 30}, "expected a multiple of 20"),
         ({"index_slots": 0}, "index_slots: expected 1"),
         ({"index_entries": 1}, "index_entries: expected 2"),
         ({"flush_interval_ms": 0}, "flush_interval_ms: expected 1"),

@@ -39,7 +39,7 @@ def test_index_options_take_the_brokers_geometry() -> None:
     [
         ({}, "'path' is missing"),
         ({"path": "/s", "topcs": "a"}, "did you mean 'topics'"),
-        ({"path": "/s", "keys": "a"}, "unknown option 'keys'"),
+        ({"path": "/s", "keys": "a"}, "there is no option 'keys'"),
         ({"path": "/s", "mode": "LAX"}, "option mode"),
         ({"path": "/s", "queueIds": "one"}, "option queueIds: expected whole numbers"),
         ({"path": "/s", "maxPartitionBytes": "0"}, "option maxPartitionBytes"),

@@ -138,7 +138,10 @@ def test_an_invalid_answer_is_a_protocol_error() -> None:
 
 
 def test_a_batch_answered_with_too_few_ids_is_a_protocol_error() -> None:
-    with Cluster(a=stored) as cluster, pytest.raises(ProtocolError, match="expected 2 ids for a batch, found 1"):
+    with (
+        Cluster(a=stored) as cluster,
+        pytest.raises(ProtocolError, match="expected 2 message ids for a batch of as many messages, found 1"),
+    ):
         cluster.producer().send_batch([MESSAGE, MESSAGE])
 
 
@@ -158,7 +161,7 @@ def test_a_topic_that_cannot_be_created_has_no_route() -> None:
         with pytest.raises(NoRouteError, match="and a message cannot create it"):
             cluster.producer().send(MESSAGE)
         cluster.route = TopicRoute((QueueData("a", 1, 1, 4),), (BrokerData("a", {0: "127.0.0.1:1"}),))
-        with pytest.raises(NoRouteError, match="can be written, found none"):
+        with pytest.raises(NoRouteError, match="can be written to, found none"):
             cluster.producer().send(MESSAGE)
 
 

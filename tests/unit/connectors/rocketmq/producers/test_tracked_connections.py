@@ -75,7 +75,7 @@ def test_a_connection_is_settled_when_the_broker_has_it_no_longer(
     with tracked(clients) as connections:
         first = connections.open("broker-a")
         monkeypatch.setattr(broker.dispatcher, "on_connection_lost", lambda _: None)  # its end is on its way
-        with pytest.raises(UnreachableError, match=r"expected the end of earlier connections, .*, found 1 that are"):
+        with pytest.raises(UnreachableError, match=r"1 earlier connections are"):
             connections.wait_for_earlier_connections("broker-a", first)
         assert not first.peer.is_open
         (channel,) = [
@@ -151,7 +151,7 @@ def test_a_request_that_waits_for_a_thread_is_waited_for(clients: tuple[Producer
         )
 
     broker.lies[RequestCode.GET_BROKER_RUNTIME_INFO] = busy
-    with tracked(clients) as connections, pytest.raises(UnreachableError, match="one that has waited for 9000 ms"):
+    with tracked(clients) as connections, pytest.raises(UnreachableError, match="one has waited for 9000 ms"):
         connections.wait_for_earlier_connections("broker-a")
 
 

@@ -199,7 +199,7 @@ def test_messages_that_were_read_can_be_written(cluster: LiveCluster, broker: Li
         ({"body": None}, "body: expected at least one byte"),
         ({"body": bytes(5000)}, "body: expected at most 4096 bytes, found 5000"),
         ({"topic": None}, "topic: expected a name"),
-        ({"topic": "a b"}, "topic: expected letters"),
+        ({"topic": "a b"}, "topic: expected only letters"),
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, "topic: expected a topic of an application"),
         ({"properties": [("DELAY", "3")]}, "expected names that RocketMQ does not use, found DELAY"),
         ({"properties": [("n", "")]}, "properties: expected names and values"),

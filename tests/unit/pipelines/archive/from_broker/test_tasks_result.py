@@ -27,7 +27,7 @@ def test_a_queue_continues_at_the_end_of_its_first_cut_part() -> None:
 def test_messages_after_a_cut_are_an_error() -> None:
     with pytest.raises(
         ProtocolError,
-        match="expected messages with higher queue offsets to be later in the broker's log, found earlier ones af",
+        match="expected that the broker's log has messages in the order of their queue offsets, but messages af",
     ):
         list(_next_offsets([part(0, 10, 4), part(10, 20, 20)]))
 

@@ -204,7 +204,7 @@ def test_a_message_at_an_impossible_offset_is_an_error() -> None:
 
     target = Lying()
     target.store(make_batch().body())
-    with pytest.raises(ProtocolError, match="expected a message at offset 5 or later, found one at -5"):
+    with pytest.raises(ProtocolError, match="expected a message with queue offset 5 or later, found one with -5"):
         list(find_sent_messages(cast("Any", target), QUEUE, 5, "R1"))
 
 
@@ -216,7 +216,10 @@ def test_a_search_in_a_queue_without_messages_ends_with_an_error() -> None:
         def pull(self, _: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
             return PullResult(PullStatus.NONE_MATCHED, offset + 1, 0, max_messages, [])
 
-    with pytest.raises(ProtocolError, match="expected messages from offset 1000 to 36028797018963968, found NONE_"):
+    with pytest.raises(
+        ProtocolError,
+        match="expected messages from queue offset 1000 to 36028797018963968, but the broker answered NONE_",
+    ):
         list(find_sent_messages(cast("Any", Empty()), QUEUE, 0, "R1"))
 
 
@@ -318,5 +321,7 @@ def test_a_queue_that_stops_before_its_end_is_an_error() -> None:
         def pull(self, _: MessageQueue, offset: int, *, max_messages: int) -> PullResult:
             return PullResult(PullStatus.NO_NEW, offset, 0, max_messages, [])
 
-    with pytest.raises(ProtocolError, match="expected messages from offset 2 to 5, found NO_NEW"):
+    with pytest.raises(
+        ProtocolError, match="expected messages from queue offset 2 to 5, but the broker answered NO_NEW"
+    ):
         list(find_sent_messages(cast("Any", Stuck()), QUEUE, 2, "R1"))
