@@ -258,7 +258,7 @@ def test_decision_is_made_once_and_by_the_producer_only(delivery: Delivery) -> N
     half = delivery.send(half_message()).physical_offset
     with pytest.raises(TransactionError, match="belongs to the producer group shop, found other"):
         delivery.commit("other", half)
-    with pytest.raises(TransactionError, match=r"expected a half message at 7, found none"):
+    with pytest.raises(TransactionError, match=r"expected a half message at physical offset 7, found none"):
         delivery.commit("shop", 7)
     delivery.commit("shop", half)
     for decide in (delivery.commit, delivery.rollback):

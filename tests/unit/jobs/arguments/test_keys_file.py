@@ -36,5 +36,5 @@ def test_files_that_have_no_keys_are_refused(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(JobError, match="expected UTF-8, found an invalid byte at position 1"):
         read_keys(str(file))
     monkeypatch.setattr(keys_file, "MAX_FILE_BYTES", 1)
-    with pytest.raises(JobError, match="expected at most 1 bytes, found more"):
+    with pytest.raises(JobError, match="expected a file of at most 1 bytes, found a larger one"):
         read_keys(str(file))
