@@ -359,7 +359,7 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
     assert throttled == [4000, 3000]
     places = {"broker-a": frame.sort_by("physical_offset").column("physical_offset").to_numpy()}
     request = named_replay.NamedReplay(name=NAME, name_servers=world.name_servers, target_topic=world.topic)
-    with pytest.raises(ReplayError, match="is sent at 2 times the pace at which the messages were stored"):
+    with pytest.raises(ReplayError, match="keeps to 2 times the pace at which the messages were stored"):
         named_replay.send_named_replay(Tables(world.lake.root), places, request, SendingRunner(3), is_dry_run=False)
 
 
