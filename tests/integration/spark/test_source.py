@@ -278,7 +278,7 @@ def test_a_read_of_a_snapshot_gives_exactly_its_records(spark: SparkSession, tmp
     ("options", "words"),
     [
         ({"mod": "PERMISSIVE"}, "there is no option 'mod'"),
-        ({"mode": "LENIENT"}, "option mode: expected FAILFAST, PERMISSIVE, DROPMALFORMED, found 'LENIENT'"),
+        ({"mode": "LENIENT"}, "option mode: expected one of FAILFAST, PERMISSIVE, DROPMALFORMED, found 'LENIENT'"),
         ({"body": "text"}, "option body: expected none, stored, decompressed, found 'text'"),
         ({"queueIds": "a"}, "option queueIds: expected whole numbers, found 'a'"),
         ({"maxPartitionBytes": 0}, "option maxPartitionBytes: expected at least 1 byte, found 0"),

@@ -66,7 +66,7 @@ def test_a_source_that_fails_while_planning_raises_its_error(spark: SparkSession
 
 
 def test_a_source_with_a_wrong_option_raises_its_error(spark: SparkSession, store: Path) -> None:
-    with pytest.raises(UsageError, match="expected FAILFAST"), raise_worker_errors():
+    with pytest.raises(UsageError, match="expected one of FAILFAST"), raise_worker_errors():
         read(spark, store, mode="LOUD").collect()
 
 

@@ -27,9 +27,9 @@ def test_names_are_accepted_in_any_case_as_spark_passes_them() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("pathh", "x", r"unknown option 'pathh' \(did you mean 'path'\?\); known are path"),
-        ("mode", "LAX", "expected FAILFAST, PERMISSIVE, DROPMALFORMED, found 'LAX'"),
-        ("body", "all", "expected none, stored, decompressed, found 'all'"),
+        ("pathh", "x", r"there is no option 'pathh' \(did you mean 'path'\?\): expected some of path"),
+        ("mode", "LAX", "expected one of FAILFAST, PERMISSIVE, DROPMALFORMED, found 'LAX'"),
+        ("body", "all", "expected one of none, stored, decompressed, found 'all'"),
         ("maxPartitionBytes", "1g", "expected a whole number, found '1g'"),
         ("maxBatchBytes", "0", "at least 1 byte, found 0"),
         ("queueIds", "1,x", "expected whole numbers"),

@@ -154,7 +154,7 @@ def test_failed_sync_makes_the_store_unusable_and_keeps_abort(
 
     with monkeypatch.context() as broken:
         broken.setattr(os, "fdatasync", fail)
-        with pytest.raises(StoreUnusableError, match=r"cannot flush .*: .*Input/output error"):
+        with pytest.raises(StoreUnusableError, match=r"cannot write .* to disk: .*Input/output error"):
             layout.fill(store, 1, 2)
     # A later successful sync would not prove that the lost pages were written.
     with pytest.raises(StoreUnusableError, match=r"cannot be used until it is opened again, .*Input/output error"):

@@ -59,7 +59,7 @@ def test_wrong_queue_options_are_errors(given: dict[str, str], message: str) -> 
         ({"indexSlots": "5"}, "expected both or none"),
         ({"indexSlots": "0", "indexEntries": "5"}, "each at least 1"),
         ({"indexSlots": "5", "indexEntries": "2000000000"}, "an IndexFile of at most 2147483647 bytes"),
-        ({"content": "files"}, "option content: expected entries, slots, headers"),
+        ({"content": "files"}, "option content: expected one of entries, slots, headers"),
     ],
 )
 def test_wrong_index_options_are_errors(given: dict[str, str], message: str) -> None:
