@@ -34,7 +34,7 @@ def test_missing_options_have_their_defaults() -> None:
         ({"salts": "251"}, "option salts: expected 1 to 250, found 251"),
         ({"salts": "4", "regions": "5"}, "option regions: expected 1 to 4, the number of salts, found 5"),
         ({"batchRows": "0"}, "option batchRows: expected at least 1, found 0"),
-        ({"compression": "brotli"}, "option compression: expected NONE, GZ, .*, found 'brotli'"),
+        ({"compression": "brotli"}, "option compression: expected one of NONE, GZ, .*, found 'brotli'"),
         ({"transport": "http"}, "option transport: expected one of buffered, framed, found 'http'"),
         ({"columns": "topic,body"}, "option columns: expected columns of messages, .* found 'body'"),
         ({"columns": ","}, "option columns: expected the name of at least one column"),

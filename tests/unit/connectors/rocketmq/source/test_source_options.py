@@ -125,7 +125,7 @@ def give_nothing() -> None:
 def test_a_function_gives_the_keys() -> None:
     assert load_credentials(None) is None
     assert load_credentials(f"{__name__}:give_keys") == Credentials("reader", "hunter2")
-    with pytest.raises(UsageError, match=r"expected .access key, secret key. or .*, found NoneType"):
+    with pytest.raises(UsageError, match=r"returns .access key, secret key. or .*, found NoneType"):
         load_credentials(f"{__name__}:give_nothing")
     with pytest.raises(UsageError, match="has no attribute 'give_more'"):
         load_credentials(f"{__name__}:give_more")
