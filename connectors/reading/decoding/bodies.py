@@ -65,9 +65,11 @@ def decompress_as(
         # One byte more than allowed, so that a body at the limit is told from a larger one.
         data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _decompress_stream(body, codec, limit + 1)
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
-        raise BodyError(f"body: expected a {codec} stream, found {len(body)} bytes that are not one: {error}") from None
+        raise BodyError(
+            f"body: expected a stream of {codec}, found {len(body)} bytes that are not one: {error}"
+        ) from None
     if len(data) > limit:
-        which = "" if limit == max_bytes else f" ({max_ratio} for each stored one)"
+        which = "" if limit == max_bytes else f" ({max_ratio} bytes for each stored byte)"
         raise BodyError(f"body: {len(body)} bytes of {codec} decompress to more than the limit of {limit} bytes{which}")
     return data
 

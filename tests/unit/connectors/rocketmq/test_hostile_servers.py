@@ -73,7 +73,7 @@ ROUTES: dict[str, tuple[Lie, str]] = {
     "no brokers": (route_of([queue_data("broker-a")], []), "expected at least one broker, found none"),
     "no brokers and no queues": (route_of([], []), "expected at least one broker, found none"),
     "a broker twice": (route_of([queue_data("b")] * 2, []), "each broker once, found 'b' twice"),
-    "a negative number": (route_of([queue_data("b", -4)], []), "expected 0 to 65536 queues on b, found -4"),
+    "a negative number": (route_of([queue_data("b", -4)], []), "expected 0 to 65536 queues on broker b, found -4"),
     "control characters": (route_of([], [broker_data("b\n\x1b[31m")]), r"printable characters, found 'b\\n\\x1b"),
     "a long name": (route_of([], [broker_data("b" * 2000)]), "the name of a broker, 1 to 1024"),
     "a fixed order": (

@@ -75,8 +75,8 @@ def test_a_checkpoint_is_unchanged_without_new_records() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({}, "version None, expected 1"),
-        ({"version": 2, "stores": {}}, "version 2, expected 1"),
+        ({}, "version None, expected version 1"),
+        ({"version": 2, "stores": {}}, "version 2, expected version 1"),
         ({"logOffset": 4}, "another source"),
         ({"version": 1}, "KeyError"),
         ({"version": 1, "stores": [1]}, "damaged"),

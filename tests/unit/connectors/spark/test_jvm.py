@@ -149,6 +149,6 @@ def test_a_python_outside_the_executors_folder_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PYSPARK_PYTHON", "../env/bin/python")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://127.0.0.1:1 pyspark-shell")
-    with pytest.raises(JavaError, match=r"expected an absolute path, or one below .*, found \.\./env/bin/python$"):
+    with pytest.raises(JavaError, match=r"as an absolute path, or as one below .*, found \.\./env/bin/python$"):
         jvm.prepare_launch(SETTINGS)
     assert not (tmp_path / "cache").exists()

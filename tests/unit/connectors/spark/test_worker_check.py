@@ -55,7 +55,9 @@ def test_workers_with_all_packages_are_accepted(session: Mock) -> None:
 
 
 def test_missing_packages_are_named_with_the_workers_python(session: Mock) -> None:
-    with pytest.raises(UsageError, match=r"Python 3\.\d+\.\d+ \(.*\) lacks no_such \(ModuleNotFoundError: ") as error:
+    with pytest.raises(
+        UsageError, match=r"Python 3\.\d+\.\d+ \(.*\) lacks the packages no_such \(ModuleNotFoundError: "
+    ) as error:
         check_workers(session, ("json", "no_such"))
     assert "json (" not in str(error.value)
     assert "PYSPARK_PYTHON" in str(error.value)

@@ -44,5 +44,5 @@ def test_a_relative_folder_is_refused_because_the_jvm_works_in_another(
     (tmp_path / "conf" / "yarn-site.xml").touch()
     monkeypatch.chdir(tmp_path)
     check_yarn_configuration(None, {"HADOOP_CONF_DIR": str(tmp_path / "conf")})
-    with pytest.raises(UsageError, match="HADOOP_CONF_DIR=conf: expected an absolute path"):
+    with pytest.raises(UsageError, match="HADOOP_CONF_DIR: expected the absolute path of a folder, found conf"):
         check_yarn_configuration(None, {"HADOOP_CONF_DIR": "conf"})

@@ -81,7 +81,7 @@ def test_a_body_is_written_to_a_file(lake: Path, own_folder: Path, capfdbinary: 
     ("key", "words"),
     [
         ("none", "has no body in the lake: it was archived without bodies, so its body_ref is null"),
-        ("broken", "expected a zlib stream, found 8 bytes that are not one"),
+        ("broken", "expected a stream of zlib, found 8 bytes that are not one"),
         ("bomb", "decompress to more than the limit"),
         ("changed", "expected a body with the CRC 1 "),
         ("expired", "Has it expired by a lifecycle rule?"),
@@ -141,7 +141,7 @@ def test_bodies_that_cannot_be_read_are_null_and_counted(lake: Path, capfdbinary
     assert sorted(row["keys"][0] for row in rows) == ["binary", "bomb", "broken", "changed", "text"]
     assert {row["keys"][0] for row in rows if row["body"] or row["body_base64"]} == {"text", "binary"}
     assert "3 bodies are unreadable, and null in the result:" in err
-    assert re.search("message [0-9A-F]{32}: body: expected a zlib stream, found 8 bytes that are not one", err)
+    assert re.search("message [0-9A-F]{32}: body: expected a stream of zlib, found 8 bytes that are not one", err)
     sql = "SELECT msg_id, body() FROM messages WHERE body_ref IS NOT NULL"
     code, out, err = ask(capfdbinary, lake, "--sql", sql, "--output", "jsonl")
     assert code == ExitCode.DAMAGE

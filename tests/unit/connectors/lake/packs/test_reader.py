@@ -191,7 +191,7 @@ def test_more_bytes_than_an_array_can_hold_are_refused() -> None:
 
 def test_arrays_of_several_lengths_are_refused() -> None:
     store, refs = stored(BODIES, SMALL)
-    with pytest.raises(ValueError, match=r"found \[4, 5\] rows"):
+    with pytest.raises(ValueError, match=r"found arrays of \[4, 5\] rows"):
         read_bodies(store, NAME, refs, crcs_of(BODIES[:4]))
 
 

@@ -47,7 +47,7 @@ def test_a_body_without_compression_is_returned_unchanged() -> None:
 def test_the_absolute_limit_applies_to_the_decompressed_size(codec: BodyCodec) -> None:
     stored = compressed(bytes(1000), codec)
     assert decompress_as(stored, codec, max_bytes=1000) == bytes(1000)
-    with pytest.raises(BodyError, match=rf"^body: expected at most 999 bytes, found more in {len(stored)} bytes of "):
+    with pytest.raises(BodyError, match=rf"^body: {len(stored)} bytes of .* more than the limit of 999 bytes"):
         decompress_as(stored, codec, max_bytes=999)
 
 
@@ -56,7 +56,7 @@ def test_the_ratio_applies_after_the_free_bytes(codec: BodyCodec) -> None:
     free = compressed(bytes(FREE_BYTES), codec)
     assert decompress_as(free, codec, max_ratio=1) == bytes(FREE_BYTES)
     more = compressed(bytes(FREE_BYTES + 1), codec)
-    with pytest.raises(BodyError, match=rf"at most {FREE_BYTES} bytes \(1 for each stored one\)"):
+    with pytest.raises(BodyError, match=rf"more than the limit of {FREE_BYTES} bytes \(1 bytes for each stored byte\)"):
         decompress_as(more, codec, max_ratio=1)
     enough = -(-(FREE_BYTES + 1) // len(more))
     assert decompress_as(more, codec, max_ratio=enough) == bytes(FREE_BYTES + 1)
@@ -65,7 +65,7 @@ def test_the_ratio_applies_after_the_free_bytes(codec: BodyCodec) -> None:
 def test_a_zstd_bomb_is_refused_by_the_ratio_before_the_absolute_limit() -> None:
     bomb = compressed(bytes(DEFAULT_MAX_BYTES), BodyCodec.ZSTD)
     assert len(bomb) < 20_000
-    with pytest.raises(BodyError, match="1100 for each stored one"):
+    with pytest.raises(BodyError, match="1100 bytes for each stored byte"):
         decompress_as(bomb, BodyCodec.ZSTD)
 
 
@@ -78,7 +78,7 @@ def test_the_strongest_zlib_and_lz4_compression_is_within_the_default_ratio(code
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("stored", [b"", b"\0", b"not compressed at all"])
 def test_other_bytes_are_an_error(codec: BodyCodec, stored: bytes) -> None:
-    with pytest.raises(BodyError, match=f"expected {codec}, found {len(stored)} bytes that are not"):
+    with pytest.raises(BodyError, match=f"expected a stream of {codec}, found {len(stored)} bytes that are not one"):
         decompress_as(stored, codec)
 
 
@@ -86,12 +86,12 @@ def test_other_bytes_are_an_error(codec: BodyCodec, stored: bytes) -> None:
 def test_a_body_that_is_cut_is_an_error(codec: BodyCodec) -> None:
     stored = compressed(bytes(range(256)) * 100, codec)
     for length in (len(stored) - 1, len(stored) // 2):
-        with pytest.raises(BodyError, match=f"expected {codec}"):
+        with pytest.raises(BodyError, match=f"expected a stream of {codec}"):
             decompress_as(stored[:length], codec)
 
 
 def test_flag_bits_that_name_no_codec_are_an_error() -> None:
-    with pytest.raises(BodyError, match="sys_flag 0x701: expected the bits of zlib, lz4 or zstd"):
+    with pytest.raises(BodyError, match=r"sys_flag 0x701 says .*: expected the bits of zlib, lz4 or zstd"):
         decompress_by_sys_flag(b"x", 0x701)
     with pytest.raises(BodyError, match="unknown codec"):
         decompress_as(b"x", BodyCodec.UNKNOWN)

@@ -168,7 +168,7 @@ def test_a_topic_that_cannot_be_created_has_no_route() -> None:
 def test_an_impossible_route_is_refused() -> None:
     with Cluster(a=stored) as cluster:
         cluster.route = TopicRoute((QueueData("a", 1, 1 << 30, 6),), (BrokerData("a", {0: "127.0.0.1:1"}),))
-        with pytest.raises(ProtocolError, match="expected 0 to 65536 queues on a, found 1073741824"):
+        with pytest.raises(ProtocolError, match="expected 0 to 65536 queues on broker a, found 1073741824"):
             cluster.producer().send(MESSAGE)
 
 

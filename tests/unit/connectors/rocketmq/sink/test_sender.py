@@ -241,7 +241,7 @@ def test_sliced_rows_are_read_from_their_offset(cluster: LiveCluster, broker: Li
 
 
 def test_a_column_that_is_missing_or_of_a_wrong_type_is_an_error(cluster: LiveCluster) -> None:
-    with pytest.raises(InvalidMessageError, match="expected a column topic, found body"):
+    with pytest.raises(InvalidMessageError, match="the column topic is missing, found body"):
         send(cluster, numbered(1).select(["body"]))
     with pytest.raises(InvalidMessageError, match=r"column keys: expected list.*, found string"):
         send(cluster, numbered(1, keys=pa.array(["a"])))

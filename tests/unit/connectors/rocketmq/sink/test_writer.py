@@ -74,8 +74,8 @@ def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("topic string", "expected a column body, found topic"),
-        ("body binary", "expected a column topic, found body"),
+        ("topic string", "the column body is missing, found topic"),
+        ("body binary", "the column topic is missing, found body"),
         ("body string, topic string", "column body: expected binary, found string"),
         ("body binary, topic string, tag string", r"column 'tag' cannot be sent \(did you mean 'tags'\?\)"),
         ("body binary, topic string, keys string", "column keys: expected list"),
