@@ -336,9 +336,7 @@ def _convert_listen_error(address: object) -> Iterator[None]:
         yield
     except OSError as error:
         # asyncio's message is long, and formats the address differently.
-        raise ListenError(
-            f"cannot listen on {address}: {os.strerror(error.errno) if error.errno else error}"
-        ) from error
+        raise ListenError(f"{address}: cannot listen: {os.strerror(error.errno) if error.errno else error}") from error
 
 
 def run_server(store: BrokerStore, options: ServerOptions, on_ready: Callable[[], None] = lambda: None) -> None:

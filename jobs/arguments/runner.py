@@ -129,10 +129,7 @@ def refuse_workers_on_spark(arguments: SparkArguments) -> None:
     # A variable may be meant for other commands.
     is_meant = not {environment_variable_of(name) for name in _WORKER_OPTIONS} & os.environ.keys()
     if arguments.is_on_spark and workers is not None and is_meant:
-        raise JobError(
-            f"--{kind} is refused, because it has no effect on Spark, which has its own workers",
-            "add --local, or leave it out",
-        )
+        raise JobError(f"--{kind} has no effect on Spark", "add --local, or leave it out")
 
 
 def get_spark_session(job: str, s3: S3Options | None = None) -> SparkSession:

@@ -99,10 +99,7 @@ def _check_folder_entries(folder: Path) -> None:
     except PermissionError:
         raise _access_denied_error(folder) from None
     for path in sorted(others):
-        raise LakeError(
-            f"{path}: expected only files in a folder of the lake, found {describe_file_type(path.lstat().st_mode)}: "
-            "move it elsewhere"
-        )
+        raise LakeError(f"{path}: expected a file, found {describe_file_type(path.lstat().st_mode)}: move it elsewhere")
     for partition in partitions:
         _check_folder_entries(partition)
 

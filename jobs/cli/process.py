@@ -184,7 +184,7 @@ class _StandardOutput(io.FileIO):
         except BrokenPipeError:
             raise OutputClosedError from None
         except OSError as error:
-            raise OutputError(f"standard output cannot be written to: {error.strerror}") from None
+            raise OutputError(f"standard output cannot be written: {error.strerror}") from None
 
 
 class _StandardError(io.FileIO):

@@ -65,7 +65,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 def _parse_sha256(text: str) -> str:
     if _SHA256.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"expected a key id of 64 hexadecimal digits, found {text[:80]!a}")
+        raise argparse.ArgumentTypeError(f"expected 64 hexadecimal digits, found {text[:80]!a}")
     return text.lower()
 
 

@@ -123,10 +123,7 @@ def _check_options(command: Explain) -> None:
     for name in ("topic", "key"):
         for value in getattr(command, name):
             if not value.strip():
-                raise JobError(
-                    f"--{name}: expected a {name} that is not empty, found {value!r}",
-                    "leave the option out to take all",
-                )
+                raise JobError(f"--{name}: expected a {name}, found {value!r}", "leave the option out to take all")
 
 
 def _source_options(command: Explain) -> dict[str, str]:

@@ -83,8 +83,8 @@ def check_connected_clients(client: OffsetClient, group: str, brokers: Sequence[
         return False
     if not may_be_online:
         raise JobError(
-            f"{NOTHING}: {format_count(len(clients), 'client')} of the group {group} are connected "
-            f"({abbreviate_name_list(clients)}), and overwrite offsets every few seconds",
+            f"{NOTHING}: the group {group} has {format_count(len(clients), 'client')} "
+            f"({abbreviate_name_list(clients)}), which overwrite offsets every few seconds",
             "stop them first; or add --online: brokers 5.x then tell the clients their new offsets",
             exit_code=ExitCode.REFUSED,
         )

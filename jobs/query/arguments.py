@@ -178,7 +178,7 @@ class QueryOptions(
             return
         if self.output == "table" and self.columns is not None:
             raise JobError(
-                "--columns is refused with --body --format table, which prints only the body",
+                "--columns has no effect with --body --format table, which prints only the body",
                 "with --format json, jsonl or csv it adds the body to them",
             )
         if self.output != "table" and not 1 <= self.limit <= MAX_BODY_ROWS:

@@ -113,9 +113,7 @@ def _check_index_options(command: RebuildOptions, store: Store) -> None:
         return
     for name in ("index-slots", "index-entries", "index-tags"):
         if getattr(command, name.replace("-", "_")) is not None and environment_variable_of(name) not in os.environ:
-            raise JobError(
-                f"--{name} is refused, because a {store.format.title} store has no IndexFiles", "leave it out"
-            )
+            raise JobError(f"--{name} has no effect: a {store.format.title} store has no IndexFiles", "leave it out")
 
 
 def _check_can_salvage(store: Store) -> None:
@@ -124,13 +122,13 @@ def _check_can_salvage(store: Store) -> None:
         raise JobError(
             f"--salvage is only for RocketMQ stores: a {title} broker skips damaged parts of its {folder} itself; "
             "leave the option out",
-            "leave --salvage out: queue files are made for all intact records",
+            "without it, queue files are made for all intact records",
         )
     if not (dialect := store.format.dialects.dialect_of(store.segments)).is_rocketmq:
         raise JobError(
             f"--salvage is only for RocketMQ stores, but {store.root} is a store of {dialect.name}; leave the option "
             "out",
-            "leave --salvage out: queues are made for all intact records",
+            "without it, queues are made for all intact records",
         )
 
 

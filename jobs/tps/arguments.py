@@ -145,9 +145,7 @@ def check_options(command: TpsOptions) -> None:
     if is_spark_option_given(command) and command.counting_engine != Engine.SPARK:
         if command.store is not None:
             raise JobError("--spark works only with --lake, not with --store", "a store's log is read in this process")
-        raise JobError(
-            f"--spark is refused, because it has no effect with --show {command.show}", "leave one of them out"
-        )
+        raise JobError(f"--spark has no effect with --show {command.show}", "leave one of them out")
     _check_window_and_step(command)
 
 

@@ -123,9 +123,7 @@ class Verify(
     def _check_object_store_options(self) -> None:
         for name in ("s3-endpoint", "s3-region"):
             if getattr(self, name.replace("-", "_")) is not None and environment_variable_of(name) not in os.environ:
-                raise JobError(
-                    f"--{name} is refused, because it has no effect without --lake", "add --lake, or leave it out"
-                )
+                raise JobError(f"--{name} has no effect without --lake", "add --lake, or leave it out")
 
 
 def _rebuild_reading_options(command: Verify) -> Iterator[str]:

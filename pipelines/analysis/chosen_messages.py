@@ -42,13 +42,13 @@ def read_chosen_places(frame: pa.Table | DataFrame) -> dict[str, Array]:
     if pa.types.is_dictionary(brokers.type):
         brokers = brokers.cast(brokers.type.value_type)
     if not (pa.types.is_string(brokers.type) or pa.types.is_large_string(brokers.type)):
-        raise UsageError(f"frame: expected texts in the column {BROKER}, found the type {brokers.type}")
+        raise UsageError(f"frame: column {BROKER}: expected texts, found the type {brokers.type}")
     if not pa.types.is_integer(offsets.type):
-        raise UsageError(f"frame: expected whole numbers in the column {OFFSET}, found the type {offsets.type}")
+        raise UsageError(f"frame: column {OFFSET}: expected whole numbers, found the type {offsets.type}")
     for name, column in ((BROKER, brokers), (OFFSET, offsets)):
         if column.null_count:
             raise UsageError(
-                f"frame: expected no nulls in the column {name}, found {column.null_count:,}: after an outer join, "
+                f"frame: column {name}: expected no null, found {column.null_count:,}: after an outer join, "
                 "drop the rows without a message"
             )
     return _divide_by_broker(brokers.cast(pa.string()), offsets.cast(pa.int64()))

@@ -74,7 +74,7 @@ class Question:
         if self.limit < 1:
             raise UsageError(f"limit: expected 1 or more, found {self.limit}")
         if self.place is not None and not 0 <= self.place[1] < 1 << 63:
-            raise UsageError(f"offset: expected a physical offset from 0 to 2^63 - 1, found {self.place[1]}")
+            raise UsageError("offset: expected a physical offset from 0 to 2^63 - 1, found a number below or above")
 
     @property
     def question_text(self) -> str:

@@ -321,8 +321,7 @@ def _check_findings(
         if against:
             first = against[0]
             raise DisagreementError(
-                f"nothing was replaced, because the rebuilt files differ from the log ({code}) at {first.place_text}: "
-                f"expected {first.expected}, found {first.found}",
+                f"nothing was replaced: {code} at {first.place_text}: expected {first.expected}, found {first.found}",
                 is_of_log=code.startswith("log_"),
             )
 

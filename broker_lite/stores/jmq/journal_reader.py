@@ -82,7 +82,9 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
                     continue
                 if records and (len(records) >= limits.messages or size + entry.size > limits.bytes):
                     break
-                record = convert_to_record(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
+                record = convert_to_record(
+                    self._message_of(entry, f"the message with queue offset {number} of {topic}/{queue_id}")
+                )
             except PausedError:
                 is_cut = True
                 break

@@ -82,9 +82,7 @@ class QueueSelector:
         """
         count = self._queue_count_of(message.topic)
         if requested_queue_id is not None and not 0 <= requested_queue_id < count:
-            raise MessageRefusedError(
-                f"queue_id: expected a queue of the topic, 0 to {count - 1}, found {requested_queue_id}"
-            )
+            raise MessageRefusedError(f"queue_id: expected 0 to {count - 1}, found {requested_queue_id}")
         if message.is_ordered:
             return self._compute_ordered_queue_id(message, count, requested_queue_id)
         if requested_queue_id is not None:

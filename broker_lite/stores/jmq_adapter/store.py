@@ -36,7 +36,7 @@ from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 _NOBODY = Host.of("0.0.0.0", 0)  # noqa: S104 (an unknown client)
-_NO_TRANSACTIONS = "a journal has no transactions: send the message without one"
+_NO_TRANSACTIONS = "a JMQ journal has no transactions: send the message without one"
 
 
 class JmqStore(JmqQueries):

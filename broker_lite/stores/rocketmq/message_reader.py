@@ -70,7 +70,7 @@ class MessageReader(QueueReader[Message, AnyQueue]):
         try:
             return self._log.parse_at(unit.entry.physical_offset)
         except LayoutError as error:
-            found = f"message {unit.first_number} of {queue.topic}/{queue.queue_id}"
+            found = f"the message with queue offset {unit.first_number} of {queue.topic}/{queue.queue_id}"
             raise StoreFilesError(f"{found}: {error}") from error
 
     def message_by_id(self, msg_id: str) -> Message | None:

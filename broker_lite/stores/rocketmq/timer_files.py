@@ -114,7 +114,7 @@ class TimerFiles:
             remove_file(path, trusted_root=self._root)
             return None
         if size != WHEEL_SIZE:
-            raise StoreFilesError(f"{path}: expected a file of {WHEEL_SIZE} bytes, found {size}")
+            raise StoreFilesError(f"{path}: expected a size of {WHEEL_SIZE} bytes, found {size}")
         return MappedFile(path, size, self._mappings)
 
     def recover(self, log_end: int, *, is_after_crash: bool) -> tuple[list[TimerUnit], TimerUnit | None]:

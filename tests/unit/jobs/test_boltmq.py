@@ -100,5 +100,5 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_salvage_is_refused(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = rebuild.main([str(store), "--out", str(tmp_path / "rebuilt"), "--local", "--salvage"])
     assert code == ExitCode.USAGE
-    assert "belongs to BoltMQ" in capsys.readouterr().err
+    assert "is a store of BoltMQ" in capsys.readouterr().err
     assert not (tmp_path / "rebuilt").exists()

@@ -298,4 +298,4 @@ def test_a_list_of_many_members_is_split_or_refused(
     assert all(f'"client{number}"'.encode() in found for number in range(1000))
     json.loads(found)
     monkeypatch.setattr("commitlake.broker_lite.protocol.large_answer_bodies.MAX_FRAME_BYTES", 5000)
-    assert "expected at most 5000 bytes" in str(peer.ask(code, MEMBERS_OF_ALL[code]).remark)
+    assert "expected an answer of at most 5000 bytes" in str(peer.ask(code, MEMBERS_OF_ALL[code]).remark)

@@ -195,7 +195,7 @@ def test_a_subscription_that_takes_long_to_read_is_refused(peer: Peer, subscript
         fields = pull_fields("orders", subscription=subscription, expressionType=kind)
         answer = peer.ask(PULL, fields)
         assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-        assert "expected at most 16384 characters" in str(answer.remark)
+        assert "expected a filter of at most 16384 characters" in str(answer.remark)
 
 
 def test_a_waiting_pull_is_dropped_when_its_client_disconnects(

@@ -88,7 +88,9 @@ def test_an_acknowledgement_of_unsent_bytes_is_refused(lie: int) -> None:
     master.serialize_transfer(b"x" * 10)
     master.receive_reports(report(LOG.start + 60), LOG)
     assert master.acknowledged == LOG.start + 60
-    with pytest.raises(PeerError, match=f"expected {LOG.start + 60} to {LOG.start + 60}, found {lie}"):
+    with pytest.raises(
+        PeerError, match=f"expected a physical offset from {LOG.start + 60} to {LOG.start + 60}, found {lie}"
+    ):
         master.receive_reports(report(lie), LOG)
 
 

@@ -184,5 +184,5 @@ def test_a_broker_whose_name_no_store_can_have_is_refused(
     broker.lies[RequestCode.GET_BROKER_CLUSTER_INFO] = with_document(lambda _: {"brokerAddrTable": {name: data}})
     lake = tmp_path / "lake"
     assert main(["--from-broker", cluster.address, "--lake", str(lake), "--local", "--no-quality"]) == 1
-    assert "the name server: expected a broker's name " in capsys.readouterr().err
+    assert "a store in a lake cannot have: expected a broker's name " in capsys.readouterr().err
     assert not lake.exists()

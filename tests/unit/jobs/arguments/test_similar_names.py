@@ -188,7 +188,7 @@ def test_a_rebuild_of_an_unknown_topic_is_refused(
 ) -> None:
     arguments = [str(store), "--out", str(tmp_path / "out"), "--local", "--quiet", "--topic"]
     assert rebuild.main([*arguments, "ordes"]) == 2
-    assert "have a topic 'ordes'. Did you mean 'orders'?" in capsys.readouterr().err
+    assert "contain a topic 'ordes'. Did you mean 'orders'?" in capsys.readouterr().err
 
 
 def test_a_refused_rebuild_of_some_topics_leaves_the_folder_empty(store: Path, tmp_path: Path) -> None:

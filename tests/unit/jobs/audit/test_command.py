@@ -160,7 +160,10 @@ def test_brokers_on_only_one_side_are_noted(growing: GrowingLake) -> None:
 def test_a_store_of_another_broker_is_refused(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--lake", growing.lake.root, "--store", str(growing.store), "--broker", "broker-b"]) == 2
     error = capsys.readouterr().err
-    assert "have nothing in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, but" in error
+    assert (
+        "have no messages in common: broker-b: nothing of this store is in the lake; broker-a: in the lake, but"
+        in error
+    )
 
 
 def test_a_time_range_that_ends_before_it_begins_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ def test_dead_letters_of_an_unfinished_replay_are_refused(
     add_replay_event(world.lake, "R2", ReplayEvent.STARTED)
     add_replay_event(world.lake, "R2", ReplayEvent.FAILED)
     assert redrive("--group", group, "--dry-run") == ExitCode.REFUSED
-    assert "4 of these dead letters belong to the replay R2, which has not finished (failed)" in capsys.readouterr().err
+    assert "4 of these dead letters belong to the replay R2, which is not finished (failed)" in capsys.readouterr().err
     assert redrive("--group", group, "--again", "--dry-run") == 0
 
 
@@ -281,7 +281,7 @@ def test_messages_that_are_no_longer_in_the_target_are_lost(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--cause", "9"], "expected a number from 1 to 2"),
+        (["--cause", "9"], "expected the number of a cause from 1 to 2"),
         (["--where", "x ="], "--where is not a valid condition"),
         (["--broker", "none"], "the lake has no store"),
         (["--out", "x.csv"], "--out cannot be used with 'dlq show'"),

@@ -248,7 +248,7 @@ def test_a_damaged_data_file_is_named(
     lake = Path(shutil.copytree(growing.lake.root, tmp_path / "lake"))
     next((lake / table).rglob("*.parquet")).unlink()
     assert main(["--lake", str(lake)]) == 3
-    assert f"{lake / table}: data file " in capsys.readouterr().err
+    assert f"{lake / table}: the data file " in capsys.readouterr().err
 
 
 def test_a_group_in_a_topic_of_inner_batches_is_not_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

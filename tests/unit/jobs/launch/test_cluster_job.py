@@ -69,7 +69,7 @@ def test_spark_gets_jars_for_an_object_store_only_for_a_lake_there(lake: str, is
 def test_more_than_one_attempt_is_refused() -> None:
     check_single_attempt({})
     check_single_attempt({"spark.yarn.maxAppAttempts": "1"})
-    with pytest.raises(JobError, match="maxAppAttempts=2: expected 1"):
+    with pytest.raises(JobError, match="maxAppAttempts=2 is refused: expected 1"):
         check_single_attempt({"spark.yarn.maxAppAttempts": "2"})
 
 

@@ -161,7 +161,7 @@ def test_csv_has_two_more_columns(lake: Path, capfdbinary: pytest.CaptureFixture
     [
         (["--body", "--count"], "--body and --count"),
         (["--body", "--table", "archive_runs"], "--table and --body cannot be used together"),
-        (["--body", "--columns", "topic"], "--columns is refused with --body"),
+        (["--body", "--columns", "topic"], "--columns has no effect with --body"),
         (["--body", "--output", "jsonl", "--limit", "0"], "expected --limit N with 1 to 1000, found 0"),
         (["--body", "--output", "jsonl", "--limit", "1001"], "with_bodies"),
         (["--body-out", "x", "--output", "jsonl"], "--body-out needs --format table"),

@@ -162,7 +162,7 @@ def test_live_topics_are_selected_by_the_same_rule(tmp_path: Path) -> None:
         cluster.brokers["broker-b"].interfere = clients_of_subs("CLUSTERING")
         found = find_not_consumed_live(admin, "billing", ["orders", "subs", "%RETRY%billing"])
         cluster.brokers["broker-b"].interfere = clients_of_subs("BROADCASTING")
-        with pytest.raises(ReplayError, match="the group billing broadcasts subs"):
+        with pytest.raises(ReplayError, match="the group billing consumes subs"):
             find_not_consumed_live(admin, "billing", ["orders", "subs"])
     assert {queue for queue, start in found.queues.items() if start.is_committed} == {Queue("broker-a", "orders", 0)}
     places = {(queue.broker, queue.topic) for queue in found.queues}
@@ -192,7 +192,7 @@ def test_a_group_that_broadcasts_is_refused(tmp_path: Path, capsys: pytest.Captu
     take_snapshot(growing, 5, {"orders": 0}, "orders")
     take_snapshot(growing, 10, {"orders": 0}, "orders", model="BROADCASTING")
     run = DryRun(capsys, "--lake", growing.lake.root, code=ExitCode.USAGE)
-    assert "the group billing broadcasts orders" in run.said
+    assert "the group billing consumes orders by broadcasting" in run.said
 
 
 @pytest.mark.parametrize("place", ["lake", "store"])

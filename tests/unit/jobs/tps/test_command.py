@@ -328,7 +328,7 @@ def test_too_many_rows_are_refused(ask: Ask, monkeypatch: pytest.MonkeyPatch) ->
         (("--broker", "brker-a"), "Did you mean 'broker-a'?"),
         (
             ("--engine", "spark", "--show", "hot-keys"),
-            "--spark is refused, because it has no effect with --show hot-keys",
+            "--spark has no effect with --show hot-keys",
         ),
     ],
 )
@@ -436,7 +436,7 @@ def test_a_damaged_data_file_is_named(
     path.unlink()
     assert tps.main(["--lake", str(lake), "--window", window]) == ExitCode.DAMAGE
     printed = capsys.readouterr().err
-    assert f"{lake / table}: data file " in printed
+    assert f"{lake / table}: the data file " in printed
     assert "maintain --lake LAKE --repair" in printed
 
 

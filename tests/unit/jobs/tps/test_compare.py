@@ -115,7 +115,7 @@ def test_a_complete_earlier_time_has_no_note(ask: Ask) -> None:
 def test_windows_that_do_not_divide_the_distance_are_refused(ask: Ask) -> None:
     code, _, printed = ask("--window", "7h", "--compare", "day")
     assert code == ExitCode.USAGE
-    assert "--compare day: expected --window that divides a day, found 7 h" in printed
+    assert "--compare day: expected a --window of which a day is a multiple, found 7 h" in printed
     assert ask("--window", "7h", "--step", "1h", "--compare", "day")[0] == ExitCode.OK
 
 

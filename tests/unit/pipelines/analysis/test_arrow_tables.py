@@ -93,7 +93,7 @@ def test_wrong_conditions_are_named(lake: Lake[pa.Table]) -> None:
         lake.messages(since="yesterday")
     with pytest.raises(QueryError, match="tagz"):
         lake.messages(where="tagz = 'x'")
-    with pytest.raises(LakeError, match="messages has no column 'tag': expected one of broker, "):
+    with pytest.raises(LakeError, match="the table messages has no column 'tag': expected some of broker, "):
         lake.messages(columns=["tag"])
     with pytest.raises(TypeError, match="topics"):
         lake.messages(topics=["orders"])  # type: ignore[call-arg]

@@ -40,7 +40,9 @@ def test_a_place_has_one_name_for_all_its_spellings(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(("before", "now"), [(IN_LAKE, "/packs"), ("/packs", IN_LAKE), ("/packs", "s3://bucket/packs")])
 def test_a_second_place_is_refused_and_the_remedy_named(before: str, now: str) -> None:
-    with pytest.raises(LakeError, match=r"the bodies of this lake are in .*, found in .* pass --bodies-moved"):
+    with pytest.raises(
+        LakeError, match=r"the bodies of this lake are in .*, but this run would write them in .* pass --bodies-moved"
+    ):
         check_bodies_root_unchanged(replace(COMMIT, bodies=before), now)
 
 

@@ -123,4 +123,7 @@ def test_impossible_delays_are_refused(
     conf = tmp_path / "broker.conf"
     conf.write_text("messageDelayLevel=soon\n")
     assert main([*delayed["store"], "--broker-conf", str(conf)]) == 2
-    assert "messageDelayLevel: expected delays such as '1s 5m 2h', found 'soon'" in capsys.readouterr().err
+    assert (
+        "messageDelayLevel: expected delays such as '1s 5m 2h', separated by blanks, found 'soon'"
+        in capsys.readouterr().err
+    )

@@ -232,7 +232,7 @@ def test_of_two_runs_at_once_one_is_refused(brief: GrowingLake, monkeypatch: pyt
         return found
 
     monkeypatch.setattr(backfill, "read_progress", interrupted)
-    with pytest.raises(ConcurrentRunError, match="another run was first"):
+    with pytest.raises(ConcurrentRunError, match="another run committed first"):
         backfill_lag_minutes(brief.lake)
     rows = all_rows(brief.lake)
     assert backfill_lag_minutes(brief.lake) == AddedMinutes()

@@ -36,7 +36,9 @@ def test_messages_go_to_their_original_topic() -> None:
 
 def test_a_dead_letter_without_its_original_topic_is_refused() -> None:
     rows = rows_of([{}], topic="%DLQ%billing")
-    with pytest.raises(ReplayError, match=r"message ID0 of %DLQ%billing is not known: give a topic with --to-topic"):
+    with pytest.raises(
+        ReplayError, match=r"message ID0 in the topic %DLQ%billing is not known: give a topic with --to-topic"
+    ):
         target_topics(rows, None)
 
 
@@ -51,7 +53,9 @@ def test_a_broker_missing_from_the_target_is_mapped_to_one_of_its_brokers() -> N
 
 
 def test_a_queue_that_the_target_lacks_is_refused() -> None:
-    with pytest.raises(ReplayError, match="broker broker-a has a queue 7, but the target has only 2 queues"):
+    with pytest.raises(
+        ReplayError, match="broker broker-a has a queue 7 of the topic, but the target has only 2 queues"
+    ):
         queues_of(rows_of([{}], queue_id=7))
 
 

@@ -185,7 +185,7 @@ def test_a_range_without_records_is_an_error(store: Path, archive: Archive, rest
 
 def test_a_wrong_segment_size_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
-    with pytest.raises(UsageError, match=r"at least 91, and an end within its segment.*mappedFileSizeCommitLog"):
+    with pytest.raises(UsageError, match=r"at least 91 bytes, and an end within its segment.*mappedFileSizeCommitLog"):
         restore(lake, segment_size=SEGMENT_BYTES - 1000)
 
 
@@ -229,6 +229,9 @@ def test_a_jmq_store_in_the_lake_is_refused_before_anything_is_read(
     tmp_path: Path, archive: Archive, restore: Restore
 ) -> None:
     lake = archive(write_jmq_store(tmp_path / "store", 50))
-    with pytest.raises(UsageError, match="the records of 'a' are from a JMQ store: expected RocketMQ's or BoltMQ's"):
+    with pytest.raises(
+        UsageError,
+        match="the records of 'a' are from a JMQ store, and cannot be restored: expected RocketMQ's or BoltMQ's",
+    ):
         restore(lake)
     assert not (tmp_path / "out").exists()

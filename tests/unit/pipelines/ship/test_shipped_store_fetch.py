@@ -61,7 +61,7 @@ def test_folder_follows_a_copy_that_grows(tmp_path: Path, layout: StoreFormat) -
 def test_changed_copy_and_other_folder_are_refused(tmp_path: Path) -> None:
     ROCKETMQ.write(tmp_path / "store", 60)
     source = MemoryTarget()
-    with pytest.raises(ShipError, match=r"no shipped/log.json"):
+    with pytest.raises(ShipError, match=r"no manifest shipped/log.json"):
         fetch_to(tmp_path / "folder", source)
     ShipAgent(SourceStore(str(tmp_path / "store")), source, SETTINGS).ship_round()
     with pytest.raises(ShipError, match="not fetched", check=exits(ExitCode.REFUSED)):

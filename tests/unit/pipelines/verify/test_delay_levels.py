@@ -123,7 +123,10 @@ def test_a_wrong_broker_conf_is_an_error(store: Path, tmp_path: Path, capsys: py
     conf = tmp_path / "broker.conf"
     conf.write_text("messageDelayLevel=soon")
     assert verify([str(store), "--local", "--broker-conf", str(conf)]) == ExitCode.USAGE
-    assert "messageDelayLevel: expected delays such as '1s 5m 2h', found 'soon'" in capsys.readouterr().err
+    assert (
+        "messageDelayLevel: expected delays such as '1s 5m 2h', separated by blanks, found 'soon'"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_rebuild_keeps_the_delivery_times_of_the_broker(store: Path) -> None:
@@ -136,7 +139,7 @@ def test_a_rebuild_keeps_the_delivery_times_of_the_broker(store: Path) -> None:
 def test_a_rebuild_in_place_does_not_guess_delivery_times(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     queue_file(store, 3).unlink()
     assert rebuild([str(store), "--in-place", "--local"]) == ExitCode.USAGE
-    message = "the delays of these levels are not known: 3 (5 messages); nothing was replaced"
+    message = "the delays of its levels 3, which 5 messages have, are not known; nothing was replaced"
     errors = capsys.readouterr().err
     assert message in errors
     assert "--broker-conf" in errors

@@ -305,9 +305,9 @@ def test_damaged_record_is_an_error(root: Path, store: JournalStore) -> None:
     result = store.put(message(), 0)
     memory, _ = store._files.journal.files.locate(0)
     memory[result.journal_offset + HEAD.size + 4] ^= 0xFF
-    with pytest.raises(StoreFilesError, match="message 0 of orders/0: body_crc"):
+    with pytest.raises(StoreFilesError, match="the message with queue offset 0 of orders/0: body_crc"):
         store.get("orders", 0, 0)
-    with pytest.raises(StoreFilesError, match="message 0 of orders/0: body_crc"):
+    with pytest.raises(StoreFilesError, match="the message with queue offset 0 of orders/0: body_crc"):
         store.pull("orders", 0, 0, PullLimits(1, 100), lambda found: found.body)
 
 
@@ -317,7 +317,7 @@ def test_damaged_queue_entry_is_an_error(store: JournalStore) -> None:
     assert queue is not None
     memory, _ = queue.files.locate(0)
     memory[22 + 3] ^= 0xFF
-    with pytest.raises(StoreFilesError, match="message 1 of orders/0: entry_crc"):
+    with pytest.raises(StoreFilesError, match="the message with queue offset 1 of orders/0 cannot be found: entry_crc"):
         store.get("orders", 0, 0)
 
 

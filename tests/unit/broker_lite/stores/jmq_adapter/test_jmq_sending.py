@@ -160,4 +160,4 @@ def test_requests_for_features_that_jmq_lacks_are_refused(peer: Peer, code: int,
     send(peer)
     answer = peer.ask(code, fields)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    assert "a journal has no" in str(answer.remark)
+    assert "a JMQ journal has no" in str(answer.remark)

@@ -74,7 +74,7 @@ def test_damaged_record_is_an_error_and_not_a_shorter_result(store: MessageStore
     memory, position = store._files.log.files.locate(store.get("orders", 0, 1).messages[0].physical_offset)
     memory[position + 88] ^= 0xFF
     with pytest.raises(
-        StoreFilesError, match=r"message 1 of orders/0: body_crc .* expected \d+ for these 6 bytes, found"
+        StoreFilesError, match=r"queue offset 1 of orders/0: body_crc .* expected \d+ for these 6 bytes, found"
     ):
         store.get("orders", 0, 0)
 

@@ -230,7 +230,9 @@ def test_the_error_for_an_invalid_record_names_the_queue(cluster: LiveCluster, l
     broker = cluster.brokers["broker-a"]
     put(broker, 10)
     damage(cluster, broker.store.get("orders", 1, 2).messages[0].physical_offset, 4)
-    with pytest.raises(DamagedLogError, match=r"topic orders, queue 1 of broker-a, offsets 0 to 5: .*found magic"):
+    with pytest.raises(
+        DamagedLogError, match=r"topic orders, queue 1 of broker-a, queue offsets 0 to 5: .*found magic"
+    ):
         lake.pull()
     assert lake.pull(topics=("DefaultCluster",)).messages == 0
 
