@@ -215,7 +215,7 @@ def test_the_command_writes_the_same_page(
 
 def test_a_lake_without_snapshots_has_no_lag(spark: SparkSession, tmp_path: Path) -> None:
     lake = commitlake.open(analysed_lake(tmp_path).lake.root, spark)
-    with pytest.raises(NoTableError, match="cannot open the table consumer_offsets"):
+    with pytest.raises(NoTableError, match="cannot open the table 'consumer_offsets'"):
         lake.lag()
 
 

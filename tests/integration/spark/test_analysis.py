@@ -95,7 +95,7 @@ def test_a_lake_is_opened_by_the_catalog_of_the_session(
         assert repr(lake) == "commitlake.open('spark_catalog.analysed', spark)"
         found = lake.messages(tag="text", body="text").select("body")
         assert rows_of(found) == [{"body": BODIES["text"].decode()}]
-        with pytest.raises(NoTableError, match=r"cannot open the table edges .*TABLE_OR_VIEW_NOT_FOUND"):
+        with pytest.raises(NoTableError, match=r"cannot open the table 'edges' .*TABLE_OR_VIEW_NOT_FOUND"):
             lake.table("edges")
         with pytest.raises(CatalogError, match="no catalog is set"):
             lake.lineage(key="order-1")  # reads the files of the lake, without Spark
@@ -104,7 +104,7 @@ def test_a_lake_is_opened_by_the_catalog_of_the_session(
 
 
 def test_what_is_missing_is_named(lake: Lake[DataFrame], spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(NoTableError, match="cannot open the table replays"):
+    with pytest.raises(NoTableError, match="cannot open the table 'replays'"):
         lake.table("replays")
     empty = lake.table("gaps", or_empty=True)
     assert (empty.schema, empty.count()) == (spark_schema(GAPS), 0)
