@@ -75,7 +75,7 @@ def test_positions_are_offsets_times_or_words() -> None:
         ({"failOnDataLoss": "no"}, "option failOnDataLoss: expected true or false, found 'no'"),
         ({"tags": "a", "sql": "b = 1"}, "options tags and sql: expected only one of them"),
         ({"tags": " "}, "option tags: expected a filter"),
-        ({"tags": "|| ||"}, "option tags: expected a tag, found none in '|| ||'"),
+        ({"tags": "|| ||"}, "option tags: expected tags such as 'paid .. refunded', found none in '|| ||'"),
         ({"body": "text"}, "option body: expected one of none, stored, decompressed"),
         ({"mode": "x"}, "option mode: expected one of FAILFAST"),
         ({"retrySeconds": "-1"}, "option retrySeconds: expected at least 0"),
