@@ -24,7 +24,7 @@ def test_settings_are_read_from_small_regular_files_only(tmp_path: Path, capsys:
     fifo, large = tmp_path / "fifo", tmp_path / "large.toml"
     os.mkfifo(fifo)
     large.write_bytes(b"#" * ((1 << 20) + 1))
-    for path, found in ((fifo, "found a FIFO"), (Path("/dev/zero"), "found a "), (large, "found more")):
+    for path, found in ((fifo, "found a FIFO"), (Path("/dev/zero"), "found a "), (large, "found a larger one")):
         with pytest.raises(SystemExit, match="2"):
             dump.main(["--config", str(path), "store"])
         assert found in capsys.readouterr().err
