@@ -20,6 +20,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.jobs.arguments.times import join_options_and_times, parse_time
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.options import add_options
@@ -105,8 +106,9 @@ def test_the_parser_of_a_job_accepts_its_examples(name: str) -> None:
     for command, purpose in command_class.EXAMPLES:
         assert purpose
         assert command.split()[0] == name
-        if "from -" not in command:  # joined by the job before parsing
-            module.build_parser().parse_args(shell_words(command))
+        parser = module.build_parser()
+        times = [text for action in parser._actions if action.type is parse_time for text in action.option_strings]
+        parser.parse_args(join_options_and_times(shell_words(command), *times))
 
 
 # --- configuration ---

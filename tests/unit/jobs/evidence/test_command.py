@@ -246,7 +246,7 @@ def test_a_line_that_is_not_utf_8_is_reported(
     file.write_bytes(b"\n".join(texts))
     code, printed = verify(capsys, str(file), "--public-key", f"{key}.pub")
     assert code == ExitCode.DAMAGE
-    assert "document in line 2: expected UTF-8" in printed
+    assert "document in line 2: expected an evidence document in UTF-8, found an invalid byte at position " in printed
 
 
 def test_a_run_that_was_killed_is_signed_by_the_next(tmp_path: Path, key: Path) -> None:
