@@ -46,10 +46,11 @@ def check_subscription(subscription: SubscriptionData) -> None:
     """
     check_expression_length(subscription.sub_string)
     tags = max(len(subscription.tags_set), len(subscription.code_set))
-    if tags > MAX_TAGS or sum(map(len, subscription.tags_set)) > MAX_EXPRESSION_LENGTH:
+    characters = sum(map(len, subscription.tags_set))
+    if tags > MAX_TAGS or characters > MAX_EXPRESSION_LENGTH:
         raise FilterError(
-            f"expected a filter of at most {MAX_TAGS} tags and {MAX_EXPRESSION_LENGTH} characters, found more, in "
-            f"{tags} tags"
+            f"expected a filter of at most {MAX_TAGS} tags and {MAX_EXPRESSION_LENGTH} characters, found {tags} tags "
+            f"and {characters} characters"
         )
 
 

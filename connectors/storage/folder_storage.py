@@ -54,7 +54,7 @@ class FolderStorage(LakeStorage):
         folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
             reason = "cannot be written by this user" if folder.is_dir() else "is a file"
-            raise ObjectStoreError(f"{folder} {reason}", "Name another folder")
+            raise ObjectStoreError(f"{folder}, which {reason}", "Name another folder")
 
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
         """Yield the files with a prefix and a suffix; links are refused, because skipping them could lose data."""

@@ -277,8 +277,8 @@ def test_half_message_without_a_target_cannot_be_committed(delivery: Delivery) -
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        (HALF | {"DELAY": "3"}, "expected no DELAY, found 3"),
-        (OWN | {"TRAN_MSG": "true"}, "expected a PGROUP property, found none"),
+        (HALF | {"DELAY": "3"}, "expected a message without the property DELAY, found one with 3"),
+        (OWN | {"TRAN_MSG": "true"}, "the property PGROUP, the producer group, is missing"),
     ],
 )
 def test_half_message_must_have_a_producer_and_no_delay(

@@ -103,7 +103,7 @@ def test_a_stream_can_begin_after_a_bad_range_or_before_it(tmp_path: Path) -> No
     write_store(tmp_path / "a", [(0, bytes(data))])
     for place in (places[4], places[6]):
         assert offsets(tmp_path, startingOffset=f'{{"a": {place}}}') == {"a": place}
-    with pytest.raises(UsageError, match="inside one"):
+    with pytest.raises(UsageError, match=f"found {places[5]}, which is inside a record"):
         offsets(tmp_path, startingOffset=f'{{"a": {places[5]}}}')
 
 
@@ -156,5 +156,5 @@ def test_a_record_within_a_body_is_not_a_start(tmp_path: Path) -> None:
     data = store_record(lambda offset: fake_record(offset, 0) + b"behind it", 0)
     data += store_record(lambda _: b"body", len(data), 1)
     write_store(tmp_path / "a", [(0, data.ljust(SIZE, b"\0"))])
-    with pytest.raises(UsageError, match="inside one"):
+    with pytest.raises(UsageError, match=f"found {BEFORE_BODY}, which is inside a record"):
         offsets(tmp_path, startingOffset=f'{{"a": {BEFORE_BODY}}}')
