@@ -91,7 +91,7 @@ def test_a_codec_that_the_servers_lack_is_an_error(options: HBaseOptions) -> Non
 
 
 def test_a_missing_table_is_an_error(options: HBaseOptions) -> None:
-    with Client(options) as client, pytest.raises(HBaseError, match=r"there is no table messages_\d+ at 127"):
+    with Client(options) as client, pytest.raises(HBaseError, match=r"there is no HBase table messages_\d+ at 127"):
         open_existing_table(client)
 
 

@@ -305,7 +305,7 @@ def test_a_checkpoint_of_another_broker_is_refused(sink: Sink, store: Path) -> N
             marks=pytest.mark.long("it fails in the query, which has all of its retries first"),
         ),
         ({"maxBytesPerTrigger": 0}, "expected at least 1 byte"),
-        ({"content": "lines"}, "option content: expected rows, ranges"),
+        ({"content": "lines"}, "option content: expected one of rows, ranges"),
     ],
 )
 def test_a_wrong_option_is_refused(sink: Sink, store: Path, options: dict[str, object], message: str) -> None:
