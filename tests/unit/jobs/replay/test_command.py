@@ -108,7 +108,7 @@ def test_a_file_of_keys_is_split_only_at_newlines_and_has_limits(
     assert "expected at most 1 keys, found 2" in capsys.readouterr().err
     monkeypatch.setattr("commitlake.jobs.arguments.keys_file.MAX_FILE_BYTES", 10)
     assert world.replay("--keys-file", str(keys)) == 2
-    assert "expected at most 10 bytes, found more" in capsys.readouterr().err
+    assert "expected a file of at most 10 bytes, found a larger one" in capsys.readouterr().err
 
 
 def test_a_message_without_a_time_is_sent_like_the_others(

@@ -129,5 +129,7 @@ def test_invalid_values_are_refused(lake: Path, arguments: list[str]) -> None:
 
 
 def test_offsets_are_read_up_to_a_limit() -> None:
-    with pytest.raises(JobError, match=r"--offsets /dev/zero: expected at most \d+ bytes, found more"):
+    with pytest.raises(
+        JobError, match=r"--offsets /dev/zero: expected a file of at most \d+ bytes, found a larger one"
+    ):
         _read_offsets_file(Path("/dev/zero"))

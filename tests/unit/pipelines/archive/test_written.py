@@ -49,7 +49,9 @@ def test_files_that_are_there_are_accepted(tmp_path: Path) -> None:
 def test_a_missing_file_or_folder_is_named(tmp_path: Path, files: dict[str, Path], name: str) -> None:
     for remove in (files[name].unlink, files[name].parent.rmdir):
         remove()
-        with pytest.raises(LakeError, match=rf"{name}: a task wrote {FILES[name]} bytes, found no such file"):
+        with pytest.raises(
+            LakeError, match=rf"{name}: a task wrote {FILES[name]} bytes, but this process found no such file"
+        ):
             check(tmp_path)
 
 

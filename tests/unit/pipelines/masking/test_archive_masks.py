@@ -115,7 +115,7 @@ def test_an_audit_needs_the_key_of_the_lake(
 ) -> None:
     growing, _ = write(tmp_path, [shop_message(0)], "keys=hash")
     assert audited(growing) == ExitCode.USAGE
-    assert "needs a key: set COMMITLAKE_MASK_KEY" in capsys.readouterr().err
+    assert "masks with the rule hash need a key: set COMMITLAKE_MASK_KEY" in capsys.readouterr().err
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "another")
     assert audited(growing) == ExitCode.USAGE
     assert "masked with a different key" in capsys.readouterr().err
@@ -235,7 +235,7 @@ def test_rules_of_properties_that_columns_follow_from_are_refused(rule: str) -> 
 
 
 def test_a_hash_needs_a_key() -> None:
-    with pytest.raises(UsageError, match="needs a key"):
+    with pytest.raises(UsageError, match="rule hash need a key: set COMMITLAKE_MASK_KEY"):
         parse_archive_masks(["keys=hash"], {})
 
 

@@ -187,7 +187,7 @@ def test_messages_reported_as_stored_but_not_found_are_not_sent_again() -> None:
     target = Target(hide)
     with pytest.raises(
         ReplayError,
-        match=r"found -1; and 4 of the messages are not found in the queue\. Nothing more",
+        match=r"answered with -1; 4 of the messages are not found in the queue\. Nothing more",
         check=exits(ExitCode.REFUSED),
     ):
         send(target, make_batch())
@@ -310,7 +310,7 @@ def test_a_recreated_topic_is_not_searched() -> None:
     target = Target(UnreachableError("no connection"))
     with pytest.raises(
         ReplayError,
-        match="ends at 5, but ended at 9 before: the topic was deleted and created again",
+        match="ends at queue offset 5, but ended at 9 before: the topic was deleted and created again",
         check=exits(ExitCode.REFUSED),
     ):
         send(target, make_batch(), end=9)
