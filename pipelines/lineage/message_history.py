@@ -74,7 +74,9 @@ class Question:
         if self.limit < 1:
             raise UsageError(f"limit: expected 1 or more, found {self.limit}")
         if self.place is not None and not 0 <= self.place[1] < 1 << 63:
-            raise UsageError("offset: expected a physical offset from 0 to 2^63 - 1, found a number below or above")
+            # Python does not print integers of thousands of digits.
+            found = f"{self.place[1]}" if abs(self.place[1]) < 1 << 128 else "a number of more than 128 bits"
+            raise UsageError(f"offset: expected a physical offset from 0 to 2^63 - 1, found {found}")
 
     @property
     def question_text(self) -> str:
