@@ -87,7 +87,7 @@ def test_dead_letters_are_consumed_as_a_topic(broker_lite: BrokerLite, client_ve
 
 
 @pytest.mark.parametrize(
-    ("kind", "sentence"), [("delay", "does not support delays"), ("transaction", "a journal has no transactions")]
+    ("kind", "sentence"), [("delay", "does not support delays"), ("transaction", "a JMQ journal has no transactions")]
 )
 def test_kinds_that_jmq_does_not_support_are_refused(
     broker_lite: BrokerLite, client_version: str, kind: str, sentence: str
