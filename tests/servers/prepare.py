@@ -23,6 +23,7 @@ from tests.servers.rocketmq import VERSIONS, rocketmq_jars
 from tests.servers.rocketmq_classes import class_archives
 from tests.servers.spark_classes import class_archive
 from tests.servers.yarn_cluster import yarn_jars
+from tests.support.browsers import prepare_chromium
 
 PARTS: dict[str, Callable[[], object]] = {
     **{f"jars of RocketMQ {version}": partial(rocketmq_jars, version) for version in VERSIONS},
@@ -32,6 +33,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "a server of Azure's blob protocol": partial(node_program, azure.PACKAGE),
     "jars of HDFS and YARN": yarn_jars,
     "Mermaid": prepare_mermaid,
+    "Chromium": prepare_chromium,
     "an archive of Spark's classes": class_archive,
     **{f"archives of the classes of RocketMQ {version}": partial(class_archives, version) for version in VERSIONS},
 }
