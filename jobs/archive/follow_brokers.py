@@ -17,7 +17,8 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.offset_snapshots import append_snapshots, read_offset_snapshots
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.pipelines.archive.commit_series import archive_concurrently
-from commitlake.pipelines.archive.run import Config, Result, plan_work
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, plan_work
 from commitlake.schemas.errors import CommitLakeError
 
 _MAX_FAILURES = 6  # in a row; the waits between them add up to about two minutes

@@ -35,7 +35,8 @@ from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.connectors.worker_errors import extract_worker_error
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.pipelines.archive.commit_series import archive_concurrently
-from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import CommitLakeError
 
@@ -109,7 +110,7 @@ class StoreFollower:
     def _finish_unfinished_work(self, unfinished_work: ArchiveWork) -> None:
         """Finish the work that earlier runs left, because a stream without new messages has no micro-batch to do it."""
         result = run_archive(self._runner, self._config, unfinished_work)
-        if result.recovered or result.hbase or any(update.rows for update in result.updates):
+        if result.recovered or any(update.rows for update in result.updates):
             self._on_result(result)
 
     def add_deliveries(self) -> None:

@@ -23,8 +23,7 @@ from commitlake.jobs.archive.offset_snapshots import (
     read_offset_snapshots,
     unreadable_offsets_sentences,
 )
-from commitlake.jobs.archive.page import TITLE, make_run_page_writer, no_new_messages_page
-from commitlake.jobs.archive.summary import summary_lines
+from commitlake.jobs.archive.report import TITLE, archive_report, make_run_page_writer, summary_lines
 from commitlake.jobs.arguments.broker_name import BrokerName, choose_broker_name
 from commitlake.jobs.arguments.evidence_key import last_number_with_evidence, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.lake_location import open_lake_argument
@@ -39,8 +38,8 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.report.page_file import PageFile, check_page_file, write_page_on_failure
 from commitlake.pipelines.archive.body_location import check_bodies_writable
 from commitlake.pipelines.archive.quality_check import CriticalQualityError
-from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
-from commitlake.pipelines.archive.run_page import RunPage
+from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, finish_earlier_runs, plan_work
 from commitlake.pipelines.masking.archive_masks import parse_archive_masks
 from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
 from commitlake.schemas.errors import ExitCode
@@ -119,17 +118,13 @@ def _archive_into_lake(
         runner = make_runner(command, "archive", lake.s3)
         config = _set_default_commit_bytes(config, runner)
         progress = partial(archive_progress, quiet=command.quiet)
-        committed = partial(_print_result, command, lake)
+        committed = partial(_print_result, command)
         result = archive_concurrently(runner, config, work, progress, on_committed=committed)
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if page_file is not None and not page_file.is_written:
-        page_file.write(
-            no_new_messages_page(
-                lake, [*result.ranges], summary_lines(result)[0], result.problems, result.newer_data_notes
-            )
-        )
-    return _print_result(command, lake, result)
+        page_file.write(archive_report(result))
+    return _print_result(command, result)
 
 
 def _find_store_name(command: ArchiveOptions, lake: Lake) -> BrokerName:
@@ -185,7 +180,7 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
 
     def report_run(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _print_result(command, config.lake, result))
+        worst = max(worst, _print_result(command, result))
 
     interval = None if command.available_now else command.trigger
     snapshots = RepeatedSnapshots(config, command.snapshot_every)
@@ -209,7 +204,7 @@ def _follow_brokers(command: ArchiveOptions, config: Config) -> ExitCode:
 
     def report_run(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _print_result(command, config.lake, result))
+        worst = max(worst, _print_result(command, result))
 
     runner = make_runner(command, "archive", config.lake.s3)
     config = _set_default_commit_bytes(config, runner)
@@ -223,7 +218,7 @@ def _set_default_commit_bytes(config: Config, runner: Runner) -> Config:
     return replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)
 
 
-def _print_result(command: ArchiveOptions, lake: Lake, result: Result) -> ExitCode:
+def _print_result(command: ArchiveOptions, result: Result) -> ExitCode:
     add_to_counter("archive_messages", result.messages)
     add_to_counter("archive_log_bytes", result.bytes)
     add_to_counter("archive_quarantined_ranges", result.quarantined)
@@ -231,22 +226,22 @@ def _print_result(command: ArchiveOptions, lake: Lake, result: Result) -> ExitCo
     if not command.quiet:
         for line in summary_lines(result):
             print_line(line)
-    _sign_evidence(command, lake, result)
+    _sign_evidence(command, result)
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
-def _sign_evidence(command: ArchiveOptions, lake: Lake, result: Result) -> None:
+def _sign_evidence(command: ArchiveOptions, result: Result) -> None:
     """Sign evidence for each archive run that has none yet, for example because the run was killed."""
     key = read_evidence_key(command)
     if key is None:
         return
     from commitlake.pipelines.evidence.archive_evidence import collect_archive_evidence
 
-    last = last_number_with_evidence(lake, "archive")
+    lake, last = result.lake, last_number_with_evidence(result.lake, "archive")
     if last is None:
         if not result.sequence:
             return
-        last = min([result.sequence, *result.earlier]) - 1  # evidence begins with this run
+        last = result.commits[0][0] - 1  # evidence begins with this run
     line = write_evidence(lake, key, "archive", collect_archive_evidence(lake, last))
     if line is not None and not command.quiet:
         print_line(line)

@@ -21,8 +21,8 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.offset_snapshots import read_offset_snapshots
+from commitlake.jobs.archive.report import summary_lines
 from commitlake.jobs.archive.run import VERSION, archive_progress, default_page_writer
-from commitlake.jobs.archive.summary import summary_lines
 from commitlake.jobs.arguments.stores import parse_folder_text, positive
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT

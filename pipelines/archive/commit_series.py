@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.archive_commits import CommittedRange
 from commitlake.connectors.lake.backoff import MAX_TRIES, TableUpdate, backoff_seconds
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.profile_files import profiles_file_name
-from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, Result, make_losses, plan_work, run_archive
-from commitlake.pipelines.archive.run_page import RunPage, ShownRun
+from commitlake.pipelines.archive.result import NOTHING_NEW, Result, RunPage
+from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, make_losses, plan_work, run_archive
 from commitlake.pipelines.archive.work_planning import ArchiveWork
 from commitlake.pipelines.quality.page_figures import FIGURE_COLUMNS, RunPageSummary
 from commitlake.pipelines.quality.profile_partitions import (
@@ -36,7 +35,7 @@ from commitlake.pipelines.quality.profile_partitions import (
     partition_row_counts,
     select_group_rows,
 )
-from commitlake.pipelines.quality.report import expectation_sentences, join_reports
+from commitlake.pipelines.quality.report import join_reports
 from commitlake.schemas.errors import ConcurrentRunError
 
 _LOG = logging.getLogger(__name__)
@@ -153,7 +152,7 @@ class CommitSeries:
     def __init__(self, config: Config, wanted: Snapshot) -> None:
         self.wanted = wanted
         self._page = config.page
-        self._shown: list[ShownRun] = []
+        self._shown: list[Result] = []
         path = None if config.page is None else config.page.path
         self.config = replace(config, page=RunPage(path, self._shown.append))
         self._results: list[Result] = []
@@ -165,96 +164,70 @@ class CommitSeries:
 
     def finish_after_error(self) -> Result | None:
         """Write the run's HTML page after an error, and return the result so far; None without a commit."""
-        committed = [run for run in self._shown if run.sequence is not None]
+        returned = {result.run_id for result in self._results}
+        # If HBase fails, a commit is shown on the page, but its result is not returned.
+        self._results += [run for run in self._shown if run.sequence and run.run_id not in returned]
+        committed = [result for result in self._results if result.sequence]
         if self._shown and self._page is not None:
             last = self._shown[-1]
-            earlier = [(run.sequence or 0, run.run_id) for run in committed if run is not last]
+            earlier = [commit for run in committed if run.run_id != last.run_id for commit in run.commits]
             self._page.show(replace(last, earlier=earlier))
-        return self._join_results(committed) if any(result.sequence for result in self._results) else None
+        return self._join_results() if committed else None
 
     def finish_series(self) -> Result:
         """Write the run's HTML page, and return the joined result of all commits."""
-        result = self._join_results(self._shown)
-        if self._shown and self._page is not None:
-            self._page.show(self._join_shown_runs(self._shown, result))
+        result = self._join_results()
+        if result.sequence and self._page is not None:
+            if result.report is not None:
+                run_ids = [run_id for _, run_id in result.commits]
+                result = replace(result, figures=read_page_figures(result.lake, run_ids))
+            self._page.show(result)
         return result
 
-    def _join_results(self, shown_runs: Sequence[ShownRun]) -> Result:
-        made = [result for result in self._results if result.sequence]
-        last = self._results[-1]
-        verdict, warnings = last.verdict, last.warnings
-        problems = list(dict.fromkeys(problem for result in self._results for problem in result.problems))
-        if shown_runs:
-            reports = [run.report for run in shown_runs if run.report is not None]
-            report = join_reports(reports) if reports else None
-            losses = make_losses(
-                self.config, sum(result.quarantined for result in made), sum(result.gaps for result in made)
-            )
-            verdict = (
-                losses.verdict(report).with_unread_files(len(problems)).with_unread_messages(self._newer_data_sentences)
-            )
-            warnings = expectation_sentences(report) if report is not None else ()
-        return replace(
-            last,
-            sequence=made[-1].sequence if made else 0,
-            earlier=[result.sequence for result in made[:-1]],
-            ranges=self._archived_ranges(made),
-            messages=sum(result.messages for result in made),
-            quarantined=sum(result.quarantined for result in made),
-            gaps=sum(result.gaps for result in made),
-            metadata_bytes=sum(result.metadata_bytes for result in made),
-            pack_bytes=sum(result.pack_bytes for result in made),
+    def _join_results(self) -> Result:
+        results = self._results
+        commits = [commit for result in results for commit in result.commits]
+        reports = [result.report for result in results if result.report is not None]
+        report = join_reports(reports) if reports else None
+        quarantined, gaps = sum(result.quarantined for result in results), sum(result.gaps for result in results)
+        problems = list(dict.fromkeys(problem for result in results for problem in result.problems))
+        ranges = self._archived_ranges()
+        verdict = make_losses(self.config, quarantined, gaps).verdict(report) if commits else NOTHING_NEW
+        newer = [sentence for part in ranges.values() for sentence in part.newer]
+        sequence, run_id = commits[-1] if commits else (0, results[-1].run_id)
+        return Result(
+            results[-1].lake,
+            run_id,
+            ranges,
+            sequence=sequence,
+            earlier=commits[:-1],
+            messages=sum(result.messages for result in results),
+            quarantined=quarantined,
+            gaps=gaps,
+            metadata_bytes=sum(result.metadata_bytes for result in results),
+            pack_bytes=sum(result.pack_bytes for result in results),
+            started_at=next((result.started_at for result in results if result.started_at is not None), None),
             seconds=time.monotonic() - self._started,
-            warnings=warnings,
-            verdict=verdict,
-            hbase=sum(result.hbase for result in self._results),
-            hbase_seconds=sum(result.hbase_seconds for result in self._results),
-            updates=_join_updates([update for result in self._results for update in result.updates]),
-            recovered=[sequence for result in self._results for sequence in result.recovered],
-            bytes_of_others=sum(result.bytes_of_others for result in self._results),
-            notes=list(dict.fromkeys(note for result in self._results for note in result.notes)),
+            verdict=verdict.with_unread_files(len(problems)).with_unread_messages(newer),
+            report=report,
+            updates=_join_updates([update for result in results for update in result.updates]),
+            recovered=[sequence for result in results for sequence in result.recovered],
+            bytes_of_others=sum(result.bytes_of_others for result in results),
+            notes=list(dict.fromkeys(note for result in results for note in result.notes)),
             problems=problems,
         )
 
-    @property
-    def _newer_data_sentences(self) -> list[str]:
-        return [sentence for wanted in self.wanted.ranges.values() for sentence in wanted.newer]
-
-    def _archived_ranges(self, results: Sequence[Result]) -> dict[str, StoreRange]:
+    def _archived_ranges(self) -> dict[str, StoreRange]:
         """Return the range of each store's log that the run has archived."""
         ranges: dict[str, StoreRange] = {}
         for broker, wanted in self.wanted.ranges.items():
-            parts = [
-                result.ranges[broker] for result in results if broker in result.ranges and result.ranges[broker].size
-            ]
+            found = (result.ranges.get(broker) for result in self._results if result.sequence)
+            parts = [part for part in found if part is not None and part.size]
             start = min((part.start for part in parts), default=wanted.end)
             end = max((part.end for part in parts), default=wanted.end)
-            ranges[broker] = replace(wanted, start=start) if end == wanted.end else StoreRange(start, end)
+            is_whole = end == wanted.end
+            ranges[broker] = replace(wanted, start=start) if is_whole else StoreRange(start, end, newer=wanted.newer)
         return ranges
-
-    def _join_shown_runs(self, shown_runs: Sequence[ShownRun], result: Result) -> ShownRun:
-        reports = [run.report for run in shown_runs if run.report is not None]
-        lake, ids = shown_runs[-1].lake, [run.run_id for run in shown_runs]
-        counts = shown_runs[-1].counts
-        assert counts is not None  # every commit has them
-        counts = replace(counts, messages=result.messages, quarantined=result.quarantined, gaps=result.gaps)
-        return replace(
-            shown_runs[-1],
-            earlier=[(run.sequence or 0, run.run_id) for run in shown_runs[:-1]],
-            verdict=result.verdict,
-            ranges={
-                broker: CommittedRange(part.start, part.end) for broker, part in result.ranges.items() if part.size
-            },
-            report=join_reports(reports) if reports else None,
-            figures=read_page_figures(lake, ids) if reports else RunPageSummary(),
-            counts=counts,
-            metadata_bytes=result.metadata_bytes,
-            pack_bytes=result.pack_bytes,
-            started_at=shown_runs[0].started_at,
-            seconds=result.seconds,
-            problems=result.problems,
-            newer=self._newer_data_sentences,
-        )
 
 
 def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> RunPageSummary:

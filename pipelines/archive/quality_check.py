@@ -20,7 +20,7 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
 from commitlake.pipelines.archive.queue_ends import QueueEnds
-from commitlake.pipelines.archive.run_page import RunPage, ShownRun
+from commitlake.pipelines.archive.result import Result, RunPage
 from commitlake.pipelines.archive.work_planning import ArchiveWork
 from commitlake.pipelines.quality.expectation_input import (
     BeginJudging,
@@ -52,14 +52,12 @@ class JudgedRun:
 
     Attributes:
         files: files for the tables `profiles` and `quality_results`, which no version refers to yet.
-        warnings: sentences on expectations that were not met.
         report: results of the suites; None if they did not run.
         figures: further sums for the page.
         incomplete: brokers whose logs have damaged or missing ranges, or were not read as a whole.
     """
 
     files: Mapping[str, DataFile] = field(default_factory=dict)
-    warnings: Sequence[str] = field(default=())
     report: QualityReport | None = None
     figures: RunPageSummary = field(default_factory=RunPageSummary)
     incomplete: frozenset[str] = frozenset()
@@ -114,12 +112,12 @@ def judge_run(
             # In a commit of their own, because the run will not have one that could add them.
             append_rows(lake, "quality_results", results)
             if page is not None:
-                page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
+                page.show(Result(lake, run_id, work.snapshot.ranges, verdict=verdict, report=report, figures=figures))
             raise _quality_error(report, work, page.path if page else None)
     written = write_plain_file(results, lake, "quality_results", f"part-{run_id}.zstd.parquet")
     files = {"profiles": profiles.data_file, "quality_results": written}
     incomplete = [name for name, broker in facts.brokers.items() if broker.is_damaged or broker.log_bytes is None]
-    return JudgedRun(files, expectation_sentences(report), report, figures, frozenset(incomplete))
+    return JudgedRun(files, report, figures, frozenset(incomplete))
 
 
 def _make_local_judge(facts: RunFacts) -> ProfileJudge:

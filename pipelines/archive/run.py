@@ -30,7 +30,6 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
-from commitlake.connectors.hbase.update_result import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.archive_run_completion import finish_runs
 from commitlake.connectors.lake.backoff import MAX_TRIES, TableUpdate, backoff_seconds
@@ -40,7 +39,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.log_format.format import Formats
-from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
+from commitlake.connectors.reading.snapshots import Snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
@@ -55,7 +54,7 @@ from commitlake.pipelines.archive.derived_table_updates import NOTHING_FOLLOWED,
 from commitlake.pipelines.archive.profile_files import clean_up_staged_profiles
 from commitlake.pipelines.archive.quality_check import JudgedRun, judge_run
 from commitlake.pipelines.archive.queue_ends import QueueEnds
-from commitlake.pipelines.archive.run_page import RunPage, ShownRun
+from commitlake.pipelines.archive.result import NOTHING_NEW, Result, RunPage
 from commitlake.pipelines.archive.store_config import write_config_changes, write_topic_and_group_changes
 from commitlake.pipelines.archive.task import ArchiveTasks, check_files_written
 from commitlake.pipelines.archive.task_input import Part
@@ -65,7 +64,7 @@ from commitlake.pipelines.masking.copies_of_erased import read_later_copies
 from commitlake.pipelines.message_keys.key_files import PreparedKeys
 from commitlake.pipelines.quality.expectation_input import BeginJudging
 from commitlake.pipelines.quality.great_expectations_loading import start_loading_thread
-from commitlake.pipelines.quality.report import Losses, RunVerdict
+from commitlake.pipelines.quality.report import Losses
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.formatted_counts import format_count
 
@@ -74,9 +73,8 @@ if TYPE_CHECKING:
     from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 
 MIB = 1 << 20
-NOTHING_NEW = RunVerdict("nothing new")
-_NOTHING_IN_HBASE = FollowedInHBase(-1, 0, 0, 0, 0.0)
-_HBASE_UNFINISHED = FollowedInHBase(-1, 0, 0, 0, 0.0)
+HBASE = "HBase"
+"""Name of HBase among the tables that follow `messages`."""
 Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -141,64 +139,6 @@ class Config:
     commit_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Result of one archive run; `sequence` is 0 if there was nothing new.
-
-    Attributes:
-        sequence: sequence of the commit, or of the last one.
-        ranges: new range of each store.
-        messages: number of rows added to `messages`.
-        quarantined: number of rows added to `quarantine`.
-        gaps: number of rows added to `gaps`.
-        metadata_bytes: size of data files.
-        pack_bytes: size of packs.
-        seconds: total duration.
-        warnings: sentences on expectations that were not met but did not stop the run.
-        verdict: verdict on the run.
-        hbase: number of messages put into HBase.
-        hbase_seconds: part of the duration for that.
-        updates: results of updating the tables that follow `messages`.
-        recovered: commits of earlier runs that this run completed.
-        bytes_of_others: size of log that was new at the start, but was archived by other runs meanwhile.
-        unfinished_tables: tables that do not have all of this run yet, because other runs committed first on every
-            attempt.
-        notes: sentences for the summary.
-        problems: sentences on files beside the logs that could not be read.
-        earlier: sequences of the run's other commits, if it made several.
-    """
-
-    sequence: int
-    ranges: Mapping[str, StoreRange]
-    messages: int = 0
-    quarantined: int = 0
-    gaps: int = 0
-    metadata_bytes: int = 0
-    pack_bytes: int = 0
-    seconds: float = 0.0
-    warnings: Sequence[str] = field(default=())
-    verdict: RunVerdict = NOTHING_NEW
-    hbase: int = 0
-    hbase_seconds: float = 0.0
-    updates: Sequence[TableUpdate] = ()
-    recovered: Sequence[int] = field(default=())
-    bytes_of_others: int = 0
-    unfinished_tables: Sequence[str] = field(default=())
-    notes: Sequence[str] = field(default=())
-    problems: Sequence[str] = ()
-    earlier: Sequence[int] = ()
-
-    @property
-    def bytes(self) -> int:
-        """Size in bytes of the archived log ranges, summed over all stores."""
-        return sum(store_range.size for store_range in self.ranges.values())
-
-    @property
-    def newer_data_notes(self) -> list[str]:
-        """Sentences on stores with newer messages outside the logs that were read, such as in another folder."""
-        return [sentence for store_range in self.ranges.values() for sentence in store_range.newer]
-
-
 def plan_work(
     config: Config, end_snapshot: Snapshot | None = None, on_new_data: Callable[[], object] | None = None
 ) -> ArchiveWork:
@@ -260,12 +200,8 @@ def run_archive(
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     if not work.has_new_data:
         result = finish_earlier_runs(config, work, runner)
-        put = _update_hbase(config, runner)
-        unfinished_tables = (*result.unfinished_tables, *_unfinished_tables(NOTHING_FOLLOWED, put))
-        seconds = time.monotonic() - started
-        return replace(
-            result, hbase=put.rows, hbase_seconds=put.seconds, seconds=seconds, unfinished_tables=unfinished_tables
-        )
+        updates = [*result.updates, *_update_hbase(config, runner)]
+        return replace(result, updates=updates, seconds=time.monotonic() - started)
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
         check_bodies_root_unchanged(work.last, bodies_root(lake))
@@ -327,45 +263,23 @@ def run_archive(
         .with_unread_files(len(followed.problems))
         .with_unread_messages(work.newer_data_notes)
     )
-    shown = ShownRun(
+    result = Result(
         lake,
         commit.run_id,
-        verdict,
-        commit.ranges,
-        judged.report,
-        judged.figures,
+        work.snapshot.ranges,
         sequence=commit.sequence,
-        counts=commit.counts,
+        messages=commit.counts.messages,
+        quarantined=commit.counts.quarantined,
+        gaps=commit.counts.gaps,
         metadata_bytes=sum(row.size for row in manifest if row.table == "messages"),
         pack_bytes=sum(row.pack_bytes for row in manifest),
         started_at=started_at,
         seconds=time.monotonic() - started,
-        problems=followed.problems,
-        newer=work.newer_data_notes,
-    )
-    # Last, because HBase may be down: everything in the lake is complete by now.
-    try:
-        put = _update_hbase(config, runner)
-    except HBaseError:
-        _show_on_page(config, replace(shown, verdict=verdict.with_outdated_follower("HBase")))
-        raise
-    _show_on_page(config, replace(shown, seconds=time.monotonic() - started))
-    return Result(
-        sequence=commit.sequence,
-        ranges=work.snapshot.ranges,
-        messages=commit.counts.messages,
-        quarantined=commit.counts.quarantined,
-        gaps=commit.counts.gaps,
-        metadata_bytes=shown.metadata_bytes,
-        pack_bytes=shown.pack_bytes,
-        seconds=time.monotonic() - started,
-        warnings=judged.warnings,
         verdict=verdict,
-        hbase=put.rows,
-        hbase_seconds=put.seconds,
+        report=judged.report,
+        figures=judged.figures,
         updates=followed.updates,
         recovered=[commit.sequence for commit in work.unfinished],
-        unfinished_tables=_unfinished_tables(followed, put),
         notes=[
             *outcome.notes,
             *_unmaskable_body_notes(manifest),
@@ -374,6 +288,15 @@ def run_archive(
         ],
         problems=followed.problems,
     )
+    # Last, because HBase may be down: everything in the lake is complete by now.
+    try:
+        updates = [*followed.updates, *_update_hbase(config, runner)]
+    except HBaseError:
+        _show_on_page(config, replace(result, verdict=verdict.with_outdated_follower(HBASE)))
+        raise
+    result = replace(result, updates=updates, seconds=time.monotonic() - started)
+    _show_on_page(config, result)
+    return result
 
 
 def _read_erased_messages(config: Config, work: ArchiveWork) -> ErasedMessages:
@@ -407,9 +330,9 @@ def _erased_on_arrival_notes(manifest: Sequence[ManifestRow], sequence: int) -> 
     return [words] if count else []
 
 
-def _show_on_page(config: Config, run: ShownRun) -> None:
+def _show_on_page(config: Config, result: Result) -> None:
     if config.page is not None:
-        config.page.show(run)
+        config.page.show(result)
 
 
 def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE) -> Result:
@@ -430,12 +353,12 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     is_new = not work.last.sequence
     followed = NOTHING_FOLLOWED if is_new else _update_following_tables(config, work.stores, runner, problems)
     return Result(
-        0,
+        config.lake,
+        work.commit.run_id,
         work.snapshot.ranges,
         verdict=NOTHING_NEW.with_unread_files(len(followed.problems)).with_unread_messages(work.newer_data_notes),
         updates=followed.updates,
         recovered=[commit.sequence for commit in work.unfinished],
-        unfinished_tables=_unfinished_tables(followed, _NOTHING_IN_HBASE),
         notes=[*notes, *followed.notes],
         problems=followed.problems,
     )
@@ -493,24 +416,21 @@ def _update_following_tables(
     return replace(followed, problems=[*problems, *followed.problems])
 
 
-def _unfinished_tables(tables: FollowedTables, hbase: FollowedInHBase) -> list[str]:
-    """Return the names of tables that are not up to date, because other runs committed first."""
-    found = [update.table for update in tables.updates if update.is_unfinished]
-    return [*found, "HBase"] if hbase is _HBASE_UNFINISHED else found
-
-
-def _update_hbase(config: Config, runner: Runner) -> FollowedInHBase:
+def _update_hbase(config: Config, runner: Runner) -> list[TableUpdate]:
+    """Write the new messages to HBase, and return the result; nothing if there is no HBase table to update."""
     lake = config.lake
     if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), lake.storage_options):
-        return _NOTHING_IN_HBASE
+        return []
     from commitlake.connectors.hbase.table_update import follow_messages  # noqa: PLC0415 (happybase, only where it is wanted)
 
     for attempt in range(MAX_TRIES):
         try:
-            return follow_messages(runner, lake, config.hbase)
+            put = follow_messages(runner, lake, config.hbase)
         except ConcurrentFollowError:  # another run is putting the same rows; then continue with the rest
             time.sleep(backoff_seconds(attempt))
-    return _HBASE_UNFINISHED
+        else:
+            return [TableUpdate(HBASE, put.version, put.rows, put.seconds)]
+    return [TableUpdate(HBASE, is_unfinished=True)]
 
 
 def _commit_run(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.pipelines.archive.run import Result
+from commitlake.pipelines.archive.result import Result
 
 TABLES = ("messages", "message_keys", "topic_minutes", "consumer_offsets", "store_config", "consumptions", "edges")
 OWN_COLUMNS = ("run_id", "sequence", "body_ref", "archived_at", "as_of", "recorded_at")

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.packs.frames import content_size
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake, prepared_lake

@@ -12,7 +12,8 @@ from commitlake.connectors.lake.delta import open_delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, run_archive
 from tests.support.journal_stores import CLIENT, SMALL, fill
 from tests.support.small_stores import Clock
 

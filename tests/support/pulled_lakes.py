@@ -14,7 +14,8 @@ from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.from_broker.planning import BrokerWork, find_broker_work
 from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
-from commitlake.pipelines.archive.run import Config, Result, plan_work, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, plan_work, run_archive
 from tests.support.live_brokers import LiveCluster
 
 Row = dict[str, Any]

@@ -11,7 +11,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.maintain.steps import MaintenancePlan, maintain_tables
-from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.maintenance.log_cleanup import vacuum
 from commitlake.pipelines.message_keys.table_update import follow_keys

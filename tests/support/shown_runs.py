@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.archive.page import make_archive_run_page
+from commitlake.jobs.archive.report import archive_report
 from commitlake.jobs.report.html_page import render_page
-from commitlake.pipelines.archive.run_page import ShownRun
+from commitlake.pipelines.archive.result import Result
 from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.quality.report import Losses, QualityReport, RunVerdict
 
@@ -21,6 +21,7 @@ def page_of_run(
 ) -> str:
     """Return the page of a run whose expectations were checked, for a lake that does not exist."""
     verdict = verdict or Losses().verdict(report)
-    run = ShownRun(Lake("/nowhere/lake"), "r", verdict, report=report, figures=figures, earlier=earlier)
-    page = make_archive_run_page(run)
-    return render_page(replace(page, job=""))  # the time differs between runs
+    run = Result(Lake("/nowhere/lake"), "r", {}, verdict=verdict, report=report, figures=figures, earlier=earlier)
+    if report.has_passed:
+        run = replace(run, sequence=1, seconds=1.0)
+    return render_page(replace(archive_report(run), job=""))  # the time differs between runs

@@ -30,11 +30,12 @@ from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.archive.summary import summary_lines
+from commitlake.jobs.archive.report import summary_lines
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive import run as archive_run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
-from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.message_keys.progress import followed_version
@@ -391,7 +392,7 @@ def test_a_run_stopped_after_its_commit_is_completed_by_the_next(small: Archive)
         True,
     )
     assert small.table().count() == 21
-    assert "run 1, which another process had left unfinished, is now finished" in summary_lines(result)
+    assert "  run 1, which another process had left unfinished, is now finished" in summary_lines(result)
     assert list(small.run().recovered) == []
 
 

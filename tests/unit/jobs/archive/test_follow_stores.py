@@ -24,7 +24,8 @@ from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow_stores as archive_follow
 from commitlake.jobs.archive.follow_stores import StoreFollower, find_unfinished_work, may_succeed_later
-from commitlake.pipelines.archive.run import Config, Result
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, write_store
@@ -94,7 +95,7 @@ def test_messages_that_another_run_archived_are_not_archived_again(
 
     def run(_spark: object, _config: Config, work: ArchiveWork, **_: object) -> Result:
         tried.append(work.snapshot.size)
-        return Result(0, {})
+        return Result(config.lake, "", {})
 
     monkeypatch.setattr(archive_follow, "archive_concurrently", run)
     follower(config)._archive_new_messages(offer(config))

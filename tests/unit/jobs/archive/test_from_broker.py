@@ -18,7 +18,7 @@ from commitlake.jobs.archive.arguments import _parse_rate
 from commitlake.jobs.archive.command import Archive, main
 from commitlake.jobs.archive.follow_brokers import BrokerFollower
 from commitlake.jobs.lag.command import main as lag
-from commitlake.pipelines.archive.run import Result
+from commitlake.pipelines.archive.result import Result
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.remoting.codes import RequestCode

@@ -11,7 +11,8 @@ from commitlake.connectors.lake.archive_run_completion import unfinished_commits
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow_stores
 from commitlake.jobs.archive.follow_stores import StoreFollower, find_unfinished_work
-from commitlake.pipelines.archive.run import Config, Result
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.archived import rows_added
 from tests.support.jmq_consumers import JmqShop

@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.connectors.hbase.errors import HBaseError
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.archive_commits import CommittedRange, read_commits
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.committer import commit_messages, commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.archive.summary import summary_lines
+from commitlake.jobs.archive.report import summary_lines
 from commitlake.pipelines.archive import commit_series, run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
-from commitlake.pipelines.archive.run import Config, OnRefusal, Result
-from commitlake.pipelines.archive.run_page import RunPage, ShownRun
+from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.run import Config, OnRefusal
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, records, write_store
@@ -51,7 +53,7 @@ def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
             ranges={"a": CommittedRange(found.ranges["a"].start, end)},
         )
     commit_messages(open_messages_for_append(config.lake), [], found)
-    return Result(found.sequence, work.snapshot.ranges)
+    return Result(config.lake, found.run_id, work.snapshot.ranges, found.sequence)
 
 
 def first_bytes(count: int) -> int:
@@ -70,7 +72,7 @@ def with_rivals(
         if rivals:
             rivals.pop(0)(work)
             raise ConcurrentRunError("another run was first")
-        return commit(config, work) if work.snapshot.size else Result(0, work.snapshot.ranges)
+        return commit(config, work) if work.snapshot.size else Result(config.lake, "", work.snapshot.ranges)
 
     monkeypatch.setattr(commit_series, "run_archive", run)
     result = archive_concurrently(HERE, config, plan(config), wait=lambda _: None)
@@ -122,19 +124,17 @@ OFFSETS = [first_bytes(count) for count in range(20)]
 
 
 def test_a_large_run_makes_several_commits_and_has_one_result_and_page(config: Config) -> None:
-    shown: list[ShownRun] = []
+    shown: list[Result] = []
     page = RunPage(None, shown.append)
     config = replace(config, quality=False, page=page, commit_bytes=COMMIT_BYTES)
     advanced: list[int] = []
     result = archive_concurrently(HERE, config, plan(config), lambda *_: nullcontext(advanced.append))
     assert ends_of_commits(config) == [first_bytes(count) for count in (8, 16, 20)]
     assert archived(config) == OFFSETS
-    assert ([*result.earlier, result.sequence], result.messages, result.bytes) == ([1, 2, 3], 20, first_bytes(20))
+    assert [sequence for sequence, _ in result.commits] == [1, 2, 3]
+    assert (result.messages, result.bytes) == (20, first_bytes(20))
     assert sum(advanced) == first_bytes(20)
-    (run,) = shown
-    assert ([sequence for sequence, _ in run.earlier], run.sequence) == ([1, 2], 3)
-    assert run.counts is not None
-    assert (run.counts.messages, run.ranges["a"].end) == (20, first_bytes(20))
+    assert shown == [result]
     assert summary_lines(result)[0].startswith("runs 1 to 3: 20 messages from ")
 
 
@@ -151,6 +151,15 @@ def test_a_run_that_fails_after_a_commit_tells_what_is_archived_and_is_continued
     assert archive_concurrently(HERE, config, plan(config)).messages == 12
     assert archived(config) == OFFSETS
     assert ends_of_commits(config) == [first_bytes(count) for count in (8, 16, 20)]
+
+
+def test_a_commit_that_hbase_does_not_get_is_in_the_result_so_far(config: Config) -> None:
+    told: list[Result] = []
+    hbase = HBaseOptions.of_address("127.0.0.1:1", connectSeconds="0")
+    config = replace(config, quality=False, commit_bytes=COMMIT_BYTES, hbase=hbase)
+    with pytest.raises(HBaseError):
+        archive_concurrently(HERE, config, plan(config), on_committed=told.append)
+    assert [(result.sequence, result.messages, result.ranges["a"].end) for result in told] == [(1, 8, first_bytes(8))]
 
 
 def failing_at(call: int, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,14 +15,14 @@ from commitlake.connectors.lake.backoff import MAX_TRIES, TableUpdate
 from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive import run
-from commitlake.pipelines.archive.derived_table_updates import FollowedTables
+from commitlake.pipelines.archive.result import Result
 from commitlake.pipelines.archive.run import Config
 
 DONE = HBaseUpdate(3, 1, 20, 0, 0.1)
 
 
-def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) -> HBaseUpdate:
-    """Return the result of a run in which HBase's follower gives these answers."""
+def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) -> list[TableUpdate]:
+    """Return the results of a run in which HBase's follower gives these answers."""
 
     def answer(*_: object, **__: object) -> HBaseUpdate:
         found = answers.pop(0)
@@ -45,19 +45,18 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def test_a_lake_that_does_not_exist_yet_has_no_rows_for_hbase(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert followed(monkeypatch, Lake(str(tmp_path / "none")), []).rows == 0
+    assert followed(monkeypatch, Lake(str(tmp_path / "none")), []) == []
 
 
 def test_a_run_follows_after_another_run_has_ended(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
-    assert followed(monkeypatch, lake, [ConcurrentFollowError("another"), DONE]) == DONE
+    assert followed(monkeypatch, lake, [ConcurrentFollowError("another"), DONE]) == [TableUpdate("HBase", 3, 20, 0.1)]
 
 
 def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
     monkeypatch.setattr(run, "backoff_seconds", lambda _: 0)
     answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
-    assert followed(monkeypatch, lake, answers) is run._HBASE_UNFINISHED
-    keys_unfinished = FollowedTables([TableUpdate("message_keys", 1, is_unfinished=True)])
-    assert run._unfinished_tables(keys_unfinished, run._HBASE_UNFINISHED) == ["message_keys", "HBase"]
+    updates = [TableUpdate("message_keys", 1, is_unfinished=True), *followed(monkeypatch, lake, answers)]
+    assert Result(lake, "", {}, updates=updates).unfinished_tables == ["message_keys", "HBase"]
 
 
 def test_an_unreachable_hbase_is_an_error(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:

@@ -23,7 +23,7 @@ from commitlake.jobs.archive.run import default_page_writer
 from commitlake.pipelines.archive import profile_files, quality_check
 from commitlake.pipelines.archive.profile_files import stage_profile
 from commitlake.pipelines.archive.quality_check import CriticalQualityError, judge_run
-from commitlake.pipelines.archive.run_page import ShownRun
+from commitlake.pipelines.archive.result import Result
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.pipelines.quality.expectation_input import RunFacts
 from commitlake.pipelines.quality.profile_columns import serialize_profile
@@ -89,7 +89,8 @@ def judged(
     assert kept.report is not None
     assert page is not None
     verdict = Losses().verdict(kept.report)
-    page.show(ShownRun(Lake("/nowhere"), "", verdict, report=kept.report, figures=kept.figures))
+    run = Result(Lake("/nowhere"), "", {}, 1, seconds=1.0, verdict=verdict, report=kept.report, figures=kept.figures)
+    page.show(run)
     results, windows = (
         pq.read_table(Path(lake.uri(table)) / kept.files[table].path).to_pylist()
         for table in ("quality_results", "profiles")

@@ -12,7 +12,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import queue_ends
 from commitlake.pipelines.archive.commit_series import archive_concurrently
-from commitlake.pipelines.archive.run import Config, OnRefusal, Result, plan_work
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, OnRefusal, plan_work
 from commitlake.pipelines.quality import profile_columns
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType

@@ -246,7 +246,7 @@ def test_only_one_of_two_concurrent_runs_adds_the_records(shop: JmqShop, monkeyp
 
     monkeypatch.setattr(table_update, "commit_with_transaction", after_another)
     result = shop.archive()
-    assert (rows_added(result, "consumptions"), result.unfinished_tables) == (0, ("consumptions",))
+    assert (rows_added(result, "consumptions"), result.unfinished_tables) == (0, ["consumptions"])
     assert len(consumptions(shop)) == 5
     assert len(steps(shop)) == 5
 
@@ -273,7 +273,7 @@ def test_a_version_without_new_records_is_also_followed(shop: JmqShop) -> None:
     assert maintain(["--lake", shop.lake.root, "--quiet"]) == ExitCode.OK
     shop.lake.table("consumptions").alter.set_table_description("a version without files")
     assert followed_consumptions_version(shop.lake) < shop.lake.table("consumptions").version()
-    assert shop.archive().unfinished_tables == ()
+    assert shop.archive().unfinished_tables == []
     assert followed_consumptions_version(shop.lake) == shop.lake.table("consumptions").version()
     assert len(steps(shop)) == 3
 

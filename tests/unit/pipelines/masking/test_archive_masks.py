@@ -17,7 +17,8 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.archive.run import Config, Result, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.masking.archive_masks import MASKED, ArchiveMasks, parse_archive_masks, parse_lake_masks
 from commitlake.pipelines.masking.masks import parse_mask
 from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError

@@ -23,7 +23,8 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import commit_series
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.from_broker import planning
-from commitlake.pipelines.archive.run import OnRefusal, Result, plan_work, run_archive
+from commitlake.pipelines.archive.result import Result
+from commitlake.pipelines.archive.run import OnRefusal, plan_work, run_archive
 from commitlake.schemas.errors import CommitLakeError, ConcurrentRunError, ExitCode
 from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put

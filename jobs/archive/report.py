@@ -1,4 +1,4 @@
-"""The page of an archive run: messages archived, problems, and earlier runs."""
+"""The report of an archive run: messages archived, problems, and earlier runs; and its summary as text."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from commitlake.connectors.lake.archive_commits import CommittedRange
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.backoff import TableUpdate
 from commitlake.connectors.lake.reader import clean_engine_message
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.page_file import Facts, PageFile, join_names, period_text
-from commitlake.jobs.report.run_history import history_section, read_run_history, seconds_text
+from commitlake.jobs.report.run_history import history_section, read_run_history
+from commitlake.jobs.report.text_blocks import block_lines
 from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text, time_text
 from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refused
-from commitlake.pipelines.archive.run_page import RunPage, ShownRun, commit_numbers_text
+from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.run import HBASE
 from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, RunPageSummary
 from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
 from commitlake.schemas.errors import CommitLakeError
@@ -50,7 +52,7 @@ from commitlake.schemas.times import TimeWindows, parse_iso
 TITLE = "Archive run"
 _KINDS = {"good": Kind.GOOD, "warning": Kind.WARNING, "critical": Kind.CRITICAL}
 _WORDS = {Kind.GOOD: "Archived", Kind.WARNING: "Archived, with warnings", Kind.CRITICAL: "Damage or loss"}
-_STOPPED = "Stopped"
+_STOPPED, _NOTHING_NEW = "Stopped", "Nothing new"
 _GAPS = Advice(
     "archive more often, and run 'commitlake guard' to be warned: a deleted segment cannot be archived. {} lists all "
     "missing parts",
@@ -69,6 +71,12 @@ _SEVERITIES = {
 _MAX_WINDOWS = 240
 _SPARK_WINDOWS = 48
 _MAX_RANGES = 12
+_ROW_NAMES = {
+    "message_keys": ("message key", ""),
+    "consumptions": ("consume record", ""),
+    HBASE: ("message", " written to HBase"),
+}
+"""Names for rows of tables, and texts after them; rows of others are named by their table."""
 _WINDOW = datetime.timedelta(seconds=WINDOW_SECONDS)
 _GRAINS = {Grain.WINDOW: "windows of ten minutes of a queue", Grain.TOPIC: "topics", Grain.BROKER: "brokers"}
 _ROWS = {suite.name: _GRAINS[suite.grain] for suite in SUITES}
@@ -91,55 +99,46 @@ _FAULTS = {
 
 def make_run_page_writer(page_file: PageFile) -> RunPage:
     """Return a function that writes the page of each run of a job into a file."""
-    return RunPage(page_file.path, lambda run: page_file.write(make_archive_run_page(run)))
+    return RunPage(page_file.path, lambda run: page_file.write(archive_report(run)))
 
 
-def make_archive_run_page(run: ShownRun) -> Report:
-    """Return the page of a run that was committed, or that was stopped by its expectations."""
-    kind = _KINDS[run.verdict.kind]
-    word = _STOPPED if run.sequence is None else _WORDS[kind]
+def archive_report(run: Result) -> Report:
+    """Return the report of an archive run: committed, stopped by its expectations, or without new messages."""
+    history = read_run_history(run.lake)
     refused, problem = _read_refused_ranges(run)
     groups = [*_refused_range_findings(refused, run), *(_unmet_expectation_findings(run.report) if run.report else ())]
     if problem:
         groups.append(FindingGroup(Kind.WARNING, "The refused parts of the log cannot be listed", why=problem))
-    groups += [*_unread_messages_finding(run.newer), *_side_files_finding(run.problems)]
+    groups += [*_unread_messages_finding(run.newer_data_notes), *_side_files_finding(run.problems)]
+    expected = ", and all expectations are met." if run.report else ". No expectations were checked."
+    no_problems = f"No problems: all records are intact{expected}" if run.commits else "No problems were found."
     sections = [
-        Section("run", "This run", _run_figures(run)),
-        findings_section(groups, "No problems: all records are intact, and all expectations are met."
-                         if run.report else "No problems: all records are intact. No expectations were checked."),
+        _run_section(run),
+        findings_section(groups, no_problems),
         *_time_chart_section(run.figures),
         *_topics_section(run.figures),
         *_met_expectations_section(run.report),
-        history_section(read_run_history(run.lake), run.run_id),
-    ]  # fmt: skip
-    text = run.verdict.text
-    return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _run_facts(run), sections, "archive")
+        history_section(history, run.run_id),
+    ]
+    facts = _run_facts(run, history.runs[0].ended_at if history.runs else None)
+    return Report(TITLE, _verdict(run), facts, sections, "archive")
 
 
-def no_new_messages_page(
-    lake: Lake, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), unread_sentences: Sequence[str] = ()
-) -> Report:
-    """Return the page of an archive run that found no new messages.
+def _verdict(run: Result) -> Verdict:
+    kind = _KINDS[run.verdict.kind]
+    if run.is_stopped or run.sequence:
+        text = run.verdict.text
+        return Verdict(kind, text[:1].upper() + text[1:], _STOPPED if run.is_stopped else _WORDS[kind])
+    return Verdict(kind, _outcome_sentence(run), _NOTHING_NEW)
 
-    Args:
-        stores: Names of the stores.
-        sentence: The result of the run, as a sentence.
-        problems: Sentences on files beside the logs that could not be read.
-        unread_sentences: Sentences on messages of the stores that are not read.
-    """
-    history = read_run_history(lake)
-    last = history.runs[0] if history.runs else None
-    facts = [("Lake", lake.root), (_stores_label(len(stores)), join_names(stores))]
-    if last is not None:
-        facts.append(("Last run", time_text(last.ended_at)))
-    sections = [history_section(history)]
-    if problems or unread_sentences:
-        sections.insert(
-            0, findings_section([*_unread_messages_finding(unread_sentences), *_side_files_finding(problems)], "")
-        )
-    kind = Kind.CRITICAL if unread_sentences else Kind.WARNING if problems else Kind.GOOD
-    said = sentence[:1].upper() + sentence[1:]
-    return Report(TITLE, Verdict(kind, said, "Nothing new"), facts, sections, "archive")
+
+def summary_lines(run: Result) -> list[str]:
+    """Return the section of a report about the run itself as text, with the run's warnings and verdict."""
+    first, *others = block_lines(block for block in _run_section(run).blocks if not isinstance(block, KeyFigures))
+    others += [*run.problems, *run.warnings]
+    if run.sequence:
+        others.append(f"verdict: {run.verdict.text}")
+    return [first, *(f"  {line}" for line in others)]
 
 
 def _unread_messages_finding(unread_sentences: Sequence[str]) -> Iterator[FindingGroup]:
@@ -168,75 +167,123 @@ def _side_files_finding(problem_sentences: Sequence[str]) -> Iterator[FindingGro
         )
 
 
-def _run_facts(run: ShownRun) -> Facts:
-    figures = run.figures
+def _run_facts(run: Result, last_run_end: datetime.datetime | None) -> Facts:
     number = "none: nothing was committed"
-    if sequences := [*(sequence for sequence, _ in run.earlier), *([] if run.sequence is None else [run.sequence])]:
-        number = commit_numbers_text(sequences).removeprefix("run ")
-    if run.earlier and run.sequence is None:
+    if run.commits:
+        number = _commit_numbers_text(run).removeprefix("run ")
+    if run.earlier and run.is_stopped:
         number += "; then this part was not committed"
-    facts = [("Lake", run.lake.root), (_stores_label(len(run.ranges)), join_names([*run.ranges]))]
+    facts = [("Lake", run.lake.root), ("Broker" if len(run.ranges) == 1 else "Brokers", join_names([*run.ranges]))]
     if run.report is not None:
-        facts.append(("Messages stored", period_text(figures.first_time, figures.last_time)))
+        facts.append(("Messages stored", period_text(run.figures.first_time, run.figures.last_time)))
     facts.append(("Run", f"{number} ({run.run_id})"))
     if run.started_at is not None:
         facts.append(("Began", time_text(run.started_at)))
     elif run.report is not None:
         facts.append(("Judged", time_text(run.report.judged_at)))
+    elif last_run_end is not None:
+        facts.append(("Last run", time_text(last_run_end)))
     return facts
 
 
-def _stores_label(count: int) -> str:
-    return "Broker" if count == 1 else "Brokers"
+def _commit_numbers_text(run: Result) -> str:
+    """Return the numbers of a run's commits: `run 3`, `runs 3 to 5`, `2 of the runs 3 to 5`."""
+    (first, _), (last, _) = run.commits[0], run.commits[-1]
+    if first == last:
+        return f"run {last}"
+    others = "" if last - first + 1 == len(run.commits) else f"{len(run.commits)} of the "
+    return f"{others}runs {first} to {last}"
 
 
-def _run_figures(run: ShownRun) -> Sequence[Block]:
-    figures, counts = run.figures, run.counts
+def _run_section(run: Result) -> Section:
+    outcome = [] if run.is_stopped else [Paragraph(_outcome_sentence(run))]
+    figures = [KeyFigures(shown)] if (shown := _run_figures(run)) else []
+    return Section("run", "This run", [*outcome, *figures, *_run_details(run)])
+
+
+def _run_figures(run: Result) -> dict[str, str]:
     shown: dict[str, str] = {}
-    if counts is not None:
-        shown["messages archived"] = f"{counts.messages:,}"
+    if run.sequence:
+        shown["messages archived"] = f"{run.messages:,}"
     elif run.report is not None:
-        shown["messages read"] = f"{figures.messages:,}"
-    if run.ranges:
-        shown["log"] = size_text(sum(part.end - part.start for part in run.ranges.values()))
-    if counts is not None:
-        shown["in the lake"] = size_text(run.metadata_bytes + run.pack_bytes)
-        shown["unreadable"] = f"{counts.quarantined:,}"
-        shown["gaps"] = f"{counts.gaps:,}"
+        shown["messages read"] = f"{run.figures.messages:,}"
+    if run.bytes:
+        shown["log"] = size_text(run.bytes)
+    if run.sequence:
+        shown["unreadable"] = f"{run.quarantined:,}"
+        shown["gaps"] = f"{run.gaps:,}"
     if run.report is not None:
         met = sum(found.success for found in run.report.judgements)
         shown["expectations met"] = f"{met} of {len(run.report.judgements)}"
-        shown["topics"] = f"{figures.topics:,}"
-        shown["queues"] = f"{figures.queues:,}"
-    if run.seconds is not None:
-        shown["took"] = seconds_text(run.seconds)
-        if counts is not None and run.seconds > 0:
-            shown["messages per second"] = f"{counts.messages / run.seconds:,.0f}"
-    return [KeyFigures(shown), *_range_paragraphs(run.ranges)]
+        shown["topics"] = f"{run.figures.topics:,}"
+        shown["queues"] = f"{run.figures.queues:,}"
+    return shown
 
 
-def _range_paragraphs(ranges: Mapping[str, CommittedRange]) -> Iterator[Block]:
-    lines = [
-        Paragraph(Name(broker), f": physical offsets {part.start} to {part.end} ({size_text(part.end - part.start)})",
-                  is_quiet=True)
-        for broker, part in list(ranges.items())[:_MAX_RANGES]
-    ]  # fmt: skip
-    yield from lines
-    if len(ranges) > _MAX_RANGES:
-        yield Paragraph(f"and {len(ranges) - _MAX_RANGES:,} more stores", is_quiet=True)
+def _outcome_sentence(run: Result) -> str:
+    if run.sequence:
+        rate = f"{run.messages / run.seconds:,.0f} messages/s, {size_text(run.bytes / run.seconds)}/s"
+        messages = f"{format_count(run.messages, 'message')} from {size_text(run.bytes)}"
+        return f"{_commit_numbers_text(run)}: {messages} in {run.seconds:.1f} s ({rate})"
+    if run.bytes_of_others:
+        return _others_text(run)
+    return f"No new messages in {format_count(len(run.ranges), 'store')}"
 
 
-def _read_refused_ranges(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
+def _run_details(run: Result) -> Iterator[Block]:
+    if run.sequence:
+        lake_bytes = f"metadata {size_text(run.metadata_bytes)}, bodies {size_text(run.pack_bytes)}"
+        yield Paragraph(f"in the lake: {lake_bytes}", is_quiet=True)
+    yield from _range_paragraphs(run.ranges)
+    for sentence in (*run.notes, *_update_texts(run.updates), *_concurrent_run_texts(run)):
+        yield Paragraph(Name(sentence), is_quiet=True)
+
+
+def _range_paragraphs(ranges: Mapping[str, StoreRange]) -> Iterator[Block]:
+    """Yield a paragraph for each store with new messages or an incomplete last record; a long list is cut."""
+    shown = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
+    for name, part in list(shown.items())[:_MAX_RANGES]:
+        text = f": physical offsets {part.start} to {part.end} ({size_text(part.size)})"
+        if part.tail is TailKind.TORN:
+            text += f"; the last {part.tail_bytes} bytes are an incomplete record, left for the next run"
+        yield Paragraph(Name(name), text, is_quiet=True)
+    if len(shown) > _MAX_RANGES:
+        yield Paragraph(f"and {format_count(len(shown) - _MAX_RANGES, 'more store')}", is_quiet=True)
+
+
+def _update_texts(updates: Sequence[TableUpdate]) -> Iterator[str]:
+    for update in updates:
+        if update.rows:
+            noun, after = _ROW_NAMES.get(update.table, ("row", f" of {update.table}"))
+            seconds = f" ({update.seconds:.1f} s)" if update.seconds else ""
+            yield f"{format_count(update.rows, noun)}{after}{seconds}"
+
+
+def _concurrent_run_texts(run: Result) -> Iterator[str]:
+    """Yield sentences about concurrent runs: data that they archived, and tables that this run could not update."""
+    for sequence in run.recovered:
+        yield f"run {sequence}, which another process had left unfinished, is now finished"
+    if run.bytes_of_others and run.sequence:
+        yield _others_text(run)
+    for name in run.unfinished_tables:
+        yield f"{name} is not up to date yet, because other runs were writing to it: the next run adds the rest"
+
+
+def _others_text(run: Result) -> str:
+    return f"{size_text(run.bytes_of_others)} of new log were archived by another run meanwhile"
+
+
+def _read_refused_ranges(run: Result) -> tuple[Sequence[RefusalGroup], str]:
     """Return the parts of the log that a committed run could not read, or the reason why they cannot be listed."""
-    if run.counts is None or not (run.counts.quarantined or run.counts.gaps):
+    if not (run.quarantined or run.gaps):
         return (), ""
     try:
-        return read_refused(run.lake, [*(run_id for _, run_id in run.earlier), run.run_id]), ""
+        return read_refused(run.lake, [run_id for _, run_id in run.commits]), ""
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
         return (), clean_engine_message(str(error))
 
 
-def _refused_range_findings(refused_groups: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
+def _refused_range_findings(refused_groups: Sequence[RefusalGroup], run: Result) -> Iterator[FindingGroup]:
     kind = Kind.CRITICAL if run.verdict.is_damage else Kind.WARNING
     for group in refused_groups:
         if group.table == "gaps":

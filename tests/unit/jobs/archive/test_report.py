@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.printable import escape_line
+from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.archive.page import make_archive_run_page, no_new_messages_page
+from commitlake.jobs.archive.report import archive_report
 from commitlake.jobs.report.html_page import render_page
-from commitlake.pipelines.archive.run import Config, Result, run_archive
-from commitlake.pipelines.archive.run_page import RunPage, ShownRun
+from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.report import Losses
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.quality.suites import SUITES
@@ -50,21 +51,21 @@ def damage_bodies(growing: GrowingLake, sent: list[NewMessage], numbers: range) 
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Report]:
-    """The second run of a lake, in which some records are damaged: the input of its page, its result, and the page."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Report]:
+    """The second run of a lake, in which some records are damaged: its result and its page."""
     growing = GrowingLake(tmp_path_factory.mktemp("shown"))
     growing.write(shop_messages(60))
     growing.archive()
     damage_bodies(growing, shop_messages(60, seed=1), range(5, 10))
-    shown: list[ShownRun] = []
+    shown: list[Result] = []
     page = RunPage(Path("unused"), shown.append)
     result = run_archive(HERE, Config(str(growing.store), growing.lake, page=page, judge=judge_nothing))
-    (one,) = shown
-    return one, result, make_archive_run_page(one)
+    assert shown == [result]
+    return result, archive_report(result)
 
 
-def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Report]) -> None:
-    shown, result, page = run
+def test_the_page_has_the_numbers_of_the_run(run: tuple[Result, Report]) -> None:
+    result, page = run
     root = parse_page(render_page(page))
     tiles, facts = tiles_of(root), facts_of(root)
     assert (tiles["messages archived"], tiles["unreadable"], tiles["gaps"]) == (
@@ -73,19 +74,19 @@ def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Report
     assert result.quarantined > 0
     assert tiles["log"] == f"{result.bytes / 1024:.1f} KiB"
     assert facts["Broker"] == "broker-a"
-    assert facts["Lake"] == shown.lake.root
-    assert facts["Run"] == f"2 ({shown.run_id})"
-    start = shown.ranges["broker-a"].start
-    rows = [row for row in rows_of(shown.lake.uri("messages")) if row["physical_offset"] >= start]
+    assert facts["Lake"] == result.lake.root
+    assert facts["Run"] == f"2 ({result.run_id})"
+    start = result.ranges["broker-a"].start
+    rows = [row for row in rows_of(result.lake.uri("messages")) if row["physical_offset"] >= start]
     times = [f"{row['store_timestamp']:%Y-%m-%d %H:%M:%S}" for row in rows]
     assert len(rows) == result.messages
     assert facts["Messages stored"] == f"{min(times)} to {max(times)} UTC"
     assert root.all("h1")[0].text == result.verdict.text[:1].upper() + result.verdict.text[1:]
 
 
-def test_unreadable_records_are_grouped_and_decoded(run: tuple[ShownRun, Result, Report]) -> None:
-    shown, result, page = run
-    rows = rows_of(shown.lake.uri("quarantine"))
+def test_unreadable_records_are_grouped_and_decoded(run: tuple[Result, Report]) -> None:
+    result, page = run
+    rows = rows_of(result.lake.uri("quarantine"))
     articles = parse_page(render_page(page)).by_id("findings").all("article")
     (article,) = [each for each in articles if "Bodies whose checksum is wrong" in each.text]
     of_body = sorted((row for row in rows if row["reason"] == "body_crc"), key=lambda row: row["start_offset"])
@@ -103,16 +104,16 @@ def test_unreadable_records_are_grouped_and_decoded(run: tuple[ShownRun, Result,
     assert result.quarantined == len(rows)
 
 
-def test_the_page_lists_earlier_runs(run: tuple[ShownRun, Result, Report]) -> None:
-    _, result, page = run
+def test_the_page_lists_earlier_runs(run: tuple[Result, Report]) -> None:
+    result, page = run
     rows = table_of(parse_page(render_page(page)).by_id("runs"))[1:]
     assert [row[0] for row in rows] == ["2 (this run)", "1"]
     assert [row[3] for row in rows] == [f"{result.messages:,}", "60"]
     assert rows[0][5] == f"{result.quarantined}"
 
 
-def test_a_page_is_self_contained(run: tuple[ShownRun, Result, Report]) -> None:
-    assert_self_contained(render_page(run[2]))
+def test_a_page_is_self_contained(run: tuple[Result, Report]) -> None:
+    assert_self_contained(render_page(run[1]))
 
 
 def test_the_page_of_a_run_without_problems_states_that() -> None:
@@ -186,18 +187,16 @@ def test_a_run_without_messages_has_a_page() -> None:
     parse_page(page_of_run(report_of(), figures_of(profile_of([message()]).slice(0, 0))))
 
 
-def test_the_page_of_a_run_without_checks_states_that(run: tuple[ShownRun, Result, Report]) -> None:
-    counts = run[0].counts
-    assert counts is not None
-    shown = replace(run[0], report=None, figures=figures_of(), verdict=Losses().verdict())
-    shown = replace(shown, counts=replace(counts, quarantined=0))
-    root = parse_page(render_page(make_archive_run_page(shown)))
+def test_the_page_of_a_run_without_checks_states_that(run: tuple[Result, Report]) -> None:
+    shown = replace(run[0], report=None, figures=figures_of(), verdict=Losses().verdict(), quarantined=0)
+    root = parse_page(render_page(archive_report(shown)))
     assert "No expectations were checked." in root.by_id("findings").text
     assert "Messages stored" not in facts_of(root)
 
 
-def test_a_run_without_new_messages_has_a_page(run: tuple[ShownRun, Result, Report]) -> None:
-    root = parse_page(render_page(no_new_messages_page(run[0].lake, ["broker-a"], "No new messages in 1 store")))
+def test_a_run_without_new_messages_has_a_page(run: tuple[Result, Report]) -> None:
+    nothing_new = Result(run[0].lake, "next", {"broker-a": StoreRange(5, 5)})
+    root = parse_page(render_page(archive_report(nothing_new)))
     assert root.all("h1")[0].text == "No new messages in 1 store"
     assert len(table_of(root.by_id("runs"))) == 3
 
