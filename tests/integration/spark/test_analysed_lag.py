@@ -1,4 +1,4 @@
-"""Lag in a Spark session has the rows of the engine without Spark, and its transforms say what their tables show."""
+"""Lag in a Spark session has the rows of the engine without Spark."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chispa import assert_df_equality
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 import commitlake
 from commitlake.connectors.lake.lake import Lake, NoTableError
@@ -22,22 +20,14 @@ from commitlake.jobs.offsets.command import main as offsets
 from commitlake.pipelines.analysis.spark_lag import find_log_starts, match_sql92
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.pipelines.snapshot.table_append import append_snapshot
-from commitlake.pipelines.transforms.group_offsets import (
-    drop_impossible_offsets,
-    offsets_at,
-    snapshots_at,
-    store_topics_at,
-)
-from commitlake.pipelines.transforms.group_subscriptions import subscriptions_at, with_subscription
-from commitlake.pipelines.transforms.lag import LagRules, lag_of_groups
-from commitlake.pipelines.transforms.moments import Moments, latest_values_at
-from commitlake.pipelines.transforms.queue_spans import queue_spans_at, with_queue_runs
+from commitlake.pipelines.transforms.lag import LagRules
+from commitlake.pipelines.transforms.moments import Moments
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
 from commitlake.schemas.tables.spark_schemas import spark_schema
-from commitlake.schemas.times import EPOCH, from_ms
+from commitlake.schemas.times import from_ms
 from tests.support.analysed_lakes import analysed_lake, rows_of
 from tests.support.hypothesis_profiles import load
 from tests.support.lag_places import WRITTEN_MS, places_of, put_bytes, put_offsets, stored
@@ -50,6 +40,7 @@ from tests.support.lagging_lakes import (
     lagging_lake,
 )
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.offset_rows import offset_rows
 
 load()
 
@@ -219,76 +210,6 @@ def test_a_lake_without_snapshots_has_no_lag(spark: SparkSession, tmp_path: Path
         lake.lag()
 
 
-def offset_rows(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
-    """Return rows of `consumer_offsets`, of groups or of snapshots: a time in microseconds, and their values."""
-    made = []
-    for us, *values in rows:
-        as_of = EPOCH + datetime.timedelta(microseconds=us)
-        if len(values) == 3:
-            group, queue, offset = values
-            made.append(("broker-a", as_of, "group", group, "orders", queue, offset, None, None))
-        else:
-            made.append(("broker-a", as_of, "group", None, None, None, None, *values))
-    columns = "broker string, as_of timestamp, kind string, `group` string, topic string, queue_id int, `offset` long"
-    return spark.createDataFrame(made, f"{columns}, log_end long, log_start long")
-
-
-def test_the_latest_rows_hold_at_each_moment(spark: SparkSession) -> None:
-    rows = spark.createDataFrame(
-        [("b", "mail", 7, 1), ("b", "mail", 59, 2), ("b", "shop", 61, 5), ("b", "late", 121, 9)],
-        "broker string, group string, second long, offset long",
-    )
-    values = {"offset": F.max_by("offset", "second")}
-    found = latest_values_at(rows, ["broker", "group"], F.col("second"), MOMENTS, values).drop("broker")
-    expected = [("mail", 60, 2), ("mail", 120, 2), ("shop", 120, 5)]
-    columns = "group string, at long, offset long"
-    assert_df_equality(found, spark.createDataFrame(expected, columns), ignore_row_order=True, ignore_nullable=True)
-    last = latest_values_at(rows, ["broker", "group"], F.col("second"), Moments({"b": 60}, is_last=True), values)
-    assert sorted(tuple(row) for row in last.collect()) == [
-        ("b", "late", 60, 9),
-        ("b", "mail", 60, 2),
-        ("b", "shop", 60, 5),
-    ]
-
-
-def test_offsets_are_between_those_of_two_snapshots(spark: SparkSession) -> None:
-    offsets = offset_rows(
-        spark,
-        (50, 700, 0), (120, 900, 100),
-        (50, "mail", 0, 3), (120, "mail", 0, 8),  # moves on
-        (50, "mail", 1, 3), (120, "mail", 1, 1),  # is set back
-        (50, "shop", 0, 4),  # does not move
-        (120, "late@broadcast", 0, 4),  # is new
-        (50, "gone", 0, 4), (120, "gone", 0, None),
-    )  # fmt: skip
-    snapshots = snapshots_at(offsets, MOMENTS)
-    columns = "broker string, at long, taken long, next long, log_end long, log_start long, next_log_end long"
-    expected = spark.createDataFrame(
-        [("broker-a", 60, 50, 120, 700, 0, 900), ("broker-a", 120, 120, None, 900, 100, None)], columns
-    )
-    assert_df_equality(snapshots, expected, ignore_row_order=True, ignore_nullable=True)
-    found = offsets_at(offsets, snapshots, MOMENTS).select("owner", "group", "queue_id", "at", "low", "high")
-    expected = spark.createDataFrame(
-        [
-            ("mail", "mail", 0, 60, 3, 8),
-            ("mail", "mail", 0, 120, 8, 8),
-            ("mail", "mail", 1, 60, 0, None),
-            ("mail", "mail", 1, 120, 1, 1),
-            ("shop", "shop", 0, 60, 4, 4),
-            ("shop", "shop", 0, 120, 4, 4),
-            ("late@broadcast", "late", 0, 60, 0, None),
-            ("late@broadcast", "late", 0, 120, 4, 4),
-            ("gone", "gone", 0, 60, 0, None),
-        ],
-        "owner string, group string, queue_id int, at long, low long not null, high long",
-    )
-    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
-    assert not found.schema["low"].nullable
-    after = Moments(200)
-    last = offsets_at(offsets, snapshots_at(offsets, after), after).where("owner = 'mail' AND queue_id = 0")
-    assert [(row["low"], row["high"]) for row in last.collect()] == [(8, None)]
-
-
 def test_messages_that_are_deleted_at_all_moments_are_not_read_to_count_others(spark: SparkSession) -> None:
     offsets = offset_rows(spark, (50, 700, 10), (90, 800, 100), (120, 900, 200))
     starts = {
@@ -305,101 +226,6 @@ def test_messages_that_are_deleted_at_all_moments_are_not_read_to_count_others(s
     kept = messages.where(rules.may_be_live()).collect()
     assert [tuple(row) for row in kept] == [("broker-a", 10), ("other", 0)]
     assert messages.where(LagRules(max_age_us=0, max_impossible=0).may_be_live()).count() == 3
-
-
-def test_many_offsets_in_queues_that_do_not_exist_are_left_out(spark: SparkSession) -> None:
-    value = '{"readQueueNums": 1, "writeQueueNums": 2, "attributes": {"queue.type": "BatchCQ"}}'
-    config = spark.createDataFrame(
-        [("broker-a", EPOCH + datetime.timedelta(days=1), "topic", "orders", value)],
-        "broker string, recorded_at timestamp, kind string, name string, value string",
-    )
-    topics = store_topics_at(config, MOMENTS)
-    assert sorted(tuple(row) for row in topics.collect()) == [
-        ("broker-a", "orders", 60, 2, True), ("broker-a", "orders", 120, 2, True),
-    ]  # fmt: skip
-    offsets = offset_rows(spark, (50, 700, 0), *((50, "mail", queue, 3) for queue in range(5)))
-    positions = offsets_at(offsets, snapshots_at(offsets, Moments(60)), Moments(60))
-    for most, left in ((3, 5), (2, 2)):
-        assert drop_impossible_offsets(positions, topics, most).count() == left
-
-
-def test_subscriptions_are_the_last_ones_that_are_known(spark: SparkSession) -> None:
-    member = "array<struct<client_id: string>>"
-    rows = [
-        ("broker-a", 50, "broker", None, None, None, None, None, None),
-        ("broker-a", 50, "broker", "mail", "orders", "TAG", " paid\t|| || open", "CLUSTERING", [("c",)]),
-        ("broker-a", 90, "broker", "mail", "orders", None, None, None, None),
-        ("broker-a", 90, "broker", "shop", "orders", "SQL92", "a > 1", "BROADCASTING", []),
-        ("broker-a", 90, "file", "other", "orders", "SQL92", "a >", None, None),
-    ]
-    columns = "broker string, us long, source string, group string, topic string, expression_type string"
-    frame = spark.createDataFrame(rows, f"{columns}, expression string, message_model string, members {member}")
-    known = subscriptions_at(
-        frame.withColumn("as_of", F.timestamp_micros("us")), MOMENTS, max_age_us=20, sql92_expressions=["a > 1"]
-    )
-    wanted = [("broker-a", group, topic, at) for at in (60, 120) for group, topic in (
-        ("mail", "orders"), ("shop", "orders"), ("other", "orders"), ("none", "orders"), ("mail", "%RETRY%mail"),
-    )]  # fmt: skip
-    asked = spark.createDataFrame(wanted, "broker string, group string, topic string, at long")
-    found = with_subscription(asked, known).drop("broker", "topic").collect()
-    assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, [
-        ("mail", 60, " paid\t|| || open", ["paid", "open"], None, 1, "CLUSTERING"),
-        ("mail", 120, " paid\t|| || open", ["paid", "open"], None, None, None),
-        ("shop", 60, "sql: a > 1", None, "a > 1", None, None),  # known only later
-        ("shop", 120, "sql: a > 1", None, "a > 1", None, "BROADCASTING"),
-        ("other", 60, None, None, None, None, None),
-        ("other", 120, None, None, None, None, None),
-        ("none", 60, None, None, None, 0, None),
-        ("none", 120, None, None, None, None, None),
-        ("mail", 60, "*", None, None, 0, None),
-        ("mail", 120, "*", None, None, None, None),
-    ]))  # fmt: skip
-
-
-def test_queues_end_at_the_last_message_of_their_last_topic(spark: SparkSession) -> None:
-    rows = [  # topic, queue, physical offset, queue offset, microsecond
-        ("orders", 0, 0, 0, 1), ("orders", 0, 100, 1, 2), ("orders", 0, 200, 2, 3), ("orders", 0, 300, 3, 70),
-        ("again", 0, 400, 0, 4), ("again", 0, 500, 1, 5), ("again", 0, 600, 0, 100),
-        ("again", 1, 450, 0, 4),  # has no message since the topic was created again
-        ("old", 0, 10, 7, 2),  # the broker has deleted its only message
-    ]  # fmt: skip
-    columns = "topic string, queue_id int, physical_offset long, queue_offset long, us long"
-    messages = spark.createDataFrame(rows, columns).select("*", F.lit("b").alias("broker"))
-    runs = with_queue_runs(messages.withColumn("store_timestamp", F.timestamp_micros("us")), MOMENTS)
-    again = runs.where("topic = 'again' AND queue_id = 0").orderBy("physical_offset")
-    assert [(row["run"], row["seen_at"]) for row in again.collect()] == [(0, 60), (0, 60), (1, 120)]
-    snapshots = spark.createDataFrame(
-        [("b", 60, 50, 120, 900, 100, 900), ("b", 120, 120, None, 900, 250, None)],
-        "broker string, at long, taken long, next long, log_end long, log_start long, next_log_end long",
-    )
-    found = queue_spans_at(runs, snapshots, MOMENTS).select("topic", "queue_id", "at", "first", "end")
-    assert sorted(tuple(row) for row in found.collect()) == [
-        ("again", 0, 60, 0, 2),
-        ("again", 0, 120, 0, 1),
-        ("again", 1, 60, 0, 1),
-        ("again", 1, 120, 0, 0),
-        ("old", 0, 60, 8, 8),
-        ("old", 0, 120, 8, 8),
-        ("orders", 0, 60, 1, 3),
-        ("orders", 0, 120, 3, 4),
-    ]
-
-
-def test_lag_is_summed_by_group(spark: SparkSession) -> None:
-    names = QUEUE_LAG.names
-    row = dict.fromkeys(names) | {"group": "mail", "as_of": EPOCH, "bytes_min": 0, "time_lag_s_min": 0.0}
-    rows = [
-        row | {"messages_min": 2, "messages_max": 2, "bytes_max": 9, "time_lag_s_max": 3.0},
-        row | {"messages_min": 0, "messages_max": 5, "time_lag_s_min": 1.5, "time_lag_s_max": 2.0},
-        row | {"messages_min": 0, "messages_max": 0, "bytes_max": 0, "time_lag_s_max": 0.0},
-    ]
-    frame = spark.createDataFrame([tuple(each[name] for name in names) for each in rows], spark_schema(QUEUE_LAG))
-    (found,) = rows_of(lag_of_groups(frame, ["as_of"]))
-    assert found == {
-        "group": "mail", "as_of": EPOCH, "queues": 3, "queues_behind": 2, "messages_min": 2, "messages_max": 7,
-        "bytes_min": 0, "bytes_max": None, "time_lag_s_min": 1.5, "time_lag_s_max": 3.0, "next_message_time": None,
-    }  # fmt: skip
-    assert rows_of(lag_of_groups(frame, [])) == [found]
 
 
 def test_expressions_are_matched_by_the_properties_of_each_row(spark: SparkSession) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from chispa import assert_df_equality
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
@@ -20,16 +18,10 @@ from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake
-from commitlake.pipelines.transforms.columns import to_columns
-from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
-from commitlake.pipelines.transforms.rates import compute_rates, count_by_window
 from commitlake.schemas.tables.archive_runs import GAPS
-from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns, MapOf
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.rates import RATE_COUNTS
 from commitlake.schemas.tables.spark_schemas import spark_schema
-from commitlake.schemas.times import EPOCH
 from tests.support.analysed_lakes import (
     BODIES,
     LAKES,
@@ -182,60 +174,3 @@ def test_dead_letters_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert [field.name for field in found.schema if not field.nullable] == ["replayed"]
     assert rows_of(found) == rows_of(here.dead_letters(topic=["orders", "it's"])) != []
     assert rows_of(lake.dead_letters(group="audit")) == rows_of(here.dead_letters(group="audit")) != []
-
-
-def test_dead_letters_are_messages_with_more_columns(spark: SparkSession) -> None:
-    messages = spark.createDataFrame([("%DLQ%billing", 16)], "topic string, reconsume_times int")
-    found = with_dead_letter_columns(messages, {"group": "substr(topic, 6)", "replayed": "false"})
-    expected = spark.createDataFrame(
-        [("billing", None, False, "%DLQ%billing", 16)],
-        "group string, reason string, replayed boolean not null, topic string, reconsume_times int",
-    )
-    assert_df_equality(found.select(*expected.columns), expected, ignore_metadata=True)
-
-
-def test_windows_are_counted(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([("orders", 7), ("orders", 59), (None, 60)], "topic string, second long")
-    found = count_by_window(
-        rows,
-        {"topic": "topic"},
-        "timestamp_seconds(second - second % 60)",
-        {"messages": "count(*)", "none": "sum(NULL)"},
-    )
-    expected = spark.createDataFrame(
-        [("orders", EPOCH, 2, 0), (None, EPOCH + datetime.timedelta(minutes=1), 1, 0)],
-        "topic string, window_start timestamp, messages long not null, none long not null",
-    )
-    assert_df_equality(found, expected, ignore_row_order=True)
-
-
-def test_rates_are_for_the_seconds_that_were_asked_for(spark: SparkSession) -> None:
-    others = dict.fromkeys(RATE_COUNTS.drop_columns("messages").names, 0)
-    columns = ", ".join(f"{name} long not null" for name in RATE_COUNTS.names)
-    five = datetime.timedelta(minutes=5)
-    counts = [("orders", EPOCH, 30), ("orders", EPOCH + five, 600)], [("orders", EPOCH, 30)]
-    parts = [
-        spark.createDataFrame(
-            [(*row, *others.values()) for row in rows], f"topic string, window_start timestamp, {columns}"
-        )
-        for rows in counts
-    ]
-    found = compute_rates(parts, ["topic"], 300_000_000, 60_000_000, 600_000_000)
-    expected = spark.createDataFrame(
-        [
-            ("orders", EPOCH, 60, *others.values(), 240.0, 0.25, 0.0),
-            ("orders", EPOCH + five, 600, *others.values(), 300.0, 2.0, 0.0),
-        ],
-        f"topic string, window_start timestamp, {columns}, seconds double, messages_per_s double, bytes_per_s double",
-    )
-    assert_df_equality(found, expected, ignore_row_order=True, ignore_metadata=True)
-    assert found.schema["seconds"].metadata == {"comment": "length of the part of the window that was asked for"}
-
-
-def test_columns_are_those_declared(spark: SparkSession) -> None:
-    columns = Columns([Column("id", INT64, "a number"), Column("a.b", TEXT), Column("map", MapOf(TEXT, TEXT))])
-    given = spark.createDataFrame([(7, "x", "y")], "id int not null, `a.b` string, other string")
-    expected = spark.createDataFrame([(7, "x", None)], "id long not null, `a.b` string, map map<string, string>")
-    found = to_columns(given, columns)
-    assert_df_equality(found, expected, ignore_metadata=True)
-    assert found.schema["id"].metadata == {"comment": "a number"}
