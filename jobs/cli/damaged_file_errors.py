@@ -1,13 +1,17 @@
-"""Detection of damaged data files after a failed query: the error names the file and has exit code 3."""
+"""Causes of a failed query: a damaged data file, which the error then names, or an invalid condition of the user.
+
+The error for a damaged file has exit code 3.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.jobs.cli.command import JobError
 
 
 @contextmanager
@@ -26,6 +30,28 @@ def explain_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     except QueryError as error:
         raise_for_damaged_file(lake, tables, str(error))
         raise
+
+
+@contextmanager
+def explain_invalid_where(where: str | None, lake: Lake, tables: Collection[str] = ("messages",)) -> Iterator[None]:
+    """If the query in the block fails, raise an error that says that `--where` is invalid, or names a damaged file.
+
+    Args:
+        where: the condition; without one, an error of the query engine stays as it is.
+        tables: names of the tables of the lake that the query reads.
+
+    Raises:
+        JobError: if a condition was given, and no data file is damaged.
+        LogDamagedError: if a data file is damaged.
+    """
+    try:
+        yield
+    except QueryError as error:
+        if tables:
+            raise_for_damaged_file(lake, tables, str(error))
+        if where is None:
+            raise
+        raise JobError(f"--where is not a valid condition: {error}") from None
 
 
 def damage_message(lake: Lake, table: str, reason: str) -> str:

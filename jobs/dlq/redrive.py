@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_file_errors import explain_invalid_where
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.outcome import print_replay_outcome
-from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters, explain_invalid_where
+from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters
 from commitlake.jobs.replay.message_selection import SelectedMessages
 from commitlake.jobs.replay.message_source import lake_source
 from commitlake.jobs.replay.send import send_selected_messages
@@ -29,7 +30,7 @@ _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, Rep
 def redrive_dead_letters(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Send the selected dead letters again, and with `--follow` track their outcome."""
     chosen = choose_dead_letters(arguments, lake, max_samples_per_cause=None)
-    with explain_invalid_where(arguments, lake):
+    with explain_invalid_where(arguments.where, lake):
         condition = chosen.condition_of_cause()
         if not arguments.include_replayed:
             condition = _exclude_replayed_letters(chosen, condition)

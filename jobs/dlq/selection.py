@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import PackStore
-from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers, unknown_value_sentences
-from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
+from commitlake.jobs.cli.damaged_file_errors import explain_invalid_where
 from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
 from commitlake.jobs.dlq.arguments import DlqOptions
@@ -75,14 +72,17 @@ def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, max_samples_per_ca
     table = lake.table("messages")
     condition = dead_letter_condition(table, arguments.selection)
     if arguments.where is not None:
-        with explain_invalid_where(arguments, lake), enforce_limits(time_and_memory_limits("dlq", arguments.where)):
+        with (
+            explain_invalid_where(arguments.where, lake),
+            enforce_limits(time_and_memory_limits("dlq", arguments.where)),
+        ):
             count_letters(table, condition)
     _warn_of_unknown_names(table, arguments.selection)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)
     packs = None if arguments.no_shape else open_packs(lake)
     if max_samples_per_cause is None and arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, missing=missing)
-    with explain_invalid_where(arguments, lake):
+    with explain_invalid_where(arguments.where, lake):
         letters = group_rows_by_cause(table, condition, packs, max_samples=max_samples_per_cause or 0)
     if arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, letters, missing=missing)
@@ -106,15 +106,3 @@ def _warn_of_unknown_names(table: DeltaTable, selection: Selection) -> None:
     ]
     for sentence in sentences:
         print_warning("commitlake dlq", sentence)
-
-
-@contextmanager
-def explain_invalid_where(arguments: DlqOptions, lake: Lake) -> Iterator[None]:
-    """Convert an error of the query engine in the block to an error that says that `--where` is invalid."""
-    try:
-        yield
-    except QueryError as error:
-        if arguments.where is None:
-            raise
-        raise_for_damaged_file(lake, ["messages"], str(error))
-        raise JobError(f"--where is not a valid condition: {error}") from None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,7 @@ from commitlake.jobs.arguments.unknown_lake_names import (
     unknown_tag_sentences,
     unknown_topic_sentences,
 )
-from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
+from commitlake.jobs.cli.damaged_file_errors import explain_invalid_where
 from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.journeys.arguments import HOPS, KEYS, TITLE, JourneysOptions
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
@@ -86,8 +84,7 @@ class Journeys(JourneysOptions):
 
 def _open_lake_and_print(command: Journeys, page_file: PageFile | None) -> ExitCode:
     lake = open_lake_argument(command)
-    # A damaged file is explained first: its error is one of the query engine, too.
-    with _explain_invalid_where(command), explain_damaged_files(lake, _READ):
+    with explain_invalid_where(command.where, lake, _READ):
         return _print_rows_and_page(command, lake, page_file)
 
 
@@ -237,19 +234,6 @@ def _note_sentences(
         yield f"{of_keys}: a broker's clock was set back"
     for broker, newest in known_times.older.items():
         yield f"{broker} has no record after {time_text(newest)} in the lake: later messages may not be archived yet"
-
-
-@contextmanager
-def _explain_invalid_where(command: Journeys) -> Iterator[None]:
-    """Convert an error of the query engine in the block to an error that says that `--where` is invalid."""
-    from commitlake.connectors.lake.reader import QueryError
-
-    try:
-        yield
-    except QueryError as error:
-        if command.where is None:
-            raise
-        raise JobError(f"--where is not a valid condition: {error}") from None
 
 
 build_parser, main = Journeys.parser, Journeys.main

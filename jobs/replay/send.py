@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from commitlake.connectors.lake.committer import open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.durations import duration_text
@@ -22,7 +21,7 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm_action
-from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
+from commitlake.jobs.cli.damaged_file_errors import explain_invalid_where
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
@@ -175,15 +174,10 @@ def _print_already_replayed_count(source: MessageSource, selected_messages: Sele
 def _count_selected_by_queue(
     arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str
 ) -> list[QueueCount]:
-    try:
-        with enforce_limits(time_and_memory_limits("replay", arguments.where)):
-            return count_messages_by_queue(source.table, condition)
-    except QueryError as error:
-        if arguments.where is None:
-            raise
-        if not source.is_copied:
-            raise_for_damaged_file(lake, ["messages"], str(error))
-        raise JobError(f"--where is not a valid condition: {error}") from None
+    tables = () if source.is_copied else ("messages",)
+    limits = time_and_memory_limits("replay", arguments.where)
+    with explain_invalid_where(arguments.where, lake, tables), enforce_limits(limits):
+        return count_messages_by_queue(source.table, condition)
 
 
 def _warn_of_unreadable_replay(replay_id: str, error: ReplayError) -> None:
