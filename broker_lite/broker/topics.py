@@ -14,11 +14,11 @@ from commitlake.broker_lite.broker.limits import check_limit
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.stores.engine.topic_names import BROKER_TOPICS, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, Topics
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import (
     AUTO_CREATE_TOPIC,
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
+    LIGHT_PREFIX,
     OFFSET_MOVED_TOPIC,
     OP_TOPIC,
     RETRY_PREFIX,

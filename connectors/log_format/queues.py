@@ -11,8 +11,7 @@ import numpy as np
 
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.base import Layout
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import LIGHT_PREFIX, Kind, kind_of
 
 BEFORE_ALL, AFTER_ALL = -1, 1 << 63
 """Sort keys of entries without a record, and of entries that end the queue."""

@@ -47,7 +47,7 @@ def read_broker_conf(path: str | None, broker: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else error
         raise JobError(f"--broker-conf: {path} cannot be read: {reason}") from None
     if len(data) > MAX_BYTES:
-        raise JobError(f"--broker-conf: {path}: expected a settings file of at most {MAX_BYTES} bytes, found more")
+        raise JobError(f"--broker-conf: {path}: expected at most {MAX_BYTES} bytes, found a larger file")
     return data.decode(ENCODING)
 
 

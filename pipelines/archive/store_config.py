@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_config_file
+from commitlake.connectors.formats.rocketmq.topic_configs import load_config_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
@@ -41,6 +41,7 @@ from commitlake.pipelines.verify.store_view import likely_file_size
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.integer_parsing import parse_int
 from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of
+from commitlake.schemas.layouts.rocketmq.topics import GROUPS_FILE, GROUPS_TABLE, TOPICS_FILE, TOPICS_TABLE
 from commitlake.schemas.safe_store_files import UnsafeFileError
 from commitlake.schemas.tables.archive_runs import STORE_CONFIG
 
@@ -153,8 +154,8 @@ def _changes_in_folder(
     root: Path, known_config: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
     readers: dict[str, Callable[[], dict[str, Any] | None]] = {
-        TOPIC: lambda: _load_config_entries(root, TOPICS, TABLE, problems),
-        GROUP: lambda: _load_config_entries(root, GROUPS, GROUPS_TABLE, problems),
+        TOPIC: lambda: _load_config_entries(root, TOPICS_FILE, TOPICS_TABLE, problems),
+        GROUP: lambda: _load_config_entries(root, GROUPS_FILE, GROUPS_TABLE, problems),
         SETTING: lambda: read_broker_settings(store, problems),
     }
     for kind in kinds:
@@ -193,7 +194,7 @@ def _canonical_json(value: object) -> str:
 def read_store_topics(store: Store) -> dict[str, Any]:
     """Return the topics in a store's own settings, by name; empty if they cannot be read."""
     with open_small_files_folder(store.root) as root:
-        found = None if root is None else _load_config_entries(root, TOPICS, TABLE, [])
+        found = None if root is None else _load_config_entries(root, TOPICS_FILE, TOPICS_TABLE, [])
     return {_printable_name(name): value for name, value in (found or {}).items()}
 
 

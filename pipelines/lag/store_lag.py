@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from commitlake.connectors.formats.rocketmq.topic_configs import needs_topic_config
 from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
@@ -50,8 +49,7 @@ from commitlake.pipelines.verify.observed_delays import complete_delay_levels, p
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.integer_parsing import INT32_MAX, int_in_range
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.topics import strip_broadcast_suffix
+from commitlake.schemas.layouts.rocketmq.topics import LIGHT_PREFIX, needs_topic_config, strip_broadcast_suffix
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
 
 MAX_IMPOSSIBLE = 1_000

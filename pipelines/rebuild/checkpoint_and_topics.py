@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.atomic_files import write_synced
-from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, load_config_file, needs_topic_config
+from commitlake.connectors.formats.rocketmq.topic_configs import load_config_file
 from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, RebuiltLog
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.pipelines.rebuild.part_files import Queue, Totals
@@ -29,6 +29,7 @@ from commitlake.pipelines.verify.store_view import list_queues
 from commitlake.schemas.layouts.boltmq.config_conversion import topics_to_boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE
+from commitlake.schemas.layouts.rocketmq.topics import TOPICS_FILE, TOPICS_TABLE, needs_topic_config
 from commitlake.schemas.remoting.fastjson import serialize_fastjson
 from commitlake.schemas.safe_store_files import read_file
 
@@ -103,12 +104,14 @@ def build_topics_file(root: Path, queues: Iterable[Queue], timestamp: int, diale
         timestamp: store time of the newest record, ms; becomes the file's version.
         dialect: dialect of the broker that reads the file.
     """
-    known = load_config_file(root, TOPICS, TABLE)
+    known = load_config_file(root, TOPICS_FILE, TOPICS_TABLE)
     document = known.content or {}
     if known.problem:
         instead = f"{root / known.name} is used" if document else "the topics are taken from the log alone"
-        _LOGGER.warning("%s: expected JSON with %s, found none (%s): %s", root / TOPICS, TABLE, known.problem, instead)
-    table = document.setdefault(TABLE, {})
+        _LOGGER.warning(
+            "%s: expected JSON with %s, found none (%s): %s", root / TOPICS_FILE, TOPICS_TABLE, known.problem, instead
+        )
+    table = document.setdefault(TOPICS_TABLE, {})
     found: dict[str, tuple[int, bool]] = {}
     for queue in queues:
         if needs_topic_config(queue.topic):

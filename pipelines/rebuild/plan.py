@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.atomic_files import write_synced
-from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.reading.files.store_files import store_folder_of_log
 from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
@@ -19,6 +18,7 @@ from commitlake.connectors.runtime.runner import available_cores
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+from commitlake.schemas.layouts.rocketmq.topics import TOPICS_FILE
 from commitlake.schemas.safe_store_files import check_own_folder, make_folders, read_json
 
 WORK = ".rebuild"
@@ -110,7 +110,7 @@ def begin_or_resume_plan(
     known = _read_document(plan.work_folder / PLAN)
     if known is None:
         for name in settings.format.folders.rebuilt:
-            if os.path.lexists(output_folder / name) and not (name == TOPICS and output_folder == root):
+            if os.path.lexists(output_folder / name) and not (name == TOPICS_FILE and output_folder == root):
                 raise UsageError(
                     f"{output_folder} already contains {name}, and nothing is overwritten: name a folder without it"
                 )

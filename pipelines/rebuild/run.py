@@ -12,7 +12,6 @@ from functools import reduce
 from pathlib import Path
 
 from commitlake.connectors.atomic_files import remove_folder_in_order, write_synced
-from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
@@ -36,6 +35,7 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, f
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.topics import TOPICS_FILE
 from commitlake.schemas.safe_store_files import make_folders, remove_tree
 
 Advance = Callable[[int], None]
@@ -219,7 +219,7 @@ def _run_second_pass(
         checkpoint = build_checkpoint(plan, totals, index_time)
         if settings.format.small_files.has_topic_configs:
             topics = build_topics_file(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
-            write_synced(plan.out / TOPICS, topics, trusted_root=plan.out)
+            write_synced(plan.out / TOPICS_FILE, topics, trusted_root=plan.out)
         # Last of all, because it vouches for the other files.
         write_synced(plan.out / CHECKPOINT, checkpoint, trusted_root=plan.out)
     remove_folder_in_order(plan.work_folder, PLAN)

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.rocketmq.topic_configs import TABLE
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_store_config
 from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -29,9 +28,15 @@ from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.config_conversion import offsets_from_boltmq
 from commitlake.schemas.layouts.integer_parsing import INT32_MAX, INT32_MIN, INT64_MAX, int_in_range, require_int
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, parse_entry
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, is_valid_folder_name
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID, is_valid_folder_name
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, split_offset_key
+from commitlake.schemas.layouts.rocketmq.topics import (
+    GROUPS_TABLE,
+    LIGHT_PREFIX,
+    RETRY_PREFIX,
+    TOPICS_TABLE,
+    split_offset_key,
+)
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from commitlake.schemas.segment_files import files_by_start
 
@@ -94,7 +99,7 @@ class KnownConfig:
             timestamp: Store time of the newest record, ms; it becomes the version of the file.
         """
         version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}
-        return serialize_fastjson({"dataVersion": version, TABLE: dict(sorted(self.topics.items()))}).encode()
+        return serialize_fastjson({"dataVersion": version, TOPICS_TABLE: dict(sorted(self.topics.items()))}).encode()
 
     def _number_setting(self, name: str) -> int | None:
         return int_in_range(self.settings.get(name), 1, INT32_MAX)
@@ -255,7 +260,7 @@ def serialize_config_files(
         "delayOffset.json": {"dataVersion": version, _OFFSETS: dict(sorted(delays.items()))},
         "subscriptionGroup.json": {
             "dataVersion": version,
-            "subscriptionGroupTable": {
+            GROUPS_TABLE: {
                 group: known_groups.get(group) or _GROUP | {"groupName": group}
                 for group in sorted(groups | set(known_groups))
             },

@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.atomic_files import remove_folder_in_order, write_synced
 from commitlake.connectors.formats.registry import all_formats, format_for_restore
-from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.reading.stores import find_stores
@@ -63,9 +62,8 @@ from commitlake.schemas.errors import UsageError
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_PATH as TIMER_CHECKPOINT
-from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC, LIGHT_PREFIX, TOPICS_FILE
 from commitlake.schemas.safe_store_files import remove_tree, sync_folder
 
 NOTES = "restore-notes.jsonl"
@@ -299,7 +297,7 @@ def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, kno
             remove_tree(plan.out / name)
         if known_config.topics:  # the rebuild adds topics that are only in the log
             write_synced(
-                plan.out / TOPICS, known_config.serialize_topics_file(plan.log.last_time), trusted_root=plan.out
+                plan.out / TOPICS_FILE, known_config.serialize_topics_file(plan.log.last_time), trusted_root=plan.out
             )
     (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=all_formats().select_only(plan.format))
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)

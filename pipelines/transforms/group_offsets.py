@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from commitlake.pipelines.transforms.moments import AT, Moments, latest_values_at
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX
+from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, LIGHT_PREFIX
 from commitlake.schemas.tables.offset_snapshots import LEAST_OFFSET
 
 POSITION = ("broker", "owner", "topic", "queue_id")

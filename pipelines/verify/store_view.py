@@ -31,7 +31,6 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.topic_configs import needs_topic_config
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.queues import QueueLayout, TopicKinds
@@ -42,6 +41,7 @@ from commitlake.connectors.reading.snapshots import TailKind
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
+from commitlake.schemas.layouts.rocketmq.topics import needs_topic_config
 from commitlake.schemas.layouts.segment_names import is_segment_name, parse_queue_folder
 from commitlake.schemas.safe_store_files import open_file
 

@@ -29,6 +29,7 @@ from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, BodyCodec, body_codec, compression_bits
 
 SHARDING_KEY = "__SHARDINGKEY"
+NO_TRANSACTIONS = "a JMQ journal has no transactions: send the message without one"
 _MAX_PRIORITY = 0xFF
 _INT63 = 1 << 63
 _ZLIB = compression_bits(BodyCodec.ZLIB)
@@ -42,7 +43,7 @@ def to_journal_message(message: SentMessage) -> NewJournalMessage:
         UnsupportedError: if it is part of a transaction.
     """
     if message.sys_flag & TRANSACTION_MASK:
-        raise UnsupportedError("a JMQ journal has no transactions: send the message without one")
+        raise UnsupportedError(NO_TRANSACTIONS)
     codec = body_codec(message.sys_flag)
     if codec not in (BodyCodec.NONE, BodyCodec.ZLIB):
         raise MessageRefusedError(f"body: expected a body that is not compressed, or with zlib, found {codec}")

@@ -36,7 +36,6 @@ from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 _NOBODY = Host.of("0.0.0.0", 0)  # noqa: S104 (an unknown client)
-_NO_TRANSACTIONS = "a JMQ journal has no transactions: send the message without one"
 
 
 class JmqStore(JmqQueries):
@@ -207,7 +206,7 @@ class JmqStore(JmqQueries):
         """
         known = dict(message.properties)
         if known.get(props.TRAN_MSG, "").lower() == "true":
-            raise UnsupportedError(_NO_TRANSACTIONS)
+            raise UnsupportedError(message_conversion.NO_TRANSACTIONS)
         if (parse_delay_level(known.get(props.DELAY)) or 0) > 0 or has_delivery_time(known):
             raise UnsupportedError("a JMQ journal does not support delays: send the message without a delay")
         return self.send(message)
@@ -261,15 +260,15 @@ class JmqStore(JmqQueries):
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError(_NO_TRANSACTIONS)
+        raise UnsupportedError(message_conversion.NO_TRANSACTIONS)
 
     def commit(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
         """Raise an error, because a journal has no transactions."""
-        raise UnsupportedError(_NO_TRANSACTIONS)
+        raise UnsupportedError(message_conversion.NO_TRANSACTIONS)
 
     def rollback(self, producer_group: str, half_offset: int) -> Never:  # noqa: ARG002
         """Raise an error, because a journal has no transactions."""
-        raise UnsupportedError(_NO_TRANSACTIONS)
+        raise UnsupportedError(message_conversion.NO_TRANSACTIONS)
 
     def take_due_half_messages(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[None]:  # noqa: ARG002
         """Return an empty iterator, because a journal has no half messages."""

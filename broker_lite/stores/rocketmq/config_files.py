@@ -27,10 +27,12 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TY
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import (
     DLQ_PREFIX,
+    GROUPS_TABLE,
     HALF_TOPIC,
     OFFSETS_FILES,
     OP_TOPIC,
     RETRY_PREFIX,
+    TOPICS_TABLE,
     Kind,
     kind_of,
     split_offset_key,
@@ -171,7 +173,7 @@ class Topics(ConfigFile):
 
     name = "topics.json"
     other_name = boltmq.OLD_TOPICS_NAME
-    table = boltmq.TOPICS
+    table = TOPICS_TABLE
 
     def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
         return boltmq.topics_from_boltmq(document)
@@ -247,7 +249,7 @@ class Groups(ConfigFile):
     """Consumer groups of a store, in `subscriptionGroup.json`."""
 
     name = "subscriptionGroup.json"
-    table = boltmq.GROUPS
+    table = GROUPS_TABLE
 
     def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
         return boltmq.groups_from_boltmq(document)

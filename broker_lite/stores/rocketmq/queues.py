@@ -24,13 +24,8 @@ from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue, C
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
-from commitlake.schemas.layouts.rocketmq.light_queues import (
-    LIGHT_PREFIX,
-    LIGHT_QUEUE_ID,
-    MAX_LIGHT_QUEUES,
-    is_valid_folder_name,
-)
-from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID, MAX_LIGHT_QUEUES, is_valid_folder_name
+from commitlake.schemas.layouts.rocketmq.topics import LIGHT_PREFIX, OFFSETS_FILES
 
 AnyQueue = ConsumeQueue | BatchConsumeQueue
 _logger = logging.getLogger(__name__)

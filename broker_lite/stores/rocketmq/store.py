@@ -36,8 +36,8 @@ from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
 from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint
+from commitlake.schemas.layouts.rocketmq.topics import LIGHT_PREFIX
 
 _NO_LIMIT = 1 << 63
 

@@ -7,33 +7,16 @@ from typing import Any
 
 from commitlake.connectors.formats.config_files import ConfigFile, read_config
 from commitlake.schemas.layouts.boltmq.config_conversion import topics_from_boltmq
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import TOPICS_FILE, TOPICS_TABLE
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 
-TOPICS = "config/topics.json"
-TABLE = "topicConfigTable"
-GROUPS = "config/subscriptionGroup.json"
-GROUPS_TABLE = "subscriptionGroupTable"
-_MADE_AT_START = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
 MAX_BYTES = 256 << 20
 """Maximum size of the file: at 200 bytes per topic, there is room for a million topics."""
 
 
-def needs_topic_config(topic: str) -> bool:
-    """Return whether a broker serves a topic only if topics.json lists it.
-
-    Light queues are not in topics.json. A broker creates its own topics when it starts, except the topic for messages
-    whose transaction was given up, which it creates with the first such message.
-    """
-    if topic.startswith(LIGHT_PREFIX):
-        return False
-    return topic == GIVEN_UP_TOPIC or kind_of(topic) not in _MADE_AT_START
-
-
 def read_topics(root: Path) -> dict[str, Any]:
     """Return the content of topics.json in RocketMQ's format; empty if neither it nor its backup can be used."""
-    return read_config_document(root, TOPICS, TABLE)
+    return read_config_document(root, TOPICS_FILE, TOPICS_TABLE)
 
 
 def read_config_document(root: Path, file_name: str, table_key: str) -> dict[str, Any]:
@@ -66,4 +49,4 @@ def load_config_file(root: Path, file_name: str, table_key: str) -> ConfigFile[d
 def known_topics(root: Path) -> frozenset[str] | None:
     """Return the names of a store's topics; None if topics.json is unreadable."""
     document = read_topics(root)
-    return frozenset(map(str, document[TABLE])) if document else None
+    return frozenset(map(str, document[TOPICS_TABLE])) if document else None

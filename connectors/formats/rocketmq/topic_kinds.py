@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
-from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
+from commitlake.connectors.formats.rocketmq.topic_configs import read_topics
 from commitlake.connectors.log_format.queues import TopicKinds, can_hold_batches
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
+from commitlake.schemas.layouts.rocketmq.topics import LIGHT_PREFIX, OFFSETS_FILES, TOPICS_TABLE
 from commitlake.schemas.safe_store_files import folders_in
 
 _CONFIG = "config"
@@ -40,7 +39,7 @@ def read_topic_kinds(root: Path) -> TopicKinds:
 
 def read_configured_kinds(root: Path) -> Mapping[str, bool]:
     """Return, for each topic in topics.json, whether its queues are BatchConsumeQueues."""
-    table = read_topics(root).get(TABLE, {})
+    table = read_topics(root).get(TOPICS_TABLE, {})
     return {
         str(topic): isinstance(config, dict) and has_batch_queues(config.get("attributes"))
         for topic, config in table.items()

@@ -20,13 +20,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, TypeGuard
 
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, FILTER_TYPES, RETRY_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import (
+    DLQ_PREFIX,
+    FILTER_TYPES,
+    GROUPS_TABLE,
+    RETRY_PREFIX,
+    TOPICS_TABLE,
+)
 
 Document = dict[Any, Any]
 
 
-TOPICS, GROUPS, OFFSETS = "topicConfigTable", "subscriptionGroupTable", "offsetTable"
-"""RocketMQ's names of the tables."""
+OFFSETS = "offsetTable"
+"""RocketMQ's name of the table of offsets."""
 OLD_TOPICS_NAME = "topic.json"
 """Name of topics.json in the documentation."""
 _NESTED_TOPICS = ("topicConfigs", "topicConfigTable")
@@ -46,14 +52,14 @@ _GROUP_FIELDS = {
 
 def topics_from_boltmq(document: Document) -> Document:
     """Convert a BoltMQ topics.json to RocketMQ's format; return any other document unchanged."""
-    table = document.get(TOPICS)
+    table = document.get(TOPICS_TABLE)
     if not isinstance(table, dict) or len(table) != 1:
         return document
     inner = next((table[name] for name in _NESTED_TOPICS if name in table), None)
     if not _is_dict_of_dicts(inner):
         return document
     topics = {name: _topic_from_boltmq(config) for name, config in inner.items()}
-    return {**document, **_version_from_boltmq(document), TOPICS: topics}
+    return {**document, **_version_from_boltmq(document), TOPICS_TABLE: topics}
 
 
 def _is_dict_of_dicts(value: object) -> TypeGuard[dict[Any, Document]]:
@@ -77,7 +83,7 @@ def _version_from_boltmq(document: Document) -> Document:
 
 def groups_from_boltmq(document: Document) -> Document:
     """Convert a BoltMQ subscriptionGroup.json to RocketMQ's format; return any other document unchanged."""
-    if GROUPS in document:
+    if GROUPS_TABLE in document:
         return document
     table, kept = document.get(_NESTED_GROUPS), {name: document[name] for name in (_VERSION,) if name in document}
     if not _is_dict_of_dicts(table):
@@ -85,7 +91,7 @@ def groups_from_boltmq(document: Document) -> Document:
         if not table or not all(isinstance(entry, dict) and "groupName" in entry for entry in table.values()):
             return document
     groups = {str(entry.get("groupName") or name): entry for name, entry in table.items()}
-    return {**kept, **_version_from_boltmq(document), GROUPS: groups}
+    return {**kept, **_version_from_boltmq(document), GROUPS_TABLE: groups}
 
 
 def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Document:
@@ -121,8 +127,8 @@ def _is_retry_or_dlq_topic(name: str) -> bool:
 
 def topics_to_boltmq(document: Document) -> Document:
     """Convert a topics.json from RocketMQ's format to the format in BoltMQ's source code."""
-    topics = {name: _topic_to_boltmq(config) for name, config in document[TOPICS].items()}
-    return {TOPICS: {_NESTED_TOPICS[0]: topics}, **_version_to_boltmq(document)}
+    topics = {name: _topic_to_boltmq(config) for name, config in document[TOPICS_TABLE].items()}
+    return {TOPICS_TABLE: {_NESTED_TOPICS[0]: topics}, **_version_to_boltmq(document)}
 
 
 def _topic_to_boltmq(config: Mapping[Any, Any]) -> Document:
@@ -137,7 +143,7 @@ def groups_to_boltmq(document: Document) -> Document:
     """Convert a subscriptionGroup.json from RocketMQ's format to the format in BoltMQ's source code."""
     groups = {
         name: {field: config.get(field, default) for field, default in _GROUP_FIELDS.items()}
-        for name, config in document[GROUPS].items()
+        for name, config in document[GROUPS_TABLE].items()
     }
     return {_NESTED_GROUPS: groups, **_version_to_boltmq(document)}
 

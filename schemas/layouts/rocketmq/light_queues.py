@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from commitlake.schemas.layouts.integer_parsing import parse_int
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import LIGHT_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 from commitlake.schemas.layouts.segment_names import MAX_QUEUE_OFFSET
 
-LIGHT_PREFIX = "%LMQ%"
 LIGHT_QUEUE_ID = 0
 MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"

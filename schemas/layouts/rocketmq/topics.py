@@ -44,6 +44,8 @@ TRACE_TOPIC_PREFIX = "rmq_sys_TRACE_DATA_"
 AUTO_CREATE_TOPIC = "TBW102"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+LIGHT_PREFIX = "%LMQ%"
+"""Prefix of the names of light queues, see `light_queues`."""
 SYSTEM_PREFIX = "rmq_sys_"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -66,6 +68,9 @@ _SYSTEM_TOPICS = frozenset(
         ROCKSDB_OP_TOPIC,
     }
 )
+TOPICS_FILE, TOPICS_TABLE = "config/topics.json", "topicConfigTable"
+GROUPS_FILE, GROUPS_TABLE = "config/subscriptionGroup.json", "subscriptionGroupTable"
+"""Files of a store with the settings of topics and groups, and the keys under which they have their entries."""
 OFFSETS_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 """With `enableLmq=true`, a broker stores offsets in the second file, and does not read the first."""
 BROADCAST_SUFFIX = "@broadcast"
@@ -125,6 +130,20 @@ def kind_of(topic: str) -> Kind:
     if topic.startswith(SYSTEM_PREFIX) or topic in _SYSTEM_TOPICS:
         return Kind.SYSTEM
     return Kind.NORMAL
+
+
+_MADE_AT_START = frozenset({Kind.DELAY, Kind.HALF, Kind.OP, Kind.TIMER, Kind.SYSTEM})
+
+
+def needs_topic_config(topic: str) -> bool:
+    """Return whether a broker serves a topic only if topics.json lists it.
+
+    Light queues are not in topics.json. A broker creates its own topics when it starts, except the topic for messages
+    whose transaction was given up, which it creates with the first such message.
+    """
+    if topic.startswith(LIGHT_PREFIX):
+        return False
+    return topic == GIVEN_UP_TOPIC or kind_of(topic) not in _MADE_AT_START
 
 
 def strip_broadcast_suffix(group: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
+from commitlake.connectors.formats.rocketmq.topic_configs import read_topics
 from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -17,6 +17,7 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settin
 from commitlake.pipelines.restore.config_files import parse_offsets
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store
+from commitlake.schemas.layouts.rocketmq.topics import TOPICS_TABLE
 from tests.servers.java_programs import dump_store
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
 from tests.servers.rocketmq import StartBroker
@@ -58,7 +59,7 @@ def test_a_restored_store_equals_the_brokers_own(recorded_store: RecordedStore, 
     assert (restored.lost, restored.lacking) == (0, 0)
     # Older brokers put a batch's properties after each message's own: the table has only the last of each.
     assert (restored.made_up, restored.by_rule > 0) == (0, recorded_store.version == "4.9.7")
-    ours, theirs = (read_topics(root)[TABLE] for root in (restored.out, recorded_store.store))
+    ours, theirs = (read_topics(root)[TOPICS_TABLE] for root in (restored.out, recorded_store.store))
     assert ours == theirs
     for row in recorded_store.decoded:
         theirs, ours = (root / "commitlog" / row["segment"] for root in (recorded_store.store, restored.out))

@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.rocketmq.topic_configs import (
-    GROUPS,
-    GROUPS_TABLE,
-    TABLE,
-    TOPICS,
-    read_config_document,
-    read_topics,
-)
+from commitlake.connectors.formats.rocketmq.topic_configs import read_config_document, read_topics
 from commitlake.connectors.lake.committer import commit_run, open_messages_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
@@ -31,7 +24,14 @@ from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, SCHEDULE_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import (
+    GIVEN_UP_TOPIC,
+    GROUPS_FILE,
+    GROUPS_TABLE,
+    SCHEDULE_TOPIC,
+    TOPICS_FILE,
+    TOPICS_TABLE,
+)
 from tests.support.indexed_stores import OPTIONS, STORED_MS, Clock
 from tests.support.store_configs import record_config
 
@@ -58,9 +58,9 @@ def message(topic: str, queue_id: int, properties: tuple[tuple[str, str], ...] =
 def configure(root: Path, **topics: object) -> None:
     """Write topics.json and subscriptionGroup.json."""
     (root / "config").mkdir(exist_ok=True)
-    (root / TOPICS).write_text(json.dumps({TABLE: topics}))
+    (root / TOPICS_FILE).write_text(json.dumps({TOPICS_TABLE: topics}))
     groups = {"billing": {"groupName": "billing", "retryMaxTimes": 3}}
-    (root / GROUPS).write_text(json.dumps({GROUPS_TABLE: groups}))
+    (root / GROUPS_FILE).write_text(json.dumps({GROUPS_TABLE: groups}))
 
 
 def archive(lake: Lake, root: Path) -> ArchiveWork:
@@ -104,10 +104,10 @@ def lake(tmp_path: Path) -> Lake:
 def test_a_restored_store_has_its_topics_groups_and_file_sizes(tmp_path: Path, root: Path, lake: Lake) -> None:
     record_config(lake, archive(lake, root))
     restored = restore(lake, tmp_path / "out")
-    topics = read_topics(restored.out)[TABLE]
+    topics = read_topics(restored.out)[TOPICS_TABLE]
     assert topics["orders"] == FIFO
     assert set(topics) == {"orders", "empty", GIVEN_UP_TOPIC}
-    assert read_config_document(restored.out, GROUPS, GROUPS_TABLE)[GROUPS_TABLE]["billing"]["retryMaxTimes"] == 3
+    assert read_config_document(restored.out, GROUPS_FILE, GROUPS_TABLE)[GROUPS_TABLE]["billing"]["retryMaxTimes"] == 3
     theirs, ours = ({p.relative_to(r): p.read_bytes() for p in (r / "consumequeue").rglob("0*") if p.is_file()}
                     for r in (root, restored.out))  # fmt: skip
     assert ours == theirs  # with the broker's own delays, and its size of files
@@ -131,7 +131,7 @@ def test_the_summary_names_the_settings_that_the_broker_needs(tmp_path: Path, ro
 def test_without_recorded_configuration_topics_are_made_from_the_log(tmp_path: Path, root: Path, lake: Lake) -> None:
     archive(lake, root)
     restored = restore(lake, tmp_path / "out", settings=RequestedSettings(index_slots=10, index_entries=20))
-    topics = read_topics(restored.out)[TABLE]
+    topics = read_topics(restored.out)[TOPICS_TABLE]
     assert {topic: config["readQueueNums"] for topic, config in topics.items()} == {"orders": 3, GIVEN_UP_TOPIC: 1}
     assert not restored.has_config
 
@@ -160,21 +160,21 @@ def test_a_truncated_queue_file_does_not_decide_the_size_of_all(root: Path, lake
 @pytest.mark.parametrize("content", ["", '{"topicConfigTable":', "[]", '{"topicConfigTable":{"a":' + "9" * 5000])
 def test_a_half_written_file_deletes_no_topic(root: Path, lake: Lake, content: str) -> None:
     record_config(lake, archive(lake, root), at(0))
-    (root / TOPICS).write_text(content)
+    (root / TOPICS_FILE).write_text(content)
     assert record_config(lake, next_work(lake, root), at(1)) == 0
     assert set(read_store_config(lake, BROKER).values_of_kind(TOPIC)) == {"orders", "empty"}
 
 
 def test_names_that_are_not_text_are_recorded(root: Path, lake: Lake) -> None:
-    (root / TOPICS).write_text('{"topicConfigTable":{"\\ud800":{"a":"\\udfff"},7:{}}}')
+    (root / TOPICS_FILE).write_text('{"topicConfigTable":{"\\ud800":{"a":"\\udfff"},7:{}}}')
     record_config(lake, archive(lake, root), at(0))
     assert set(read_store_config(lake, BROKER).values_of_kind(TOPIC)) == {"?", "7"}
 
 
 def test_a_link_as_topics_json_is_not_followed_and_stops_no_archive(tmp_path: Path, root: Path, lake: Lake) -> None:
     elsewhere = tmp_path / "elsewhere.json"
-    (root / TOPICS).rename(elsewhere)
-    (root / TOPICS).symlink_to(elsewhere)
+    (root / TOPICS_FILE).rename(elsewhere)
+    (root / TOPICS_FILE).symlink_to(elsewhere)
     problems: list[str] = []
     record_config(lake, archive(lake, root), problems=problems)
     assert read_store_config(lake, BROKER).values_of_kind(TOPIC) == {}
