@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -64,10 +64,9 @@ class ArrowMessagesTable:
     def feed_counters(self, broker: str, needed: Sequence[tuple[Count, Sequence[str]]]) -> None:
         """Feed counters the messages that they need; see `MessagesTable.feed_counters`."""
         for counter, statements in needed:
-            for sql in statements:
-                for batch in self._run_sql(sql):
-                    for prepared in prepare_batch(batch, counter.columns, self._packs):
-                        counter.add_batch(broker, prepared)
+            batches = (batch for sql in statements for batch in self._run_sql(sql))
+            for prepared in prepare_batches(batches, counter.columns, self._packs):
+                counter.add_batch(broker, prepared)
 
     def _run_sql(self, sql: str) -> pa.RecordBatchReader:
         return run_sql(self._table, "messages", sql)
@@ -79,22 +78,27 @@ def stored_columns(columns: Collection[str]) -> list[str]:
     return [*names, *_BODY_COLUMNS] if BODY in columns else names
 
 
-def prepare_batch(batch: pa.RecordBatch, columns: Collection[str], packs: PackLocation) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of an engine's batch in the form that counters take, with bodies if they are needed.
+def prepare_batches(
+    batches: Iterable[pa.RecordBatch], columns: Collection[str], packs: PackLocation
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of an engine's batches in the form that a counter takes, with bodies if it needs them.
+
+    If a body of a batch cannot be read, all bodies of the batch are null, and the counter reports that.
 
     Args:
-        batch: Rows with the columns from `stored_columns`.
+        batches: Rows with the columns from `stored_columns`.
         columns: The columns of the counter.
         packs: Location of the packs.
     """
-    # Each engine returns strings and times in a form of its own, which not all functions of Arrow accept.
-    plain = batch.cast(arrow_schema(MESSAGES.select_columns(stored_columns(columns))))
-    yield from _with_bodies(plain, packs) if BODY in columns else (plain,)
-
-
-def _with_bodies(batch: pa.RecordBatch, packs: PackLocation) -> Iterator[pa.RecordBatch]:
-    """Add the bodies to a batch; if any cannot be read, all are null, and the counter reports that."""
-    try:
-        yield from list(batches_with_bodies(batch, open_pack_store(packs), FrameCache()))
-    except PackError:
-        yield batch.append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))
+    schema = arrow_schema(MESSAGES.select_columns(stored_columns(columns)))
+    store, cache = None, FrameCache()
+    for batch in batches:
+        # Each engine returns strings and times in a form of its own, which not all functions of Arrow accept.
+        prepared = [batch.cast(schema)]
+        if BODY in columns:
+            try:
+                store = store or open_pack_store(packs)
+                prepared = list(batches_with_bodies(prepared[0], store, cache))
+            except PackError:
+                prepared = [prepared[0].append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))]
+        yield from prepared

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.connectors.worker_errors import forward_worker_errors, raise_worker_errors
-from commitlake.pipelines.lag.messages_table import prepare_batch
+from commitlake.pipelines.lag.messages_table import prepare_batches
 from commitlake.pipelines.lag.queue_offset_spans import Count
 
 _COUNTS = pa.schema([("counter", pa.int32()), ("counts", pa.binary())])
@@ -68,10 +68,9 @@ def _count_batches(
     with forward_worker_errors():
         counter: Count = pickle.loads(pickled_counter)  # noqa: S301 (from the driver)
         has_rows = False
-        for batch in batches:
-            has_rows = has_rows or batch.num_rows > 0
-            for prepared in prepare_batch(batch, counter.columns, packs):
-                counter.add_batch(broker, prepared)
+        for prepared in prepare_batches(batches, counter.columns, packs):
+            has_rows = has_rows or prepared.num_rows > 0
+            counter.add_batch(broker, prepared)
         if has_rows:
             counts = pickle.dumps(counter.partial_counts())
             yield pa.RecordBatch.from_pydict({"counter": [number], "counts": [counts]}, schema=_COUNTS)
