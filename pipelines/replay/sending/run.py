@@ -106,6 +106,8 @@ class ReplayRun:
                     is_done = self._send_by_tasks(self._runner, shares, claims, is_resumed=is_resumed)
             if is_done:
                 self._check_no_rows_deleted()
+            else:  # the state of a replay that another process has taken over is not stopped
+                self._ledger.check_is_owner()
         except BaseException as error:
             if not isinstance(error, OtherProcessError) or self._is_owner():  # or else the state is that of the other
                 record(ReplayEvent.FAILED, counts=self._counts, detail=str(error) or type(error).__name__)

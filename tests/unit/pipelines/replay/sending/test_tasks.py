@@ -504,6 +504,21 @@ def test_a_driver_that_was_replaced_stops_no_task_of_its_successor(
     assert not read_replay_state(world.lake, plan.replay_id).wants_stop
 
 
+def test_a_run_that_was_replaced_and_stopped_leaves_the_state_to_its_successor(
+    world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = replay_run(world, plan, ThreadRunner(2))
+
+    def stop_after_another_claim(*_: object, **__: object) -> bool:
+        Ledger(world.lake, plan.replay_id).claim_replay()
+        return False
+
+    monkeypatch.setattr(replay, "_send_by_tasks", stop_after_another_claim)
+    with pytest.raises(OtherProcessError):
+        replay.run()
+    assert read_replay_state(world.lake, plan.replay_id).event is ReplayEvent.STARTED
+
+
 def test_many_senders_claim_at_the_same_time(world: ReplayWorld, plan: ReplayPlan) -> None:
     claims = Ledger(world.lake, plan.replay_id).claim_replay(24)
     with ThreadPoolExecutor(len(claims)) as pool:
