@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from commitlake.pipelines.analysis.lake import Lake
+    from commitlake.pipelines.analysis.lake import AnalysisLake
 
 __all__ = ["open", "register"]
 
 
 @overload
-def open(lake: str, spark: None = None, *, bodies: str | None = None) -> Lake[pa.Table]: ...  # noqa: A001
+def open(lake: str, spark: None = None, *, bodies: str | None = None) -> AnalysisLake[pa.Table]: ...  # noqa: A001
 
 
 @overload
-def open(lake: str, spark: SparkSession, *, bodies: str | None = None) -> Lake[DataFrame]: ...  # noqa: A001
+def open(lake: str, spark: SparkSession, *, bodies: str | None = None) -> AnalysisLake[DataFrame]: ...  # noqa: A001
 
 
-def open(lake: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> Lake[Any]:  # noqa: A001 (it reads as commitlake.open)
-    """Return a lake, to query its tables; see `commitlake.pipelines.analysis.lake.Lake`.
+def open(lake: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> AnalysisLake[Any]:  # noqa: A001 (it reads as commitlake.open)
+    """Return a lake, to query its tables; see `commitlake.pipelines.analysis.lake.AnalysisLake`.
 
     Args:
         lake: a folder, or `s3://bucket/prefix`, or `catalog.schema`.
@@ -51,9 +51,9 @@ def open(lake: str, spark: SparkSession | None = None, *, bodies: str | None = N
         LakeError: if a lake cannot be in such a place.
         CatalogError: if a catalog does not have the name.
     """
-    from commitlake.pipelines.analysis.lake import Lake  # noqa: PLC0415 (import commitlake stays light)
+    from commitlake.pipelines.analysis.lake import AnalysisLake  # noqa: PLC0415 (import commitlake stays light)
 
-    return Lake(lake, spark, bodies=bodies)
+    return AnalysisLake(lake, spark, bodies=bodies)
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import DataFrame, SparkSession
 
-    from commitlake.pipelines.analysis.lake import Lake as AnalysisLake
+    from commitlake.pipelines.analysis.lake import AnalysisLake
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 DEMO_LAKE = "commitlake-demo/lake"
@@ -306,7 +306,7 @@ def flow_figure(hops: pd.DataFrame, title: str) -> Figure:
     """Return a diagram of topics in which the width of each link shows the number of hops between two topics.
 
     Args:
-        hops: The columns `source`, `target` and `hops`, as of `Lake.topic_flow`.
+        hops: The columns `source`, `target` and `hops`, as of `AnalysisLake.topic_flow`.
         title: Title of the figure.
     """
     import plotly.graph_objects as go

@@ -1,4 +1,4 @@
-"""The question on journeys that `Lake.journeys` and `Lake.topic_flow` ask, from their arguments."""
+"""The question on journeys that `AnalysisLake.journeys` and `AnalysisLake.topic_flow` ask, from their arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_journeys_question(
     tag: Texts | None = None,
     where: str | None = None,
 ) -> JourneysQuestion:
-    """Check the arguments of `Lake.journeys` and `Lake.topic_flow`, and return them as one object.
+    """Check the arguments of `AnalysisLake.journeys` and `AnalysisLake.topic_flow`, and return them as one object.
 
     Raises:
         UsageError: if the window is empty, or an argument is not valid.

@@ -1,4 +1,4 @@
-"""The question on lag that `Lake.lag` and `Lake.lag_history` ask, from their arguments."""
+"""The question on lag that `AnalysisLake.lag` and `AnalysisLake.lag_history` ask, from their arguments."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class WindowEnds(NamedTuple):
 def make_lag_question(
     by: str, at: Time | None, broker: Texts | None, group: Texts | None, topic: Texts | None
 ) -> LagQuestion:
-    """Check the arguments of `Lake.lag`, and return them as one object.
+    """Check the arguments of `AnalysisLake.lag`, and return them as one object.
 
     Raises:
         UsageError: if an argument is not valid.
@@ -106,7 +106,7 @@ def make_lag_history_question(
     group: Texts | None,
     topic: Texts | None,
 ) -> LagHistoryQuestion:
-    """Check the arguments of `Lake.lag_history`, and return them as one object.
+    """Check the arguments of `AnalysisLake.lag_history`, and return them as one object.
 
     Raises:
         UsageError: if an argument is not valid.

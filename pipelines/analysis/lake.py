@@ -26,8 +26,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 from commitlake.connectors.catalog.names import SchemaName, is_catalog_location, parse_schema_name
-from commitlake.connectors.lake.lake import Lake as Tables
-from commitlake.connectors.lake.lake import NoTableError
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.selection_arguments import (
@@ -85,7 +84,7 @@ class _Tables(Protocol[_Frame_co]):
     def hops(self, question: JourneysQuestion, window_us: int | None) -> _Frame_co: ...
 
 
-class Lake(Generic[Frame]):
+class AnalysisLake(Generic[Frame]):
     """A lake whose messages, rates, lag and message histories can be read from Python.
 
     Args:
@@ -101,10 +100,12 @@ class Lake(Generic[Frame]):
     """
 
     @overload
-    def __init__(self: Lake[pa.Table], place: str, *, bodies: str | None = None) -> None: ...
+    def __init__(self: AnalysisLake[pa.Table], place: str, *, bodies: str | None = None) -> None: ...
 
     @overload
-    def __init__(self: Lake[DataFrame], place: str, spark: SparkSession, *, bodies: str | None = None) -> None: ...
+    def __init__(
+        self: AnalysisLake[DataFrame], place: str, spark: SparkSession, *, bodies: str | None = None
+    ) -> None: ...
 
     @overload
     def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None: ...
@@ -112,9 +113,7 @@ class Lake(Generic[Frame]):
     def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None:
         is_in_session = spark is not None and is_catalog_location(place)
         self._packs = PackLocation(bodies or "")
-        self._place: Tables | SchemaName = (
-            parse_schema_name(place) if is_in_session else Tables(place, packs=self._packs)
-        )
+        self._place: Lake | SchemaName = parse_schema_name(place) if is_in_session else Lake(place, packs=self._packs)
         self._spark = spark
 
     def __repr__(self) -> str:
@@ -123,13 +122,13 @@ class Lake(Generic[Frame]):
         return f"commitlake.open({str(place) if isinstance(place, SchemaName) else place.root!r}{spark})"
 
     @property
-    def paths(self) -> Tables:
+    def paths(self) -> Lake:
         """Folders or URIs of the lake's tables and of its packs, which hold the bodies.
 
         Raises:
             CatalogError: The lake is named in a catalog of the Spark session, and the environment names no catalog.
         """
-        return Tables(str(self._place), packs=self._packs) if isinstance(self._place, SchemaName) else self._place
+        return Lake(str(self._place), packs=self._packs) if isinstance(self._place, SchemaName) else self._place
 
     @property
     def bodies(self) -> str:

@@ -1,4 +1,4 @@
-"""The question on rates that `Lake.tps` asks, from its arguments."""
+"""The question on rates that `AnalysisLake.tps` asks, from its arguments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make_window(window: datetime.timedelta | str, argument_name: str = "window")
 
 
 def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: Selection) -> RatesQuestion:
-    """Check the arguments of `Lake.tps`, and return them as one object.
+    """Check the arguments of `AnalysisLake.tps`, and return them as one object.
 
     Tags, and conditions that only a message has, are counted in `messages`: `topic_minutes` names frequent tags only.
 

@@ -1,4 +1,4 @@
-"""The request and the runner of `Lake.replay`, from its arguments."""
+"""The request and the runner of `AnalysisLake.replay`, from its arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_named_replay(
     verify: bool,
     dry_run: bool,
 ) -> NamedReplay:
-    """Check the arguments of `Lake.replay`, and return them as one object.
+    """Check the arguments of `AnalysisLake.replay`, and return them as one object.
 
     Raises:
         UsageError: if an argument is not valid, or messages are to be sent without name servers.

@@ -53,4 +53,4 @@ LAG_MINUTES = Columns(
         _VERDICT,
     ]
 )
-"""The columns of `lag_minutes`; those that `Lake.lag` has, too, have its figures."""
+"""The columns of `lag_minutes`; those that `AnalysisLake.lag` has, too, have its figures."""

@@ -131,11 +131,11 @@ QUESTIONS = st.fixed_dictionaries(
         "until": _TIMES,
     },
 )
-"""Arguments of `Lake.tps`."""
+"""Arguments of `AnalysisLake.tps`."""
 
 
 def expected_rates(messages: Iterable[Mapping[str, Any]], question: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of `Lake.tps` for rows of `messages`, counted one by one."""
+    """Return the rows of `AnalysisLake.tps` for rows of `messages`, counted one by one."""
     count, unit = re.fullmatch(r"(\d+) ?(.).*", question["window"]).groups()  # type: ignore[union-attr]
     length = datetime.timedelta(seconds=int(count) * {"s": 1, "m": 60, "d": 86_400}[unit])
     since, until = (None if question.get(name) is None else parse_iso(question[name]) for name in ("since", "until"))

@@ -196,7 +196,7 @@ CHOICES: dict[str, st.SearchStrategy[Any]] = {
     "topic": _some(TOPICS),
 }
 LAG_QUESTIONS = st.fixed_dictionaries({"at": st.none() | MOMENTS}, optional=CHOICES)
-"""Arguments of `Lake.lag`."""
+"""Arguments of `AnalysisLake.lag`."""
 LAG_HISTORY_QUESTIONS = st.fixed_dictionaries(
     {
         "window": st.sampled_from(("10s", "30s", "1 minute")),
@@ -204,4 +204,4 @@ LAG_HISTORY_QUESTIONS = st.fixed_dictionaries(
     },
     optional={**CHOICES, "until": MOMENTS},
 )
-"""Arguments of `Lake.lag_history`."""
+"""Arguments of `AnalysisLake.lag_history`."""

@@ -17,7 +17,7 @@ import commitlake
 from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.analysis.lake import Lake
+from commitlake.pipelines.analysis.lake import AnalysisLake
 from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.messages import MESSAGES
@@ -47,25 +47,27 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 @pytest.fixture
-def here(growing: GrowingLake) -> Lake[pa.Table]:
+def here(growing: GrowingLake) -> AnalysisLake[pa.Table]:
     """The lake without Spark."""
     return commitlake.open(growing.lake.root)
 
 
 @pytest.fixture
-def lake(growing: GrowingLake, foreign_session: SparkSession) -> Lake[DataFrame]:
+def lake(growing: GrowingLake, foreign_session: SparkSession) -> AnalysisLake[DataFrame]:
     """The lake in the session."""
     return commitlake.open(growing.lake.root, foreign_session)
 
 
-def test_tables_have_the_same_rows_and_documented_columns(lake: Lake[DataFrame], here: Lake[pa.Table]) -> None:
+def test_tables_have_the_same_rows_and_documented_columns(
+    lake: AnalysisLake[DataFrame], here: AnalysisLake[pa.Table]
+) -> None:
     found = lake.table("messages")
     assert found.schema == spark_schema(MESSAGES)  # with comments
     assert rows_of(found) == rows_of(here.table("messages"))
     assert rows_of(lake.table("topic_minutes")) == rows_of(here.table("topic_minutes"))
 
 
-def test_messages_and_bodies_are_the_same(lake: Lake[DataFrame], here: Lake[pa.Table]) -> None:
+def test_messages_and_bodies_are_the_same(lake: AnalysisLake[DataFrame], here: AnalysisLake[pa.Table]) -> None:
     since, until = "2023-11-15T00:00:50.017", "2023-11-15T01:06:40.018+01:00"
     found = lake.messages(topic=["orders", "it's"], since=since, until=until, where="tags <> 'x' -- a comment")
     assert rows_of(found) == rows_of(here.messages(topic="orders", since=since, until=until)) != []
@@ -77,7 +79,7 @@ def test_messages_and_bodies_are_the_same(lake: Lake[DataFrame], here: Lake[pa.T
 
 
 def test_a_lake_is_opened_by_the_catalog_of_the_session(
-    growing: GrowingLake, spark: SparkSession, here: Lake[pa.Table]
+    growing: GrowingLake, spark: SparkSession, here: AnalysisLake[pa.Table]
 ) -> None:
     spark.sql(f"CREATE SCHEMA {SCHEMA}")
     try:
@@ -95,7 +97,7 @@ def test_a_lake_is_opened_by_the_catalog_of_the_session(
         spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
-def test_what_is_missing_is_named(lake: Lake[DataFrame], spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_missing_is_named(lake: AnalysisLake[DataFrame], spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NoTableError, match="cannot open the table 'replays'"):
         lake.table("replays")
     empty = lake.table("gaps", or_empty=True)

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.packs import body_batches
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.pipelines.analysis.lake import Body, Lake
+from commitlake.pipelines.analysis.lake import AnalysisLake, Body
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -36,7 +36,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 @pytest.fixture
-def lake(growing: GrowingLake) -> Lake[pa.Table]:
+def lake(growing: GrowingLake) -> AnalysisLake[pa.Table]:
     """The lake, as an analyst has it."""
     return commitlake.open(growing.lake.root)
 
@@ -46,7 +46,7 @@ def tags_of(table: pa.Table) -> list[str]:
     return sorted(table.column("tags").to_pylist(), key=TAGS.index)
 
 
-def test_tables_have_their_declared_columns(lake: Lake[pa.Table]) -> None:
+def test_tables_have_their_declared_columns(lake: AnalysisLake[pa.Table]) -> None:
     for name in ("messages", "topic_minutes", "archive_runs"):
         table = lake.table(name)
         assert table.schema.equals(arrow_schema(LAKE_TABLES[name].columns))
@@ -73,7 +73,7 @@ def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:
         commitlake.open(str(tmp_path)).messages()
 
 
-def test_messages_are_chosen_by_all_conditions(lake: Lake[pa.Table]) -> None:
+def test_messages_are_chosen_by_all_conditions(lake: AnalysisLake[pa.Table]) -> None:
     assert tags_of(lake.messages()) == TAGS
     assert tags_of(lake.messages(topic="orders")) == TAGS[::2]
     assert tags_of(lake.messages(topic=["orders", "payments"], queue=[0, 1], kind="normal")) == [
@@ -88,7 +88,7 @@ def test_messages_are_chosen_by_all_conditions(lake: Lake[pa.Table]) -> None:
     assert tags_of(lake.messages(since=since, until=until)) == TAGS[1:3]
 
 
-def test_wrong_conditions_are_named(lake: Lake[pa.Table]) -> None:
+def test_wrong_conditions_are_named(lake: AnalysisLake[pa.Table]) -> None:
     with pytest.raises(UsageError, match=r"since: expected a time in ISO 8601, such as .*, found 'yesterday'"):
         lake.messages(since="yesterday")
     with pytest.raises(QueryError, match="tagz"):
@@ -115,7 +115,7 @@ def test_wrong_conditions_are_named(lake: Lake[pa.Table]) -> None:
         lake.tps(by=["topic", "topic"])
 
 
-def test_a_predicate_cannot_leave_the_other_conditions_out(lake: Lake[pa.Table]) -> None:
+def test_a_predicate_cannot_leave_the_other_conditions_out(lake: AnalysisLake[pa.Table]) -> None:
     asked: list[Callable[..., pa.Table]] = [lake.messages, lake.tps, lake.dead_letters]
     for ask in asked:
         with pytest.raises(UsageError, match=r"where: expected a condition, found a '\)' without its '\('"):
@@ -123,7 +123,7 @@ def test_a_predicate_cannot_leave_the_other_conditions_out(lake: Lake[pa.Table])
     assert lake.messages(topic="none", where="tags <> ') OR (' -- )").num_rows == 0
 
 
-def test_json_of_many_bytes_is_not_checked(lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_of_many_bytes_is_not_checked(lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_batches, "MAX_JSON_BYTES", 4)
     rows = lake.messages(tag="zlib", body="json").to_pylist()
     assert [row["body_error"] for row in rows] == ["expected at most 4 bytes of JSON, found 13"]
@@ -147,7 +147,7 @@ def test_json_of_many_bytes_is_not_checked(lake: Lake[pa.Table], monkeypatch: py
         ),
     ],
 )
-def test_bodies_have_a_form_or_an_error(lake: Lake[pa.Table], form: Body, errors: dict[str, str]) -> None:
+def test_bodies_have_a_form_or_an_error(lake: AnalysisLake[pa.Table], form: Body, errors: dict[str, str]) -> None:
     table = lake.messages(columns=["tags"], body=form)
     assert table.schema.names == ["tags", "body", "body_error"]
     assert table.schema.field("body").type == (pa.binary() if form == "bytes" else pa.string())
@@ -163,7 +163,7 @@ def test_bodies_have_a_form_or_an_error(lake: Lake[pa.Table], form: Body, errors
             assert (row["body"], row["body_error"]) == (sent if form == "bytes" else sent.decode(), None)
 
 
-def test_no_messages_have_the_same_columns(lake: Lake[pa.Table]) -> None:
+def test_no_messages_have_the_same_columns(lake: AnalysisLake[pa.Table]) -> None:
     assert lake.messages(topic="none").schema.equals(arrow_schema(MESSAGES))
     for form in ("bytes", "text"):
         some, none = (lake.messages(topic=topic, body=form) for topic in ("orders", "none"))

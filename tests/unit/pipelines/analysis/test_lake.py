@@ -15,7 +15,7 @@ import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.analysis.lake import Lake
+from commitlake.pipelines.analysis.lake import AnalysisLake
 from commitlake.pipelines.analysis.selection_arguments import SelectionArguments, make_selection
 from commitlake.pipelines.message_keys.table_update import catch_up_keys
 from commitlake.schemas.errors import UsageError
@@ -42,7 +42,7 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 def test_a_story_needs_one_call(tmp_path: Path) -> None:
     order_lake(tmp_path)
     lake = commitlake.open(str(tmp_path / "lake"))
-    assert isinstance(lake, Lake)
+    assert isinstance(lake, AnalysisLake)
     assert repr(lake) == f"commitlake.open({str(tmp_path / 'lake')!r})"
     story = lake.lineage(key=KEY)
     assert [outcome.group for outcome in story.outcomes] == ["audit", "late", "billing"]
@@ -108,7 +108,7 @@ def test_times_may_be_texts_and_wrong_ones_are_named(archived: GrowingLake) -> N
         lake.topics("2023-11-15", None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("method", [Lake.messages, Lake.tps, Lake.dead_letters])
+@pytest.mark.parametrize("method", [AnalysisLake.messages, AnalysisLake.tps, AnalysisLake.dead_letters])
 def test_help_and_notebooks_show_the_conditions(method: Callable[..., object]) -> None:
     signature = inspect.signature(method)
     assert "chosen" not in signature.parameters

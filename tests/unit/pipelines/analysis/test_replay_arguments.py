@@ -1,4 +1,4 @@
-"""Arguments of `Lake.replay`."""
+"""Arguments of `AnalysisLake.replay`."""
 
 from __future__ import annotations
 

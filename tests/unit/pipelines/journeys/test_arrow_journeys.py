@@ -15,7 +15,7 @@ import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.pipelines.analysis.lake import Lake
+from commitlake.pipelines.analysis.lake import AnalysisLake
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS
 from tests.support.journeyed_lakes import SHAPES, JourneyedLake, Sent, by_key, time_of
 from tests.support.lineage_lakes import START, Row, at, edge, make_lake, record
@@ -30,12 +30,12 @@ def sent(offset: int, seconds: float, topic: str, key: str = "o1", **changes: An
     return record(offset, seconds, topic, **values)
 
 
-def opened(folder: Path, records: Sequence[Row], edges: Iterable[Sequence[Row]] = ()) -> Lake[pa.Table]:
+def opened(folder: Path, records: Sequence[Row], edges: Iterable[Sequence[Row]] = ()) -> AnalysisLake[pa.Table]:
     """Write a lake, and open it as an analyst."""
     return commitlake.open(make_lake(folder, records, [row for rows in edges for row in rows]).root)
 
 
-def journey(lake: Lake[pa.Table], key: str = "o1", **question: Any) -> dict[str, Any]:
+def journey(lake: AnalysisLake[pa.Table], key: str = "o1", **question: Any) -> dict[str, Any]:
     """Return the journey of a key."""
     return by_key(lake.journeys(**{**WINDOW, **question}))[key]
 

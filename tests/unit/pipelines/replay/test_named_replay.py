@@ -15,10 +15,10 @@ import pytest
 
 import commitlake
 from commitlake.connectors.lake.committer import commit_with_transaction, open_or_create_table
-from commitlake.connectors.lake.lake import Lake as Tables
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin
 from commitlake.connectors.rocketmq.producers import tracked_connections
-from commitlake.pipelines.analysis.lake import Lake
+from commitlake.pipelines.analysis.lake import AnalysisLake
 from commitlake.pipelines.replay import ledger, named_replay, replay_rows
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event, read_events, read_replay_state
@@ -72,12 +72,12 @@ def world(tmp_path: Path, broker: BrokerLite, client: TargetClient, monkeypatch:
 
 
 @pytest.fixture
-def lake(world: ReplayWorld) -> Lake[pa.Table]:
+def lake(world: ReplayWorld) -> AnalysisLake[pa.Table]:
     """The lake without Spark."""
     return commitlake.open(world.lake.root)
 
 
-def choose(lake: Lake[pa.Table], remainder: int = 0) -> pa.Table:
+def choose(lake: AnalysisLake[pa.Table], remainder: int = 0) -> pa.Table:
     """Return every third message, in an order of no meaning, with a column that the lake does not have."""
     rows = lake.messages().sort_by("physical_offset").to_pylist()
     chosen = [row | {"own": "x"} for number, row in enumerate(rows) if number % 3 == remainder]
@@ -94,13 +94,13 @@ def by_queue(world: ReplayWorld, frame: pa.Table) -> dict[int, list[int]]:
     return found
 
 
-def send(world: ReplayWorld, lake: Lake[pa.Table], frame: pa.Table, **others: Any) -> ReplayResult:
+def send(world: ReplayWorld, lake: AnalysisLake[pa.Table], frame: pa.Table, **others: Any) -> ReplayResult:
     arguments: dict[str, Any] = {"name": NAME, "namesrv": world.name_servers, "to_topic": world.topic, "dry_run": False}
     return lake.replay(frame, **(arguments | others))
 
 
 def test_exactly_the_chosen_rows_are_sent_in_the_order_of_their_queues(
-    world: ReplayWorld, lake: Lake[pa.Table]
+    world: ReplayWorld, lake: AnalysisLake[pa.Table]
 ) -> None:
     frame = choose(lake)
     result = send(world, lake, frame)
@@ -118,7 +118,7 @@ def test_exactly_the_chosen_rows_are_sent_in_the_order_of_their_queues(
         assert dict(archived[offset]["properties"]).items() <= message.properties.items()
 
 
-def test_the_same_call_sends_nothing_again(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_the_same_call_sends_nothing_again(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     send(world, lake, frame, verify=False)
     before = world.origins()
@@ -131,7 +131,7 @@ def test_the_same_call_sends_nothing_again(world: ReplayWorld, lake: Lake[pa.Tab
     assert world.act("verify", NAME) == 0
 
 
-def test_a_dry_run_writes_nothing(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_a_dry_run_writes_nothing(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     without_target = lake.replay(frame, name=NAME)
     assert (without_target.state, without_target.messages, without_target.groups) == ("dry run", CHOSEN, None)
@@ -142,7 +142,7 @@ def test_a_dry_run_writes_nothing(world: ReplayWorld, lake: Lake[pa.Table]) -> N
     assert sum(map(len, world.origins().values())) == 0
 
 
-def test_a_name_is_of_one_choice_and_one_target(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_a_name_is_of_one_choice_and_one_target(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     send(world, lake, choose(lake))
     with pytest.raises(ReplayError, match=f"the name {NAME} is that of a replay of other messages"):
         send(world, lake, choose(lake, 1))
@@ -158,7 +158,7 @@ def test_a_name_is_of_one_choice_and_one_target(world: ReplayWorld, lake: Lake[p
         send(world, lake, choose(lake), name=world.replay_id())
 
 
-def test_rows_that_are_not_in_the_lake_are_named(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_rows_that_are_not_in_the_lake_are_named(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake).select(["broker", "physical_offset"])
     wrong = pa.table({"broker": ["broker-a", "broker-z"], "physical_offset": [7, 7]})
     with pytest.raises(ReplayError, match=r"2 of the chosen rows are not in .*, such as broker 'broker-a', .* 7$"):
@@ -166,13 +166,13 @@ def test_rows_that_are_not_in_the_lake_are_named(world: ReplayWorld, lake: Lake[
     assert lake.table("replays", or_empty=True).num_rows == 0
 
 
-def test_nothing_is_sent_for_an_empty_choice(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_nothing_is_sent_for_an_empty_choice(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     result = send(world, lake, choose(lake).slice(0, 0))
     assert (result.state, result.messages) == ("nothing to send", 0)
     assert lake.table("replays", or_empty=True).num_rows == 0
 
 
-def test_messages_of_an_unfinished_replay_need_again(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_messages_of_an_unfinished_replay_need_again(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ReplayRun, "run", _raise_killed)
@@ -222,7 +222,7 @@ def _raise_killed(*_: object, **__: object) -> None:
     ],
 )
 def test_a_call_that_was_killed_after_a_step_is_completed_by_the_next(
-    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch, owner: object, step: str
+    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch, owner: object, step: str
 ) -> None:
     frame = choose(lake)
     original: Callable[..., object] = getattr(owner, step)
@@ -239,7 +239,9 @@ def test_a_call_that_was_killed_after_a_step_is_completed_by_the_next(
     assert world.origins() == by_queue(world, frame)
 
 
-def test_a_killed_process_is_followed_by_one_that_sends_the_rest(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_a_killed_process_is_followed_by_one_that_sends_the_rest(
+    world: ReplayWorld, lake: AnalysisLake[pa.Table]
+) -> None:
     frame = choose(lake)
     code = (
         "import commitlake, pyarrow.ipc as ipc, sys\n"
@@ -263,7 +265,7 @@ def test_a_killed_process_is_followed_by_one_that_sends_the_rest(world: ReplayWo
 
 
 def test_calls_at_the_same_time_send_each_message_once(
-    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
+    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(share_sender, "MAX_BATCH_MESSAGES", 3)
     frame = choose(lake)
@@ -282,7 +284,7 @@ def test_calls_at_the_same_time_send_each_message_once(
 
 
 def test_a_process_that_is_late_to_send_its_own_plan_searches_the_target_first(
-    world: ReplayWorld, lake: Lake[pa.Table]
+    world: ReplayWorld, lake: AnalysisLake[pa.Table]
 ) -> None:
     frame = choose(lake)
     with pytest.MonkeyPatch.context() as patched:
@@ -298,18 +300,18 @@ def test_a_process_that_is_late_to_send_its_own_plan_searches_the_target_first(
     assert world.origins() == by_queue(world, frame)
 
 
-def test_tasks_of_a_runner_send_rows_of_a_frame(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_tasks_of_a_runner_send_rows_of_a_frame(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     places = {"broker-a": frame.sort_by("physical_offset").column("physical_offset").to_numpy()}
     request = named_replay.NamedReplay(name=NAME, name_servers=world.name_servers, target_topic=world.topic)
     runner = SendingRunner(3)
-    result = named_replay.send_named_replay(Tables(world.lake.root), places, request, runner, is_dry_run=False)
+    result = named_replay.send_named_replay(Lake(world.lake.root), places, request, runner, is_dry_run=False)
     assert (result.sent, result.differences, len(runner.sent)) == (CHOSEN, 0, 3)
     assert Ledger(world.lake, NAME).count_senders() == 3
     assert world.origins() == by_queue(world, frame)
 
 
-def test_a_replay_whose_plan_is_lost_is_not_planned_again(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_a_replay_whose_plan_is_lost_is_not_planned_again(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     send(world, lake, frame)
     world.lake.table("replays").delete()
@@ -318,7 +320,7 @@ def test_a_replay_whose_plan_is_lost_is_not_planned_again(world: ReplayWorld, la
 
 
 def test_a_plan_that_may_have_begun_before_rows_were_lost_is_not_sent(
-    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
+    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
@@ -332,7 +334,7 @@ def test_a_plan_that_may_have_begun_before_rows_were_lost_is_not_sent(
 
 
 def test_a_call_without_limits_keeps_those_of_the_replay(
-    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
+    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
@@ -341,7 +343,7 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
             send(world, lake, frame, rate=5000, pause_if_lag=("billing", 7))
     used: list[tuple[float, float, object]] = []
 
-    def watch_limits(tables: Tables, name: str, pace: Pace, admin: Admin, lag: Any, tell: Any) -> Any:
+    def watch_limits(tables: Lake, name: str, pace: Pace, admin: Admin, lag: Any, tell: Any) -> Any:
         used.append((pace.total_rate, pace.speed, lag))
         raise KeyboardInterrupt
 
@@ -360,11 +362,11 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
     places = {"broker-a": frame.sort_by("physical_offset").column("physical_offset").to_numpy()}
     request = named_replay.NamedReplay(name=NAME, name_servers=world.name_servers, target_topic=world.topic)
     with pytest.raises(ReplayError, match="keeps to 2 times the pace at which the messages were stored"):
-        named_replay.send_named_replay(Tables(world.lake.root), places, request, SendingRunner(3), is_dry_run=False)
+        named_replay.send_named_replay(Lake(world.lake.root), places, request, SendingRunner(3), is_dry_run=False)
 
 
 def test_a_plan_that_is_lost_before_any_process_has_begun_to_send_is_named(
-    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch
+    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
@@ -379,7 +381,7 @@ def test_a_plan_that_is_lost_before_any_process_has_begun_to_send_is_named(
 
 @pytest.mark.parametrize("are_all_first", [False, True])
 def test_copies_are_committed_after_those_of_others(
-    world: ReplayWorld, lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch, *, are_all_first: bool
+    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch, *, are_all_first: bool
 ) -> None:
     calls = 0
 
@@ -405,7 +407,7 @@ def test_copies_are_committed_after_those_of_others(
         assert send(world, lake, frame).sent == CHOSEN
 
 
-def test_a_replay_that_was_withdrawn_is_not_continued(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_a_replay_that_was_withdrawn_is_not_continued(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     send(world, lake, frame)
     add_replay_event(world.lake, NAME, ReplayEvent.UNDONE)
@@ -414,7 +416,7 @@ def test_a_replay_that_was_withdrawn_is_not_continued(world: ReplayWorld, lake: 
     assert read_replay_state(world.lake, NAME).event is ReplayEvent.UNDONE
 
 
-def test_bad_arguments_are_named(world: ReplayWorld, lake: Lake[pa.Table]) -> None:
+def test_bad_arguments_are_named(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     with pytest.raises(UsageError, match="name: expected the name of a replay, 1 to 64 letters"):
         send(world, lake, frame, name="no spaces")
