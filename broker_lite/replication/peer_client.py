@@ -64,7 +64,7 @@ class PeerClient:
         while True:
             data = await self._reader.read(1 << 16)
             if not data:
-                raise ConnectionResetError("the server closed the connection")
+                raise ConnectionResetError(f"the peer closed the connection before it answered request {request.code}")
             for command in frames.feed(data):
                 if command.is_response and command.opaque == request.opaque:
                     return command

@@ -117,7 +117,7 @@ class Slave:
                 async with asyncio.timeout(options.housekeeping_seconds):
                     data = await reader.read(_READ_BYTES)
                 if not data:
-                    raise ConnectionResetError("the master closed the connection")
+                    raise ConnectionResetError("the master closed the connection while it sent its log")
                 chunks = side.receive_log(data)
                 for chunk in chunks:
                     self._log.append(chunk.physical_offset, chunk.data)

@@ -15,7 +15,7 @@ _MAX_TTL_SECONDS = (1 << 31) - 2
 
 def _parse_name(text: str) -> str:
     if not text.strip():
-        raise ValueError("expected a name, found nothing")
+        raise ValueError("expected the name of a host or table, found nothing")
     return text.strip()
 
 

@@ -206,7 +206,7 @@ class FormatIndexes(ABC):
         Raises:
             IndexUnusable: if the indexes are missing, cannot be read, or have no answer.
         """
-        raise NotImplementedError("this log format has no index of keys; `no_key_index_reason` says why")
+        raise NotImplementedError("this log format has no index of keys: find records by a scan of the log")
 
     def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:  # noqa: ARG002
         """Return a store's newest index file, and the physical offset of the last record in it; None without one.

@@ -102,7 +102,7 @@ class PeerConnection:
 
     def _receive_handshake_bytes(self, stream: TlsStream) -> None:
         if not (data := self._socket.recv(RECEIVE_BYTES)):
-            raise OSError("the server closed the connection during the TLS handshake")
+            raise OSError("the server closed the connection during the TLS handshake: check its TLS settings")
         try:
             stream.receive(data)
         except ssl.SSLError:
@@ -214,7 +214,7 @@ class PeerConnection:
     def _receive_commands(self, buffer: memoryview) -> None:
         size = self._socket.recv_into(buffer)
         if not size:
-            raise OSError("the server closed the connection")
+            raise OSError("the server closed the connection: check the server's log, or try again")
         with self._lock:
             self._last_use = time.monotonic()
             plain = self._decrypt(buffer[:size])

@@ -52,7 +52,7 @@ class FolderTarget(ShipTarget):
         self._manifests: dict[str, bytes | None] = {}
 
     def claim(self) -> None:
-        """Create the folder if necessary, and lock it for this process; see ShipTarget."""
+        """Create the folder if necessary, and lock it for this process."""
         with self._convert_errors(LOCK):
             make_folders(self._root)
             path = self._path(LOCK)
@@ -69,18 +69,18 @@ class FolderTarget(ShipTarget):
                 ) from None
 
     def close(self) -> None:
-        """Release the lock; see ShipTarget."""
+        """Release the lock on the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def list_names(self, folder: str, limit: int) -> list[str]:
-        """Return the names of at most `limit` files in a folder; see ShipTarget."""
+        """Return the names of at most `limit` files in a folder."""
         with self._convert_errors(folder):
             return files_in(self._path(folder), trusted_root=self._root)[:limit] if self._root.is_dir() else []
 
     def read_manifest(self, name: str) -> bytes | None:
-        """Return the content of a manifest, or None if there is none; see ShipTarget."""
+        """Return the content of a manifest, or None if there is none."""
         data: bytes | None = None
         with self._convert_errors(name), suppress(FileNotFoundError):
             data = read_file(self._path(name), trusted_root=self._root, limit=MAX_MANIFEST_BYTES)
@@ -88,7 +88,7 @@ class FolderTarget(ShipTarget):
         return data
 
     def replace_manifest(self, name: str, data: bytes) -> None:
-        """Replace a manifest, unless another agent has changed it; see ShipTarget."""
+        """Replace a manifest atomically, unless another agent has changed it."""
         known = self._manifests.get(name)
         # The lock does not work on every mounted file system, so the manifest is compared, too.
         if self.read_manifest(name) != known:
@@ -101,7 +101,7 @@ class FolderTarget(ShipTarget):
         self._manifests[name] = data
 
     def write_file(self, name: str, data: bytes, modified_ms: int = 0) -> None:
-        """Write a small file completely or not at all; see ShipTarget."""
+        """Write a small file completely or not at all."""
         path = self._path(name)
         beside = path.with_name(f".{path.name}.tmp")
         with self._convert_errors(name):
@@ -118,12 +118,12 @@ class FolderTarget(ShipTarget):
                 _sync_folder(parent)
 
     def delete(self, name: str) -> None:
-        """Delete a small file, if it exists; see ShipTarget."""
+        """Delete a small file, if it exists."""
         with self._convert_errors(name), suppress(FileNotFoundError):
             remove_file(self._path(name), trusted_root=self._root)
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
-        """Write a part into its file at the position of the part; see ShipTarget."""
+        """Write a part into its file at the position of the part."""
         with self._convert_errors(file.name), self._open_file(file, is_new=part.offset == 0) as descriptor:
             view = memoryview(data)
             done = 0
@@ -138,7 +138,7 @@ class FolderTarget(ShipTarget):
             os.fdatasync(descriptor)
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
-        """Return whether the bytes of a part are in its file, as their checksum shows; see ShipTarget."""
+        """Return whether the bytes of a part are in its file, as their checksum shows."""
         with (
             self._convert_errors(file.name),
             suppress(FileNotFoundError),
@@ -148,14 +148,14 @@ class FolderTarget(ShipTarget):
         return False
 
     def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
-        """Do nothing, because a folder has no separate parts; see ShipTarget."""
+        """Do nothing, because a folder has no separate parts."""
 
     def part_names(self) -> Iterator[str]:
-        """Yield nothing, because a folder has no separate parts; see ShipTarget."""
+        """Yield nothing, because a folder has no separate parts."""
         yield from ()
 
     def truncate(self, file: ShippedFile, end: int) -> None:
-        """Replace the bytes of a file from position `end` on by zeros; see ShipTarget."""
+        """Replace the bytes of a file from position `end` on by zeros."""
         with self._convert_errors(file.name), suppress(FileNotFoundError), self._open_file(file) as descriptor:
             # Cut and extended again, so that the rest reads as zeros, like bytes that were never written.
             os.ftruncate(descriptor, end)
@@ -163,13 +163,13 @@ class FolderTarget(ShipTarget):
             os.fdatasync(descriptor)
 
     def seal(self, file: ShippedFile) -> None:
-        """Give a file its full size, and sync it; see ShipTarget."""
+        """Give a completed file its full size, and sync it to disk."""
         with self._convert_errors(file.name), self._open_file(file) as descriptor:
             os.ftruncate(descriptor, file.size)
             os.fsync(descriptor)
 
     def sealed_size(self, file: ShippedFile) -> int | None:
-        """Return the size of a file in the folder, or None if it is missing; see ShipTarget."""
+        """Return the size of a file in the folder, or None if it is missing."""
         with (
             self._convert_errors(file.name),
             suppress(FileNotFoundError),

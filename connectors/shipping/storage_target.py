@@ -41,15 +41,15 @@ class StorageTarget(ShipTarget):
             self._storage.delete_unfinished_files()
 
     def close(self) -> None:
-        """Do nothing, because there is no lock; see ShipTarget."""
+        """Do nothing, because objects cannot be locked."""
 
     def list_names(self, folder: str, limit: int) -> list[str]:
-        """Return the names of at most `limit` files in a folder; see ShipTarget."""
+        """Return the names of at most `limit` files in a folder."""
         with self._convert_errors(folder):
             return [name.removeprefix(f"{folder}/") for name in self._storage.names(folder, limit)]
 
     def read_manifest(self, name: str) -> bytes | None:
-        """Return the content of a manifest, or None if there is none; see ShipTarget."""
+        """Return the content of a manifest, or None if there is none."""
         with self._convert_errors(name):
             found = self._storage.get(name, MAX_MANIFEST_BYTES)
         self._versions[name] = None if found is None else found.version
@@ -61,7 +61,7 @@ class StorageTarget(ShipTarget):
             return self._storage.get_range(name, offset, size)
 
     def replace_manifest(self, name: str, data: bytes) -> None:
-        """Replace a manifest, unless another agent has changed it; see ShipTarget."""
+        """Replace a manifest, unless another agent has changed it."""
         tried = self._tried.setdefault(name, set())
         tried.add(_digest(data))
         while True:
@@ -74,42 +74,42 @@ class StorageTarget(ShipTarget):
                 return
 
     def write_file(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
-        """Write a small file completely or not at all; see ShipTarget."""
+        """Write a small file completely or not at all."""
         with self._convert_errors(name):
             self._storage.put(name, data)
 
     def delete(self, name: str) -> None:
-        """Delete a small file or a part, if it exists; see ShipTarget."""
+        """Delete a small file or a part, if it exists."""
         with self._convert_errors(name):
             self._storage.delete(name)
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
-        """Write a part of a file as a file of its own; see ShipTarget."""
+        """Write a part of a file as a file of its own."""
         self.write_file(part_name(file.name, part), data)
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
-        """Return whether a part exists with its size and, if the storage knows it, its checksum; see ShipTarget."""
+        """Return whether a part exists with its size and, if the storage knows it, its checksum."""
         with self._convert_errors(file.name):
             found = self._storage.head(part_name(file.name, part))
         return found is not None and found.size == part.size and found.crc in {None, part.crc}
 
     def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
-        """Delete parts that the manifest no longer names, and their folder if it is then empty; see ShipTarget."""
+        """Delete parts that the manifest no longer names, and their folder if it is then empty."""
         for part in parts:
             self.delete(part_name(file.name, part))
         with self._convert_errors(file.name):
             self._storage.delete_empty_folder(f"{PARTS}/of-{file.name}")
 
     def part_names(self) -> Iterator[str]:
-        """Yield the names of all parts in the target; see ShipTarget."""
+        """Yield the names of all parts in the target."""
         with self._convert_errors(PARTS):
             yield from self._storage.names(PARTS)
 
     def truncate(self, file: ShippedFile, end: int) -> None:
-        """Do nothing, because the parts are deleted later, once a manifest without them is written; see ShipTarget."""
+        """Do nothing, because the parts are deleted later, once a manifest without them is written."""
 
     def seal(self, file: ShippedFile) -> None:
-        """Create the complete file from its parts, and check its size; see ShipTarget."""
+        """Create the complete file from its parts, and check its size."""
         if not file.parts:
             self.write_file(file.name, b"")
             return
@@ -123,7 +123,7 @@ class StorageTarget(ShipTarget):
             )
 
     def sealed_size(self, file: ShippedFile) -> int | None:
-        """Return the size of a complete file, or None if it is missing; see ShipTarget."""
+        """Return the size of a complete file, or None if it is missing."""
         with self._convert_errors(file.name):
             found = self._storage.head(file.name)
         return None if found is None else found.size

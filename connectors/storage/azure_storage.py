@@ -156,7 +156,7 @@ class AzureStorage(CloudStorage):
             return any(page for page in obstore.list(client, f"{key}/" if key else None, chunk_size=1))
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """Yield the names of all files in a folder and its subfolders; see Storage."""
+        """Yield the names of all files in a folder and its subfolders."""
         yield from islice(self._list_names(folder, limit), limit)
 
     def _list_names(self, folder: str, limit: int | None) -> Iterator[str]:
@@ -181,14 +181,14 @@ class AzureStorage(CloudStorage):
         ]
 
     def head(self, name: str) -> FoundFile | None:
-        """Return the newest version of a file, or None if it does not exist; see Storage."""
+        """Return the newest version of a file, or None if it does not exist."""
         key = self.key(name)
         with self.convert_errors(name, "read"), suppress(FileNotFoundError):
             return _to_found_file(obstore.head(self._client, key))
         return None
 
     def get(self, name: str, max_bytes: int) -> FileContent | None:
-        """Read a file, or return None if it does not exist; see Storage."""
+        """Read a file, or return None if it does not exist."""
         key = self.key(name)
         with self.convert_errors(name, "read"), suppress(FileNotFoundError):
             answer = obstore.get(self._client, key)
@@ -218,7 +218,7 @@ class AzureStorage(CloudStorage):
             self._put(name, data)
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """Write a file if it still has the given version, an object's tag or a number; see Storage."""
+        """Write a file if it still has the given version, an object's tag or a number."""
         with self.convert_errors(name, "written"):
             try:
                 return _version_of(self._put(name, data, mode="create" if version is None else version))
@@ -226,7 +226,7 @@ class AzureStorage(CloudStorage):
                 raise ReplacedError from None
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists; see Storage."""
+        """Delete a file, if it exists."""
         key = self.key(name)
         with self.convert_errors(name, "deleted"), suppress(FileNotFoundError):
             obstore.delete(self._client, key)

@@ -81,11 +81,11 @@ class CloudStorage(ReadableStorage):
             raise self.convert_error(error, f"{self.uri_of(name)} cannot be {verb}: ") from None
 
     def check(self) -> None:
-        """Check that the container is accessible, with few attempts, because a user waits; see Storage."""
+        """Check that the container is accessible, with few attempts, because a user waits."""
         self.has_objects("", is_user_waiting=True)
 
     def delete_unfinished_files(self) -> None:
-        """Do nothing, because the server itself deletes unfinished uploads; see Storage."""
+        """Do nothing, because the server itself deletes unfinished uploads."""
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
         """Return a range of a file, shortened to the end of the file; None if the file does not exist. See Storage."""

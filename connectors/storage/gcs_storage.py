@@ -48,7 +48,7 @@ class GcsStorage(CloudStorage):
             return bool(list(self._bucket.list_blobs(prefix=prefix, max_results=1, **limits)))
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """Yield the names of all files in a folder and its subfolders; see Storage."""
+        """Yield the names of all files in a folder and its subfolders."""
         root, prefix = f"{self.root.key('')}/", self._folder_key(folder)
         # One more, because some tools create an object with the name of the folder and a slash, also of folders in it.
         page_size = None if limit is None else limit + 1
@@ -72,7 +72,7 @@ class GcsStorage(CloudStorage):
         ]
 
     def head(self, name: str) -> FoundFile | None:
-        """Return the newest version of a file, or None if it does not exist; see Storage."""
+        """Return the newest version of a file, or None if it does not exist."""
         key = self.key(name)
         with self.convert_errors(name, "read"):
             blob = self._head(key)
@@ -127,7 +127,7 @@ class GcsStorage(CloudStorage):
             self._put(key, data)
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """Write a file if it still has the given version, an object's generation; see Storage."""
+        """Write a file if it still has the given version, an object's generation."""
         key = self.key(name)
         with self.convert_errors(name, "written"):
             try:
@@ -137,7 +137,7 @@ class GcsStorage(CloudStorage):
                 raise ReplacedError from None
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists; see Storage."""
+        """Delete a file, if it exists."""
         key = self.key(name)
         with self.convert_errors(name, "deleted"), suppress(NotFound):
             self._bucket.blob(key).delete(**TIMEOUTS)

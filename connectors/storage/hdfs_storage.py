@@ -69,7 +69,7 @@ class HdfsStorage(ReadableStorage):
         self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for the requests of a step that is retried as a whole
 
     def check(self) -> None:
-        """Check that the folder is accessible, and create it if it does not exist; see Storage."""
+        """Check that the folder is accessible, and create it if it does not exist."""
         self._few.make_folder(self._path(TEMPORARY))
 
     def delete_unfinished_files(self) -> None:
@@ -79,14 +79,14 @@ class HdfsStorage(ReadableStorage):
                 self._client.delete(found.path)
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """Yield the names of all files in a folder and its subfolders; see Storage."""
+        """Yield the names of all files in a folder and its subfolders."""
         root = self._path("").rstrip("/")
         with suppress(FileNotFoundError):
             for found in self._client.list_files(self._path(folder), limit):
                 yield found.path.removeprefix(f"{root}/")
 
     def head(self, name: str) -> FoundFile | None:
-        """Return the newest version of a file, or None if it does not exist; see Storage."""
+        """Return the newest version of a file, or None if it does not exist."""
         found = self._client.status(self._path(name))
         return None if found is None or found.isdir else to_found_file(found)
 
@@ -108,11 +108,11 @@ class HdfsStorage(ReadableStorage):
         self._write(name, lambda: [data])
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """Write a file if it still has the given version, and return its new version; see Storage."""
+        """Write a file if it still has the given version, and return its new version."""
         return self.replace(name, data, version, lambda found: found == data).version
 
     def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> FileContent:
-        """Replace a file if it still has the given version, which consists of number, size and time; see Storage."""
+        """Replace a file if it still has the given version, which consists of number, size and time."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 found = self._try_replace(name, data, version, was_sent_before)
@@ -131,7 +131,7 @@ class HdfsStorage(ReadableStorage):
         )
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists; see Storage."""
+        """Delete a file, if it exists."""
         self._client.delete(self._path(name))
 
     def delete_empty_folder(self, folder: str) -> None:
@@ -142,7 +142,7 @@ class HdfsStorage(ReadableStorage):
                 self._client.delete(path)
 
     def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
-        """Write a file as the concatenation of other files, which the server joins if it can; see Storage."""
+        """Write a file as the concatenation of other files, which the server joins if it can."""
 
         def pieces() -> Iterator[bytes]:
             return (self._read_part(part_file_name(part), part) for part in parts)
@@ -150,7 +150,7 @@ class HdfsStorage(ReadableStorage):
         self._write(name, pieces)
 
     def check_readable(self) -> None:
-        """Check that the folder can be listed, without creating anything; see Storage."""
+        """Check that the folder can be listed, without creating anything."""
         if self._few.status(self._path("")) is not None:
             self._few.list(self._path(""), limit=1)
 

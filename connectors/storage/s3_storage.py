@@ -83,7 +83,7 @@ class S3Storage(Storage, LakeStorage):
         self._options = options or s3_options()
 
     def check(self) -> None:
-        """Check that the bucket is accessible, with few attempts, because a user waits; see Storage."""
+        """Check that the bucket is accessible, with few attempts, because a user waits."""
         self.list_first_names()
 
     def list_first_names(self, prefix: str = "") -> list[str]:
@@ -99,7 +99,7 @@ class S3Storage(Storage, LakeStorage):
         return [name for name in names if name]  # without the folder itself, which some tools create as an object
 
     def delete_unfinished_files(self) -> None:
-        """Abort the uploads that killed writers have left, as far as the account may do so; see Storage."""
+        """Abort the uploads that killed writers have left, as far as the account may do so."""
         with self._convert_errors("", "listed"):
             for upload in self._list_entries("list_multipart_uploads", "", "Uploads"):
                 self._abort_upload(upload["Key"], upload["UploadId"])
@@ -118,7 +118,7 @@ class S3Storage(Storage, LakeStorage):
         return count
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """Yield the names of all files in a folder and its subfolders; see Storage."""
+        """Yield the names of all files in a folder and its subfolders."""
         yield from islice(self._list_names(folder), limit)
 
     def _list_names(self, folder: str) -> Iterator[str]:
@@ -151,7 +151,7 @@ class S3Storage(Storage, LakeStorage):
         return str(entry["Key"]).removeprefix(self._root.key(""))
 
     def head(self, name: str) -> FoundFile | None:
-        """Return the newest version of a file, or None if it does not exist; see Storage."""
+        """Return the newest version of a file, or None if it does not exist."""
         place = self._bucket_and_key(name)
         with self._convert_errors(name, "read"), _suppress_missing_object():
             found = self._client.head_object(**place, ChecksumMode="ENABLED")
@@ -160,7 +160,7 @@ class S3Storage(Storage, LakeStorage):
         return None
 
     def get(self, name: str, max_bytes: int) -> FileContent | None:
-        """Read a file, or return None if it does not exist; see Storage."""
+        """Read a file, or return None if it does not exist."""
         place = self._bucket_and_key(name)
         with self._convert_errors(name, "read"), _suppress_missing_object():
             answer = self._client.get_object(**place)
@@ -240,7 +240,7 @@ class S3Storage(Storage, LakeStorage):
             self._put(name, data)
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """Write a file if it still has the given version, an object's ETag; see Storage."""
+        """Write a file if it still has the given version, an object's ETag."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
         with self._convert_errors(name, "written"):
             try:
@@ -259,7 +259,7 @@ class S3Storage(Storage, LakeStorage):
             yield upload
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists; see Storage."""
+        """Delete a file, if it exists."""
         place = self._bucket_and_key(name)
         with self._convert_errors(name, "deleted"):
             self._client.delete_object(**place)

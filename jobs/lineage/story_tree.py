@@ -149,7 +149,7 @@ def _state_in_words(outcome: Outcome) -> str:
 
 
 def _find_title_steps(story: Story) -> dict[str, Step]:
-    """Return, by step id, the step whose title is shown with an outcome: for a consumption, the consumed record."""
+    """Return the step whose title heads an outcome, by step id; a consumption is headed by the consumed record."""
     steps = {step.id: step for step in story.steps}
     sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
     return {name: sources.get(name, step) if step.consumption is not None else step for name, step in steps.items()}

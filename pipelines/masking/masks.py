@@ -267,7 +267,7 @@ def _find_value_end(text: str, position: int) -> int:
     try:
         return int(_scan(text, position)[1])
     except StopIteration:
-        raise ValueError(f"expected a JSON value at character {position:,}, found none") from None
+        raise ValueError(f"expected a JSON value at character {position:,}, found other text") from None
 
 
 def _read_list(
@@ -305,7 +305,7 @@ def _read_object(
 
 def _expect_character(text: str, position: int, character: str) -> int:
     if text[position : position + 1] != character:
-        raise ValueError(f"expected {character!r} at character {position:,}")
+        raise ValueError(f"expected {character!r} at character {position:,}, found another character")
     return position + 1
 
 

@@ -213,7 +213,7 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) 
         batches = [pa.ipc.read_record_batch(message, SCHEMA) for message in messages]
     except (pa.ArrowInvalid, OSError) as error:
         raise ProfileError(
-            f"expected record batches of a profile, found {length} bytes that are none: {error}"
+            f"expected record batches of a profile, found {length} bytes of other data: {error}"
         ) from error
     table = pa.Table.from_batches(batches, SCHEMA)
     if table.num_rows != (expected := int(index.row_counts[group.first : group.end].sum())):

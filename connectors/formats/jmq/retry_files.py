@@ -137,7 +137,10 @@ def _read_rows_in_process(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * MAX_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise OSError(f"the process that reads the retry store did not finish within {2 * MAX_SECONDS:.0f} s") from None
+        raise OSError(
+            f"the process that reads the retry store did not finish within {2 * MAX_SECONDS:.0f} s: check the disk, "
+            "then run the command again"
+        ) from None
     if ended.returncode == CANNOT_OPEN:
         return None
     if ended.returncode < 0:
