@@ -35,9 +35,9 @@ from commitlake.broker_lite.shop.traffic_clock import (
     DEFAULT_START_MS,
     HOUR,
     MINUTE,
+    EventTimeline,
     ShopSummary,
     SimulatedClock,
-    Timeline,
     check_store_is_empty,
     count_records_by_topic,
 )
@@ -97,7 +97,7 @@ class TrafficGenerator:
 
     def __post_init__(self) -> None:
         self.delivery = Delivery(self.store)
-        self._timeline = Timeline(self.clock)
+        self._timeline = EventTimeline(self.clock)
         self._to_settle: list[Order] = []
         self._orders = {order.key: order for order in self.plan.orders}
 

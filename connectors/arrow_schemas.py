@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from commitlake.schemas.tables.columns import Columns, DataType, ListOf, MapOf, Scalar
+from commitlake.schemas.tables.columns import Columns, DataType, ListOf, MapOf, ScalarType
 
 _SCALARS = {
-    Scalar.TEXT: pa.string(),
-    Scalar.BINARY: pa.binary(),
-    Scalar.BOOLEAN: pa.bool_(),
-    Scalar.INT32: pa.int32(),
-    Scalar.INT64: pa.int64(),
-    Scalar.DOUBLE: pa.float64(),
-    Scalar.DATE: pa.date32(),
-    Scalar.TIME: pa.timestamp("us", "UTC"),
+    ScalarType.TEXT: pa.string(),
+    ScalarType.BINARY: pa.binary(),
+    ScalarType.BOOLEAN: pa.bool_(),
+    ScalarType.INT32: pa.int32(),
+    ScalarType.INT64: pa.int64(),
+    ScalarType.DOUBLE: pa.float64(),
+    ScalarType.DATE: pa.date32(),
+    ScalarType.TIME: pa.timestamp("us", "UTC"),
 }
 
 

@@ -45,7 +45,7 @@ class OptionUse(StrEnum):
 
 
 @dataclass(frozen=True)
-class Option:
+class SourceOption:
     """Declaration of one option of a source or sink: its name, parser and default, and its text for the documentation.
 
     Attributes:
@@ -92,8 +92,8 @@ def option(
     missing: str = "",
     use: OptionUse = OptionUse.ALWAYS,
 ) -> _T | _D:
-    """Declare a dataclass field as an option of a source or sink; `Option` describes the parameters."""
-    declared = Option(name, parse, default, text, shown, missing, use)
+    """Declare a dataclass field as an option of a source or sink; `SourceOption` describes the parameters."""
+    declared = SourceOption(name, parse, default, text, shown, missing, use)
     field: Any = dataclasses.field(default=default, metadata={"option": declared}, kw_only=True)
     return field  # type: ignore[no-any-return]
 
@@ -109,7 +109,7 @@ class DeclaredOptions:
     given: frozenset[str] = dataclasses.field(default=frozenset(), kw_only=True)
 
     @classmethod
-    def declared_options(cls) -> dict[str, Option]:
+    def declared_options(cls) -> dict[str, SourceOption]:
         """Return the options that the class declares, by the names of their fields, in the documentation's order."""
         fields = dataclasses.fields(cls)
         return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
@@ -202,13 +202,13 @@ def choice_parser(words: Iterable[_W], change_case: Callable[[str], str] = str.l
     """
     known = {str(word): word for word in words}
 
-    def parse(text: str) -> _W:
+    def parse_choice(text: str) -> _W:
         word = known.get(change_case(text))
         if word is None:
             raise ValueError(f"expected one of {', '.join(known)}, found {text!r}")
         return word
 
-    return parse
+    return parse_choice
 
 
 def integer_parser(minimum: int | None = None, maximum: int | None = None, unit: str = "") -> Callable[[str], int]:
@@ -220,7 +220,7 @@ def integer_parser(minimum: int | None = None, maximum: int | None = None, unit:
         unit: unit of the value, for errors.
     """
 
-    def parse(text: str) -> int:
+    def parse_integer(text: str) -> int:
         number = parse_int64(text)
         if number is None:
             raise ValueError(f"expected a whole number, found {text[:100]!r}")
@@ -229,7 +229,7 @@ def integer_parser(minimum: int | None = None, maximum: int | None = None, unit:
             raise ValueError(f"expected {limits}{unit and ' '}{unit}, found {number}")
         return number
 
-    return parse
+    return parse_integer
 
 
 byte_count = integer_parser(1, unit="byte")

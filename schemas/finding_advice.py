@@ -29,7 +29,7 @@ class Command(NamedTuple):
     is_complete: bool
 
     @property
-    def line(self) -> str:
+    def to_shell_line(self) -> str:
         """The command as a line for a shell."""
         return shlex.join(self.words)
 
@@ -48,7 +48,7 @@ class FilledAdvice(NamedTuple):
     @property
     def sentence(self) -> str:
         """The advice as one sentence without a full stop; commands are in quotes."""
-        return "".join(part if isinstance(part, str) else _quote_command(part.line) for part in self.parts)
+        return "".join(part if isinstance(part, str) else _quote_command(part.to_shell_line) for part in self.parts)
 
     @property
     def commands(self) -> tuple[Command, ...]:

@@ -103,7 +103,7 @@ class Badge:
         return self.word or self.kind.badge_text
 
 
-class Trend(NamedTuple):
+class Sparkline(NamedTuple):
     """Sparkline: a small line chart without axes, as in a table cell.
 
     Attributes:
@@ -153,12 +153,12 @@ class Cell(NamedTuple):
         notes: the sentences of a cell in a column of notes, each on its own.
     """
 
-    content: Text | Trend
+    content: Text | Sparkline
     order: float | None = None
     notes: Sequence[str] = ()
 
     def __str__(self) -> str:
-        return "" if isinstance(self.content, Trend) else to_plain_text(self.content)
+        return "" if isinstance(self.content, Sparkline) else to_plain_text(self.content)
 
 
 class Table(NamedTuple):
@@ -296,7 +296,7 @@ class CollapsedContent:
         self.summary, self.blocks = summary, blocks
 
 
-class Examples(NamedTuple):
+class ExampleList(NamedTuple):
     """Numbered list of examples; each is a mapping of field names to texts, and empty fields are not shown.
 
     Attributes:
@@ -436,7 +436,7 @@ class BarChart(NamedTuple):
 
 
 Chart: TypeAlias = LineChart | HeatMap | BarChart
-Block: TypeAlias = Paragraph | KeyFigures | Notice | AdviceBlock | CollapsedContent | Examples | Table | Chart | Html
+Block: TypeAlias = Paragraph | KeyFigures | Notice | AdviceBlock | CollapsedContent | ExampleList | Table | Chart | Html
 
 
 class Verdict(NamedTuple):

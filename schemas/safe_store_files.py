@@ -421,7 +421,7 @@ def check_tree(folder: Path, max_files: int | None = None) -> None:
                     raise UnsafeFileError.of(entry.path, "a file or a folder", describe_file_type(mode))
 
 
-def newest_file(folder: Path, names: Sequence[str]) -> str:
+def newest_file_name(folder: Path, names: Sequence[str]) -> str:
     """Return the name of the most recently written file; the first name if none of the files exists."""
     times = {}
     for name in names:

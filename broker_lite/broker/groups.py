@@ -110,7 +110,7 @@ def _parse_entry(name: str, entry: Any) -> SubscriptionGroupConfig | None:
         return None
 
 
-class _Lock(NamedTuple):
+class _QueueLock(NamedTuple):
     client_id: str
     renewed_ms: int
 
@@ -122,7 +122,7 @@ class QueueLocks:
     """
 
     def __init__(self) -> None:
-        self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._locks: dict[str, dict[MessageQueue, _QueueLock]] = {}
         self._count = 0
 
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
@@ -140,7 +140,7 @@ class QueueLocks:
         for queue in queues:
             lock = locks.get(queue)
             if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LOCK_LIFETIME_MS:
-                locks[queue] = _Lock(client_id, now_ms)
+                locks[queue] = _QueueLock(client_id, now_ms)
                 held.append(queue)
         self._count += len(locks) - before
         if not locks:

@@ -98,11 +98,11 @@ class Quotas:
     def release(self, channel: Channel, count: int = 1) -> None:
         """Release `count` units of a client."""
         self.total -= count
-        _subtract(self._by_channel, channel, count)
-        _subtract(self._by_address, channel.peer.network_prefix, count)
+        _subtract_from_count(self._by_channel, channel, count)
+        _subtract_from_count(self._by_address, channel.peer.network_prefix, count)
 
 
-def _subtract(counts: Counter[K], key: K, count: int) -> None:
+def _subtract_from_count(counts: Counter[K], key: K, count: int) -> None:
     counts[key] -= count
     if counts[key] <= 0:
         del counts[key]

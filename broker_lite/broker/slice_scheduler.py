@@ -34,7 +34,7 @@ _RECENT_SECONDS = 0.1
 Steps = Iterator[None]
 
 
-class _SlicedWork(NamedTuple):
+class _ClientWorkQueue(NamedTuple):
     """Unfinished work that is divided into slices, which alternate with slices of other work.
 
     Attributes:
@@ -67,9 +67,9 @@ class SliceScheduler:
         """
         self.wake: Callable[[], None] = lambda: None
         self._at_once = at_once
-        self._in_hand: deque[deque[_SlicedWork]] = deque()  # one deque per client; the first has the next turn
-        self._not_begun: deque[deque[_SlicedWork]] = deque()
-        self._by_client: dict[Channel, deque[_SlicedWork]] = {}
+        self._in_hand: deque[deque[_ClientWorkQueue]] = deque()  # one deque per client; the first has the next turn
+        self._not_begun: deque[deque[_ClientWorkQueue]] = deque()
+        self._by_client: dict[Channel, deque[_ClientWorkQueue]] = {}
         self._clients_in_hand = 0
         self._paused_until = self._served_at = -math.inf
         self._quotas = Quotas(of_one=32 << 10, of_address=128 << 10, in_all=256 << 10)
@@ -104,14 +104,14 @@ class SliceScheduler:
             memory_bytes: approximate memory that the work keeps.
         """
         if channel is None:
-            if not _run_one_slice(steps):
-                self._in_hand.append(deque([_SlicedWork(None, steps, 0)]))
+            if not _run_steps_of_slice(steps):
+                self._in_hand.append(deque([_ClientWorkQueue(None, steps, 0)]))
                 self.wake()
             return True
         may_begin = channel not in self._by_client and self._can_start_work
         if may_begin and not self._pause_seconds() and self._run_client_slice(steps):
             return True
-        work = _SlicedWork(channel, steps, 1 + memory_bytes // 1024)
+        work = _ClientWorkQueue(channel, steps, 1 + memory_bytes // 1024)
         if not self._quotas.take(channel, work.weight):
             return False
         if channel in self._by_client:
@@ -129,7 +129,7 @@ class SliceScheduler:
     def _can_start_work(self) -> bool:
         return self._at_once is None or self._clients_in_hand < self._at_once
 
-    def _start_work(self, client_work: deque[_SlicedWork]) -> None:
+    def _start_work(self, client_work: deque[_ClientWorkQueue]) -> None:
         self._in_hand.append(client_work)
         self._clients_in_hand += 1
 
@@ -141,7 +141,7 @@ class SliceScheduler:
             is_kept = False
             try:
                 if work.channel is None:
-                    is_kept = not _run_one_slice(work.steps)
+                    is_kept = not _run_steps_of_slice(work.steps)
                 elif work.channel.is_open:
                     is_kept = not self._run_client_slice(work.steps)
             finally:
@@ -151,7 +151,7 @@ class SliceScheduler:
                     self._end_work(waiting)
         return bool(self._in_hand)
 
-    def _take_next_work(self) -> deque[_SlicedWork] | None:
+    def _take_next_work(self) -> deque[_ClientWorkQueue] | None:
         """Remove and return the work whose turn is next; during a pause, only work of the broker itself."""
         may_run = (waiting for waiting in self._in_hand if waiting[0].channel is None)
         found = next(may_run if self._pause_seconds() else iter(self._in_hand), None)
@@ -163,12 +163,12 @@ class SliceScheduler:
         """Run one slice of a client's work, pause all clients' long work, and return whether this work has finished."""
         started = time.perf_counter()
         try:
-            return _run_one_slice(steps)
+            return _run_steps_of_slice(steps)
         finally:
             ended = time.perf_counter()
             self._paused_until = ended + (ended - started) * _PAUSE_FACTOR
 
-    def _end_work(self, client_work: deque[_SlicedWork]) -> None:
+    def _end_work(self, client_work: deque[_ClientWorkQueue]) -> None:
         """Remove a client's finished work, and start work of the clients that have waited longest."""
         work = client_work.popleft()
         if work.channel is None:
@@ -183,7 +183,7 @@ class SliceScheduler:
             self._start_work(self._not_begun.popleft())
 
 
-def _run_one_slice(steps: Steps) -> bool:
+def _run_steps_of_slice(steps: Steps) -> bool:
     """Run one slice, and return whether the work has finished."""
     end = time.perf_counter() + SLICE_SECONDS
     return all(time.perf_counter() < end for _ in steps)

@@ -28,7 +28,7 @@ _WINDOWS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
 """Interval between two samples in ms, and the number of samples kept."""
 
 
-class _Series:
+class _CounterSeries:
     """Running total of one statistic, with samples of its recent values, from which rates are computed."""
 
     __slots__ = ("morning", "samples", "times", "total", "yesterday")
@@ -79,7 +79,7 @@ class Statistics:
 
     def __init__(self, now_ms: int) -> None:
         self.started_ms = now_ms
-        self._series: dict[tuple[str, str], _Series] = {}
+        self._series: dict[tuple[str, str], _CounterSeries] = {}
         self._next_sample_ms = now_ms
         self._day = now_ms // _DAY_MS
 
@@ -89,7 +89,7 @@ class Statistics:
         if series is None:
             if len(self._series) >= MAX_SERIES:
                 return
-            series = self._series[name, key] = _Series()
+            series = self._series[name, key] = _CounterSeries()
             series.samples[0].append((self._next_sample_ms, 0, 0))
         series.total += count
         series.times += 1

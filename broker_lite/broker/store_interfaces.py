@@ -28,7 +28,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint
 
 
-class Offsets(Protocol):
+class OffsetTable(Protocol):
     """Interface of the stored offsets of consumer groups."""
 
     @property
@@ -67,7 +67,7 @@ class BrokerTables(Protocol):
         """Consumer groups with their settings."""
 
     @property
-    def consumer_offsets(self) -> Offsets:
+    def consumer_offsets(self) -> OffsetTable:
         """Consumer offsets of all groups."""
 
     @property

@@ -37,7 +37,7 @@ class ScheduledMessage:
     physical_offset: int
 
 
-class Schedule:
+class DelayedMessageSchedule:
     """Messages of a store that wait for their delay level's time; several threads may use it."""
 
     def __init__(self, store: MessageStore) -> None:

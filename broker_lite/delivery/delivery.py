@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from commitlake.broker_lite.delivery import message_rewrites
-from commitlake.broker_lite.delivery.delayed_messages import Schedule
-from commitlake.broker_lite.delivery.timer_messages import Timers, has_delivery_time
+from commitlake.broker_lite.delivery.delayed_messages import DelayedMessageSchedule
+from commitlake.broker_lite.delivery.timer_messages import TimerMessages, has_delivery_time
 from commitlake.broker_lite.delivery.transactions import Transactions
 from commitlake.broker_lite.errors import DiskFullError, MessageRefusedError, SendBackError
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore, PutResult
@@ -45,9 +45,9 @@ class Delivery:
             timer_max_delay_ms: longest delay of a message with a delivery time of its own.
         """
         self.store = store
-        self._schedule = Schedule(store)
+        self._schedule = DelayedMessageSchedule(store)
         self._transactions = Transactions(store)
-        self._timers = Timers(store, timer_max_delay_ms)
+        self._timers = TimerMessages(store, timer_max_delay_ms)
 
     @property
     def delay_level_count(self) -> int:

@@ -65,7 +65,7 @@ class _ParkedMessage(NamedTuple):
     is_doubtful: bool
 
 
-class Timers:
+class TimerMessages:
     """Timer messages (messages with a delivery time) of a store; several threads may use it."""
 
     def __init__(self, store: MessageStore, max_delay_ms: int) -> None:

@@ -30,7 +30,7 @@ from commitlake.schemas.remoting.statistics_bodies import (
     ConsumeTimeSpans,
     GroupList,
     OffsetTable,
-    OffsetWrapper,
+    QueueOffsetPair,
     QueueTimeSpan,
     TopicOffset,
 )
@@ -53,14 +53,14 @@ def get_topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answ
     if config is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"topic[{topic}] not exist")
 
-    def topic_offsets() -> Iterator[tuple[MessageQueue, TopicOffset]]:
+    def offset_range_of_queues() -> Iterator[tuple[MessageQueue, TopicOffset]]:
         for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
             low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
             last = store.timestamp_at(topic, queue_id, high - 1) if high > low else 0
             yield MessageQueue(topic, broker.options.name, queue_id), TopicOffset(low, high, max(0, last))
 
     tps = broker.statistics.rate(statistics.TOPIC_PUT_NUMS, topic, broker.now_ms())
-    body = yield from serialize_table_body("offsetTable", topic_offsets(), lambda: {"topicPutTps": tps})
+    body = yield from serialize_table_body("offsetTable", offset_range_of_queues(), lambda: {"topicPutTps": tps})
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
@@ -90,7 +90,7 @@ def _compute_consume_stats(broker: Broker, group: str, topics: Iterable[str]) ->
             consumed = 0 if consumed is None else consumed
             last = store.timestamp_at(topic, queue_id, consumed - 1) if consumed > 0 else 0
             queue = MessageQueue(topic, broker.options.name, queue_id)
-            table[queue] = OffsetWrapper(high, consumed, max(0, last), consumed)
+            table[queue] = QueueOffsetPair(high, consumed, max(0, last), consumed)
             yield
         tps += broker.statistics.rate(statistics.GROUP_GET_NUMS, f"{topic}@{group}", broker.now_ms())
     return ConsumeStats(table, tps)

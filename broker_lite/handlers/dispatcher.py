@@ -100,7 +100,7 @@ def _response_code_for(error: Exception) -> ResponseCode:
     return next((code for kind, code in _CODES_FOR if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
 
 
-def _is_due(due_ms: int | None, now_ms: int) -> bool:
+def _is_time_reached(due_ms: int | None, now_ms: int) -> bool:
     return due_ms is not None and due_ms <= now_ms
 
 
@@ -228,7 +228,7 @@ class Dispatcher:
         """Remove a closed connection's clients from their groups."""
         self.broker.slices.run(self.broker.notify_members(self.broker.clients.remove_connection(channel)))
 
-    def tick(self, now_ms: int) -> bool:
+    def run_periodic_work(self, now_ms: int) -> bool:
         """Do periodic work, such as deliveries; call this several times a second, and at once if it returns True."""
         self.broker.statistics.take_due_samples(now_ms)
         has_more = False
@@ -254,7 +254,7 @@ class Dispatcher:
         """Deliver due messages, and ask producers about half messages; return whether there is more to do now."""
         broker = self.broker
         end = time.perf_counter() + SLICE_SECONDS
-        may_have_more = _is_due(broker.delivery.next_due_ms(), now_ms)
+        may_have_more = _is_time_reached(broker.delivery.next_due_ms(), now_ms)
         while may_have_more:
             may_have_more = len(broker.delivery.deliver_due(now_ms, DELIVERY_CHUNK)) >= DELIVERY_CHUNK
             if time.perf_counter() >= end:

@@ -137,7 +137,7 @@ class NameServer:
         """Remove the brokers that registered over a closed connection."""
         self.routes.remove_brokers_of_connection(channel)
 
-    def tick(self) -> None:
+    def run_periodic_work(self) -> None:
         """Remove the brokers whose heartbeats have timed out; call this every few seconds."""
         self.routes.remove_expired_brokers(self._clock())
 

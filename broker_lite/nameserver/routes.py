@@ -115,7 +115,7 @@ def topic_queues(broker_name: str, config: TopicConfig) -> QueueData:
 
 
 @dataclass(slots=True)
-class _Registration:
+class _BrokerRegistration:
     """Registration of one broker process, a master or a slave, that sends heartbeats."""
 
     heard_ms: int
@@ -126,7 +126,7 @@ class _Registration:
 
 
 @dataclass(slots=True)
-class _Broker:
+class _RegisteredBroker:
     """Broker by name: its master and its slaves.
 
     Attributes:
@@ -153,8 +153,8 @@ class RouteTable:
     """Routes of all topics of all registered brokers."""
 
     def __init__(self) -> None:
-        self._live: dict[BrokerKey, _Registration] = {}
-        self._brokers: dict[str, _Broker] = {}
+        self._live: dict[BrokerKey, _BrokerRegistration] = {}
+        self._brokers: dict[str, _RegisteredBroker] = {}
         self._local: BrokerKey | None = None
         self._local_topics: frozenset[str] = frozenset()
 
@@ -218,7 +218,7 @@ class RouteTable:
         # Before the new one is added: a broker that restarts at another address is still known at the old one.
         for stale in [known for known in self._live if self._is_replaced_by(known, key)]:
             self._remove_broker(stale)
-        broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
+        broker = self._brokers.setdefault(request.broker_name, _RegisteredBroker(request.cluster_name))
         # A slave of the local broker, or a namesake, must not change its cluster.
         if key == self._local or not self.is_local_broker(request.broker_name):
             broker.cluster = request.cluster_name
@@ -231,7 +231,7 @@ class RouteTable:
             # A broker that registers changed topics sets their permissions anew.
             broker.is_writable = None
         timeout_ms = min(request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)
-        self._live[key] = _Registration(now_ms, timeout_ms, data_version, request.ha_server_addr, connection)
+        self._live[key] = _BrokerRegistration(now_ms, timeout_ms, data_version, request.ha_server_addr, connection)
         return broker.addresses.get(MASTER_ID) if request.broker_id != MASTER_ID else None
 
     def _check_registration_limits(self, key: BrokerKey, topics: Mapping[str, QueueData]) -> None:

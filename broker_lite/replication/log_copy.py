@@ -43,7 +43,7 @@ class LogCopy:
         return self._log.files.file_size
 
     @property
-    def end(self) -> int | None:
+    def end_offset(self) -> int | None:
         """Physical offset of the end of the log; None for an empty store, whose log may start at any segment."""
         with self._writer.lock:
             return None if self._log.files.is_empty else self._log.end

@@ -63,7 +63,7 @@ class SlaveDispatcher(Dispatcher):
             answer = request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark=answer.remark)
         super()._send_answer(channel, request, answer, previous_log_end)
 
-    def tick(self, now_ms: int) -> bool:
+    def run_periodic_work(self, now_ms: int) -> bool:
         """Do periodic work, except for delayed messages and transactions, which only the master handles."""
         self.broker.statistics.take_due_samples(now_ms)
         self._serve_waiting_clients(now_ms)

@@ -110,7 +110,7 @@ class Slave:
         try:
             # Each connection begins where the log ends now. Bytes that an earlier one has received but not stored do
             # not count.
-            side = SlaveSide(self._log.segment_size, self._log.end)
+            side = SlaveSide(self._log.segment_size, self._log.end_offset)
             writer.write(side.serialize_report())
             reporting = asyncio.get_running_loop().create_task(self._send_reports(side, writer))
             while True:

@@ -112,10 +112,10 @@ class SyncMasterDispatcher(Dispatcher):
         self._unsynced.extend((one.log_end, one.channel, one.answer) for one in waiting)
         super().on_sync_failed(error)
 
-    def tick(self, now_ms: int) -> bool:
+    def run_periodic_work(self, now_ms: int) -> bool:
         """Do periodic work, and send answers that have waited too long for a slave."""
         self.send_expired_answers(now_ms)
-        return super().tick(now_ms)
+        return super().run_periodic_work(now_ms)
 
     def send_expired_answers(self, now_ms: int) -> None:
         """Send answers whose deadline for a slave has passed."""

@@ -45,7 +45,7 @@ class SliceTimer:
             self._schedule_next_slice()
 
 
-class LogSync:
+class LogSyncTask:
     """Thread that flushes the log whenever this is requested."""
 
     def __init__(

@@ -32,7 +32,7 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.role import ReplicationRole
-from commitlake.broker_lite.server.background_tasks import LogSync, SliceTimer
+from commitlake.broker_lite.server.background_tasks import LogSyncTask, SliceTimer
 from commitlake.broker_lite.server.connections import Connection, Connections, Service
 from commitlake.broker_lite.server.limits import PortLimits, raise_descriptor_limit
 from commitlake.broker_lite.server.name_server_service import NameServerService
@@ -151,7 +151,7 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         for number in _stop_signals():
             loop.add_signal_handler(number, self._begin_stop, loop)
-        log_sync = LogSync(self._store, loop, self._dispatcher.on_log_synced, self._dispatcher.on_sync_failed)
+        log_sync = LogSyncTask(self._store, loop, self._dispatcher.on_log_synced, self._dispatcher.on_sync_failed)
         SliceTimer(loop, self._dispatcher.broker.slices, partial(self._run_long_requests, log_sync))
         try:
             await self._listen(loop, log_sync)
@@ -178,7 +178,7 @@ class BrokerServer:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
-    def _run_long_requests(self, log_sync: LogSync) -> bool:
+    def _run_long_requests(self, log_sync: LogSyncTask) -> bool:
         """Run one slice of the requests that take long, and return whether more work remains."""
         try:
             has_more = self._dispatcher.run_long_requests()
@@ -190,7 +190,7 @@ class BrokerServer:
             log_sync.request_sync()
         return has_more
 
-    async def _listen(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
+    async def _listen(self, loop: asyncio.AbstractEventLoop, log_sync: LogSyncTask) -> None:
         if self._options.name_server is not None:
             name_server = NameServer(self._store.clock, self._options.accounts)
             await self._open_port(loop, self._options.name_server, NameServerService(name_server, loop))
@@ -235,7 +235,7 @@ class BrokerServer:
         for registration in self._registrations:
             registration.register(topics.all_configs())
 
-    async def _tick(self, log_sync: LogSync) -> None:
+    async def _tick(self, log_sync: LogSyncTask) -> None:
         has_more = False
         while True:
             await asyncio.sleep(0 if has_more else TICK_SECONDS)
@@ -243,7 +243,7 @@ class BrokerServer:
             try:
                 # Check often: a write to a mapped file on a full disk kills the process.
                 self._check_disk_space()
-                has_more = self._dispatcher.tick(self._store.clock())
+                has_more = self._dispatcher.run_periodic_work(self._store.clock())
                 self._role.send_log()
                 self._register_new_topics()
                 if self._dispatcher.needs_log_sync:
@@ -297,7 +297,7 @@ class BrokerServer:
         """True if requests wait to be handled, or answers wait to be sent."""
         return any(connections.has_waiting_requests or connections.unsent_bytes for _, connections in self._ports)
 
-    async def _stop_serving(self, log_sync: LogSync) -> None:
+    async def _stop_serving(self, log_sync: LogSyncTask) -> None:
         """Stop accepting requests, and send the answers to those already received."""
         # First, so that clients learn that this broker is gone before it stops to answer.
         for registration in self._registrations:

@@ -66,7 +66,7 @@ class LocalRegistration(Registration):
 
     def tick(self) -> None:
         """Let the name server remove brokers whose heartbeats have timed out."""
-        self._name_server.tick()
+        self._name_server.run_periodic_work()
 
 
 class RemoteRegistration(Registration):

@@ -34,7 +34,7 @@ class SimulatedClock:
 
 
 @dataclass
-class Timeline:
+class EventTimeline:
     """Planned events in order of time; events at the same time stay in the order of their planning."""
 
     clock: SimulatedClock

@@ -41,7 +41,7 @@ _SHOWN = 300
 Json = dict[str, Any]
 
 
-class _AnswerError(Exception):
+class _ServerAnswerError(Exception):
     """Error for an answer in which the server reports an HTTP error status.
 
     Attributes:
@@ -94,7 +94,7 @@ class CatalogClient:
         """
         try:
             return self._send_request("GET", f"/{object_type}/{quote(name, safe='')}")
-        except _AnswerError as error:
+        except _ServerAnswerError as error:
             # Another server's page of a 404 has no error code; then the address is wrong.
             if error.status == 404 and error.code:
                 return None
@@ -106,7 +106,7 @@ class CatalogClient:
         for _ in range(_MAX_PAGES):
             try:
                 page = self._send_request("GET", f"/tables?{urlencode(query)}")
-            except _AnswerError as error:
+            except _ServerAnswerError as error:
                 if error.status == 404 and error.code:
                     return
                 raise self._to_catalog_error(error, str(schema_name)) from None
@@ -135,7 +135,7 @@ class CatalogClient:
         """
         try:
             self._send_request("POST", f"/{object_type}", body)
-        except _AnswerError as error:
+        except _ServerAnswerError as error:
             # Another process has created it since it was looked for.
             if error.code.endswith("ALREADY_EXISTS"):
                 return False
@@ -147,15 +147,15 @@ class CatalogClient:
         try:
             body = {"url": url, "operation": "PATH_READ_WRITE"}
             return self._send_request("POST", "/temporary-path-credentials", body)
-        except _AnswerError as error:
+        except _ServerAnswerError as error:
             raise self._to_catalog_error(error, f"credentials for {url}") from None
 
     def _send_request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
-        """Send a request, with retries; raise _AnswerError for an HTTP status that a retry would not change."""
+        """Send a request, with retries; raise _ServerAnswerError for an HTTP status that a retry would not change."""
         for wait in (*_WAITS_SECONDS, None):
             try:
                 return self._send_request_once(method, path, body)
-            except _AnswerError as error:
+            except _ServerAnswerError as error:
                 if error.status not in _TRANSIENT:
                     raise
                 trouble = f"answered {error.status}: {error.text}"
@@ -191,16 +191,16 @@ class CatalogClient:
             with error:
                 raise self._error_of_answer(error) from None
 
-    def _error_of_answer(self, http_error: urllib.error.HTTPError) -> _AnswerError:
+    def _error_of_answer(self, http_error: urllib.error.HTTPError) -> _ServerAnswerError:
         if 300 <= http_error.code < 400:
-            return _AnswerError(
+            return _ServerAnswerError(
                 http_error.code, "", "a redirect, which is not followed, because it could take the token"
             )
         try:
             answer = self._parse_object(self._read_answer(http_error))
         except CatalogError:  # a page of a proxy, or of another kind of server
-            return _AnswerError(http_error.code, "", self._hide_token(str(http_error.reason)))
-        return _AnswerError(
+            return _ServerAnswerError(http_error.code, "", self._hide_token(str(http_error.reason)))
+        return _ServerAnswerError(
             http_error.code, str(answer.get("error_code") or ""), self._hide_token(str(answer.get("message") or ""))
         )
 
@@ -233,7 +233,7 @@ class CatalogClient:
     def _unreadable_error(self, problem: str) -> CatalogError:
         return CatalogError(f"{self.server.url} does not answer like a Unity Catalog: {problem}. Check the address")
 
-    def _to_catalog_error(self, answer_error: _AnswerError, name: str) -> CatalogError:
+    def _to_catalog_error(self, answer_error: _ServerAnswerError, name: str) -> CatalogError:
         advice = {
             401: "Check the token",
             403: "Ask for the permission, or use another token",

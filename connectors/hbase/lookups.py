@@ -58,7 +58,7 @@ def find_messages(client: Client, selection: Selection, limit: int = 0) -> Itera
             time.
         UsageError: for a condition that HBase cannot check.
     """
-    rows = _LookUp(client, open_existing_table(client).salts, selection, limit).find_rows()
+    rows = _MessageLookUp(client, open_existing_table(client).salts, selection, limit).find_rows()
     rows = islice(rows, limit) if limit else rows
     while part := list(islice(rows, BATCH_ROWS)):
         yield to_batch(part)
@@ -74,7 +74,7 @@ def _row_sort_key(row: _Row) -> tuple[bool, int, str, int]:
     return time is None, time or 0, row["broker"], row["physical_offset"]
 
 
-class _LookUp:
+class _MessageLookUp:
     """A search for the messages of a selection in one HBase table."""
 
     def __init__(self, client: Client, salts: int, wanted: Selection, limit: int) -> None:
@@ -154,17 +154,17 @@ class _LookUp:
     def _find_by_key(self, entry_kind: bytes, key: str) -> _Sorted:
         prefix = entry_prefix(self._salts, entry_kind, key_hash(key))
         for page in self._client.scan(
-            *self._key_range(prefix), page_rows=_PAGE, first_page_rows=self._first_page_row_count(1)
+            *self._time_range_of_prefix(prefix), page_rows=_PAGE, first_page_rows=self._first_page_row_count(1)
         ):
             yield from self._fetch_messages([row.cells[REFERENCE] for row in page])
 
     def _find_by_topic(self, salt: int, topic: str) -> _Sorted:
-        start, stop = self._key_range(topic_prefix(salt, topic))
+        start, stop = self._time_range_of_prefix(topic_prefix(salt, topic))
         first = self._first_page_row_count(self._salts * len(self._wanted.topics))
         for page in self._client.scan(start, stop, page_rows=_PAGE, first_page_rows=first):
             yield from ((message_sort_key(row.key), parse_row(row.cells[VALUE])) for row in page)
 
-    def _key_range(self, prefix: bytes) -> tuple[bytes, bytes]:
+    def _time_range_of_prefix(self, prefix: bytes) -> tuple[bytes, bytes]:
         """Return the range of keys with a prefix and a wanted time; it excludes messages without a time."""
         if self._end is not None:
             return prefix + self._first, prefix + encode_time(self._end)

@@ -13,7 +13,7 @@ COMPRESSIONS = ("NONE", "GZ", "SNAPPY", "LZ4", "ZSTD")
 _MAX_TTL_SECONDS = (1 << 31) - 2
 
 
-def _parse_name(text: str) -> str:
+def _parse_table_name(text: str) -> str:
     if not text.strip():
         raise ValueError("expected the name of a host or table, found nothing")
     return text.strip()
@@ -33,9 +33,9 @@ def _parse_columns(text: str) -> tuple[str, ...]:
 class HBaseOptions(DeclaredOptions):
     """Options for the use of one HBase table."""
 
-    host: str = option("host", _parse_name, "localhost", "HBase's Thrift server (Thrift 1: `hbase thrift start`)")
+    host: str = option("host", _parse_table_name, "localhost", "HBase's Thrift server (Thrift 1: `hbase thrift start`)")
     port: int = option("port", integer_parser(1, 65535), 9090, "its port")
-    table: str = option("table", _parse_name, "commitlake_messages", "the HBase table")
+    table: str = option("table", _parse_table_name, "commitlake_messages", "the HBase table")
     transport: str = option(
         "transport",
         choice_parser(("buffered", "framed")),

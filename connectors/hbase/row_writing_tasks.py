@@ -68,7 +68,7 @@ class RowWritingTask:
         """Return a filesystem whose root is the folder of `messages`, with current credentials."""
         return self.lake.open_folder("messages")
 
-    def process_pieces(self, pieces: Iterable[DataFileShare]) -> int:
+    def process_file_shares(self, pieces: Iterable[DataFileShare]) -> int:
         """Write or delete the rows of pieces of data files, over one connection, and return the number of rows."""
         files = self.open_filesystem()
         with Client(self.options) as client:
@@ -118,7 +118,7 @@ def _contains_offset(offsets: Offsets | None, offset: int) -> bool:
     return place < len(offsets) and int(offsets[place]) == offset
 
 
-def divide_into_pieces(files: Sequence[AddedFile]) -> list[DataFileShare]:
+def divide_into_file_shares(files: Sequence[AddedFile]) -> list[DataFileShare]:
     """Divide data files into pieces of about `PIECE_ROWS` rows."""
     pieces = []
     for file in files:
@@ -168,7 +168,7 @@ def _join_and_sort_offsets(offset_parts: Mapping[str, Sequence[Offsets]]) -> Map
 
 def process_files(row_update: RowWritingTask, files: Sequence[AddedFile]) -> int:
     """Write or delete the rows of data files in this process, over one connection, and return the number of rows."""
-    return row_update.process_pieces(divide_into_pieces(files)) if files else 0
+    return row_update.process_file_shares(divide_into_file_shares(files)) if files else 0
 
 
 def process_files_in_tasks(runner: Runner, row_update: RowWritingTask, files: Sequence[AddedFile]) -> int:
@@ -177,5 +177,5 @@ def process_files_in_tasks(runner: Runner, row_update: RowWritingTask, files: Se
     Raises:
         HBaseError: if a task fails.
     """
-    groups = divide_tasks(divide_into_pieces(files), row_update.options.connections or 2 * runner.cores)
-    return sum(rows for _, rows in runner.run(row_update.process_pieces, groups))
+    groups = divide_tasks(divide_into_file_shares(files), row_update.options.connections or 2 * runner.cores)
+    return sum(rows for _, rows in runner.run(row_update.process_file_shares, groups))

@@ -53,7 +53,7 @@ class SaltPartition(InputPartition):
 
 
 @dataclass
-class WriteResult(WriterCommitMessage):
+class HBaseWriteResult(WriterCommitMessage):
     """Commit message of one write task: the number of messages that it has written."""
 
     messages: int
@@ -81,19 +81,19 @@ class HBaseDataSource(DataSource):
     @forward_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> HBaseWriter:
         """Return a batch writer for rows with the columns of a schema."""
-        return HBaseWriter(_write_options(self.options, overwrite=overwrite), schema)
+        return HBaseWriter(_parse_write_options(self.options, overwrite=overwrite), schema)
 
     @forward_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> HBaseStreamWriter:  # noqa: N802 (Spark's)
         """Return a stream writer for rows with the columns of a schema."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
-        return HBaseStreamWriter(_write_options(given, overwrite=overwrite), schema)
+        return HBaseStreamWriter(_parse_write_options(given, overwrite=overwrite), schema)
 
 
 _OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
 
 
-def _write_options(options_map: object, *, overwrite: bool) -> HBaseOptions:
+def _parse_write_options(options_map: object, *, overwrite: bool) -> HBaseOptions:
     options = HBaseOptions.parse(dict(options_map))  # type: ignore[call-overload]
     if overwrite:
         raise UsageError(
@@ -148,10 +148,10 @@ class _BatchWriter:
             self._salts = open_or_create_table(client).salts
 
     @forward_worker_errors()
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> HBaseWriteResult:
         """Write the rows of one task."""
         with Client(self._options.with_long_connect_timeout()) as client:
-            return WriteResult(write_messages(client, iterator, self._salts))
+            return HBaseWriteResult(write_messages(client, iterator, self._salts))
 
 
 class HBaseWriter(_BatchWriter, DataSourceArrowWriter):

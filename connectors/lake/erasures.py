@@ -153,7 +153,7 @@ def newest_erasure_number(table: DeltaTable | None) -> int:
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
-def read_erased_form_number(table: DeltaTable) -> int:
+def read_erasure_rules_version(table: DeltaTable) -> int:
     """Return the version of the rules, at most `FORM`, by which columns of erased rows in `messages` were emptied."""
     return table.transaction_version(FORM_ID) or (1 if newest_erasure_number(table) else FORM)
 

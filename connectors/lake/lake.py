@@ -103,7 +103,7 @@ class Lake:
         return self.uri(STREAMS)
 
     @property
-    def report_page(self) -> str | None:
+    def report_page_path(self) -> str | None:
         """Path of the page about the newest archive run; None for a lake in an object store."""
         return None if self.s3 is not None else self.uri("quality.html")
 
@@ -263,7 +263,7 @@ class Lake:
             S3Error: if an object store cannot be reached, or denies access.
         """
         if self.s3 is not None:
-            self._open_bucket().check()
+            self._open_bucket().check_access()
         else:
             _check_folder(Path(self.root))
 

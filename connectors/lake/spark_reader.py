@@ -105,7 +105,7 @@ def select_at_version(spark: SparkSession, sql: str, table: str, uri: str, versi
         return spark.sql(f"{named} {sql}")
 
 
-def read_rows(answer: DataFrame) -> pa.Table:
+def rows_of_answer(answer: DataFrame) -> pa.Table:
     """Run a query whose result is small, and return its rows.
 
     Raises:

@@ -130,11 +130,11 @@ class FormatQueues(ABC):
 
     @property
     @abstractmethod
-    def lookup_format(self) -> QueueFormat:
+    def lookup_queue_format(self) -> QueueFormat:
         """Description of the usual queues by which records are looked up without a scan of the log."""
 
     @abstractmethod
-    def walk_entries(
+    def walk_queue_entries(
         self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues as rows, in order of topic, queue and offset.
@@ -149,10 +149,10 @@ class FormatQueues(ABC):
         """
 
     @abstractmethod
-    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+    def make_queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
         """Return a writer that rebuilds a queue's files."""
 
-    def are_in_rocksdb(self, root: Path) -> bool:  # noqa: ARG002
+    def has_queues_in_rocksdb(self, root: Path) -> bool:  # noqa: ARG002
         """Return whether the queues of a store are in RocksDB instead of files."""
         return False
 
@@ -204,7 +204,7 @@ class FormatIndexes(ABC):
             read_message_at: a function that reads the record at a physical offset.
 
         Raises:
-            IndexUnusable: if the indexes are missing, cannot be read, or have no answer.
+            BadIndexError: if the indexes are missing, cannot be read, or have no answer.
         """
         raise NotImplementedError("this log format has no index of keys: find records by a scan of the log")
 
@@ -229,7 +229,7 @@ class FormatSmallFiles(ABC):
     has_topic_configs = False
 
     @abstractmethod
-    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing.
 
         Args:
@@ -332,7 +332,7 @@ class Format(ABC):
         return None
 
     @abstractmethod
-    def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
+    def make_sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         """Return the files, by path, of a small sample store that is read to compile the loops; the segment is first.
 
         Set-up reads them to compile the format's loops. The segment has three messages; one is damaged, and one has a

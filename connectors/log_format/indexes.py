@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.log_format.kernel import BadRange, WalkArguments
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 
@@ -82,7 +82,7 @@ class IndexData:
 class IndexDataReader(Protocol):
     """Reader of a range of a log that returns the data from which indexes are built as columns, in chunks."""
 
-    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: WalkArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window; pass them to `add_records` while the window is open."""
 
     def add_records(
@@ -113,7 +113,7 @@ class LogRange(Protocol):
         """Physical offset after the last byte."""
 
 
-class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
+class BadIndexError(Exception):
     """Error with the reason why an index cannot be used for a range; the plan of a read shows this reason."""
 
 
@@ -167,6 +167,6 @@ class KeyIndex(Protocol):
         """Return the wanted records in a range of the log, and the ranges that the index does not cover.
 
         Raises:
-            IndexUnusable: if the index is not reliable there.
+            BadIndexError: if the index is not reliable there.
         """
         ...

@@ -10,8 +10,8 @@ from commitlake.connectors.numpy_arrays import Array
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
-class HopArguments(NamedTuple):
-    """Arguments of the function `hop`, which locates records in a window: the window and the limits of the read."""
+class WalkArguments(NamedTuple):
+    """Arguments of `walk_records`, which locates records in a window: the window and the limits of the read."""
 
     window: Array
     length: int
@@ -37,7 +37,7 @@ class FormatKernel:
     """Compiled loops of a format, for code that reads many records.
 
     Attributes:
-        hop: walks from record to record; it is `kernel.record_walk.hop` with the first argument bound.
+        hop: walks from record to record; it is `kernel.record_walk.walk_records` with the first argument bound.
         find_border: finds a position that is certainly the start of a record; it is
             `kernel.record_starts.find_record_start` with
             the first argument bound.

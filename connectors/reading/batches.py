@@ -88,7 +88,7 @@ def _decode_dictionary(values: pa.Array) -> pa.Array:
 BatchInspector = Callable[[DecodedBatch], None]
 
 
-class LastDecoder:
+class DecoderCache:
     """Cache of the last split's decoder, so that the next split can reuse it and its repeated strings.
 
     It is for a task that reads several splits, one after the other.
@@ -117,7 +117,7 @@ def read_split(
     split: Split,
     request: Request,
     inspect_batch: BatchInspector | None = None,
-    last_decoder: LastDecoder | None = None,
+    last_decoder: DecoderCache | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read a split, and yield its wanted records as Arrow batches of rows.
 
@@ -223,7 +223,7 @@ class RowReader:
         request: Request,
         refused: BadRangeCounter,
         decoder: type[Decoder] | None = None,
-        last_decoder: LastDecoder | None = None,
+        last_decoder: DecoderCache | None = None,
     ) -> None:
         """Prepare to decode the records of one split.
 
@@ -242,7 +242,7 @@ class RowReader:
         if request.filters.compares_topics_as_text:
             columns.add("topic")
         kind = decoder or split.format.kernel.decoder
-        self.decoder = (last_decoder or LastDecoder()).get_decoder(kind, frozenset(columns), split, request)
+        self.decoder = (last_decoder or DecoderCache()).get_decoder(kind, frozenset(columns), split, request)
 
     def decode_located_records(
         self, window: Array, window_offset: int, record_parts: Array, inspect_batch: BatchInspector | None = None

@@ -27,7 +27,7 @@ from typing import Protocol
 import numpy as np
 
 from commitlake.connectors.log_format.files import SegmentFile
-from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
+from commitlake.connectors.log_format.indexes import BadIndexError, IndexAnswer
 from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import OpenSegment
@@ -49,7 +49,7 @@ MAX_RANGES = 16
 """Number of unknown ranges in one segment; each needs its own task."""
 
 
-class Index(Protocol):
+class RecordIndex(Protocol):
     """Interface of an index that finds the wanted records of one read in one store."""
 
     name: str
@@ -58,7 +58,7 @@ class Index(Protocol):
         """Return the wanted records in a segment's range, and the ranges that the index does not cover.
 
         Raises:
-            IndexUnusable: if the index is not reliable there.
+            BadIndexError: if the index is not reliable there.
         """
         ...
 
@@ -66,7 +66,7 @@ class Index(Protocol):
 def check_cheaper_than_scan(
     offsets: Array, sizes: Array, uncovered_ranges: Sequence[tuple[int, int]], segment_range: Split
 ) -> None:
-    """Raise `IndexUnusable` if a scan costs less than reading the listed records with a seek for each.
+    """Raise `BadIndexError` if a scan costs less than reading the listed records with a seek for each.
 
     Args:
         offsets: physical offsets of the listed records, ascending.
@@ -75,7 +75,7 @@ def check_cheaper_than_scan(
         segment_range: the range that would be scanned.
 
     Raises:
-        IndexUnusable: if a scan is as fast.
+        BadIndexError: if a scan is as fast.
     """
     edges = group_nearby_records(offsets, sizes)
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
@@ -85,7 +85,7 @@ def check_cheaper_than_scan(
         + SEEK_BYTES * (len(spans) + len(uncovered_ranges))
     )
     if cost > MAX_SHARE * segment_range.size:
-        raise IndexUnusable("a scan is faster, because the wanted records are too many, or too close together")
+        raise BadIndexError("a scan is faster, because the wanted records are too many, or too close together")
 
 
 def make_index_splits(
@@ -100,7 +100,7 @@ def make_index_splits(
         max_record_bytes: larger sizes are faults.
 
     Raises:
-        IndexUnusable: if a scan of the whole range is faster, or the answer does not match the log.
+        BadIndexError: if a scan of the whole range is faster, or the answer does not match the log.
     """
     low, high = filters.min_offset, filters.end_offset
     kept = np.ones(len(index_answer.offsets), bool)
@@ -119,10 +119,10 @@ def make_index_splits(
         with OpenSegment(segment_range.path) as file:
             unknown = list(_ranges_to_scan(file, segment_range, unknown, max_record_bytes))
     except FileNotFoundError:
-        raise IndexUnusable("the segment has been deleted since it was listed") from None
+        raise BadIndexError("the segment has been deleted since it was listed") from None
     check_cheaper_than_scan(index_answer.offsets[kept], index_answer.sizes[kept], unknown, segment_range)
     if len(unknown) > MAX_RANGES:
-        raise IndexUnusable(
+        raise BadIndexError(
             f"the index does not cover more than {MAX_RANGES} ranges of the segment, so that a scan is faster"
         )
     scanned = [
@@ -153,7 +153,7 @@ def _ranges_to_scan(
             continue
         if finding.kind is SpanKind.FAULT:
             # Either the log is damaged here, or an entry before this position is wrong; a scan shows which.
-            raise IndexUnusable(
+            raise BadIndexError(
                 f"expected a record at physical offset {start}, where a range begins that the index does not cover, "
                 "found none"
             )
@@ -206,7 +206,7 @@ class QueueIndex:
             max_record_bytes: larger sizes are faults.
 
         Raises:
-            IndexUnusable: if there are no queues, or they cannot be read.
+            BadIndexError: if there are no queues, or they cannot be read.
         """
         self.name = queues.name
         self._format = queues
@@ -215,23 +215,23 @@ class QueueIndex:
         # A topic that is not UTF-8 has U+FFFD in its name here, but its folder has another name.
         irregular = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
         if irregular:
-            raise IndexUnusable(
+            raise BadIndexError(
                 f"expected the name of a topic, found {irregular[0]!r}, which no topic of a broker can have"
             )
         try:
             self._open_queues = list(_open_queues(store_folder / queues.folder, queues))
         except OSError as error:
-            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+            raise BadIndexError(f"{error.filename}: {error.strerror}") from None
         if not self._open_queues:
-            raise IndexUnusable(f"the folder {store_folder / queues.folder} contains no queue")
+            raise BadIndexError(f"the folder {store_folder / queues.folder} contains no queue")
         self._wanted = np.array([self._is_wanted_queue(queue) for queue in self._open_queues], bool)
 
-    def _is_wanted_queue(self, queue: _Queue) -> bool:
+    def _is_wanted_queue(self, queue: _IndexedQueue) -> bool:
         topics, queue_ids = self._filters.topics, self._filters.queue_ids
         return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
 
     def _check_cheaper_than_scan(self, segment_range: Split, entries_by_queue: dict[int, tuple[Array, Array]]) -> None:
-        """Raise `IndexUnusable` if a scan costs less than to read the records found so far in the smaller queues."""
+        """Raise `BadIndexError` if a scan costs less than to read the records found so far in the smaller queues."""
         offsets, sizes = _join_offsets_and_sizes([entries for _, entries in entries_by_queue.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         # The queues are read one after the other, but grouping needs the order of the log.
@@ -243,7 +243,7 @@ class QueueIndex:
         """Return the wanted records in a segment's range, and the ranges that no queue entry covers.
 
         Raises:
-            IndexUnusable: if entries contradict each other or cannot be read, or if a scan is as fast.
+            BadIndexError: if entries contradict each other or cannot be read, or if a scan is as fast.
         """
         return self._find_records(segment_range, must_beat_scan=True)
 
@@ -251,7 +251,7 @@ class QueueIndex:
         """Return the wanted records of a range according to the queues' entries, even if a scan would be as fast.
 
         Raises:
-            IndexUnusable: if entries contradict each other, or cannot be read.
+            BadIndexError: if entries contradict each other, or cannot be read.
         """
         return self._find_records(segment_range, must_beat_scan=False)
 
@@ -266,7 +266,7 @@ class QueueIndex:
             # Needed although unwanted: their entries show which bytes belong to other topics, and so need no scan.
             self._add_entries(found, np.flatnonzero(~self._wanted).tolist(), segment_range)
         except OSError as error:
-            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+            raise BadIndexError(f"{error.filename}: {error.strerror}") from None
         offsets, sizes = _join_offsets_and_sizes([entries for _, entries in found.values()])
         numbers = np.repeat(np.array(list(found), np.int32), [len(entries) for _, entries in found.values()])
         queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
@@ -319,13 +319,13 @@ def _uncovered_ranges(
     """Return the parts of a range that no queue entry covers."""
     least, most = valid_sizes
     if len(sizes) and (sizes.min() < least or sizes.max() > most):
-        raise IndexUnusable(f"expected entries of records of {least} to {most} bytes, found one of another size")
+        raise BadIndexError(f"expected entries of records of {least} to {most} bytes, found one of another size")
     starts = np.append(offsets, segment_range.end)
     ends = np.insert(offsets + sizes, 0, segment_range.start)
     # Two entries for the same bytes: one of them is wrong, and the index does not tell which.
     if (starts < ends).any():
         place = int(starts[np.flatnonzero(starts < ends)[0]])
-        raise IndexUnusable(
+        raise BadIndexError(
             f"the entries of the queues overlap before physical offset {place}, or one extends past the end of the "
             "segment"
         )
@@ -333,16 +333,16 @@ def _uncovered_ranges(
     return [(int(ends[place]), int(starts[place])) for place in open_ranges]
 
 
-def _open_queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
+def _open_queues(folder: Path, queues: QueueFormat) -> Iterator[_IndexedQueue]:
     folder.stat()  # a missing folder is not an empty index
     for topic in folders_in(folder):
         if not (queues.no_queues and topic.startswith(queues.no_queues)):
             for queue in folders_in(folder / topic, trusted_root=folder):
                 if (number := parse_queue_folder(queue)) is not None:
-                    yield _Queue(topic, number, folder / topic / queue, queues)
+                    yield _IndexedQueue(topic, number, folder / topic / queue, queues)
 
 
-class _Queue:
+class _IndexedQueue:
     """Reader of one queue, which searches for entries by bisection, because they are in the order of the log.
 
     If they are not in order, too few are found, and the other ranges are scanned.
@@ -353,7 +353,7 @@ class _Queue:
         self.queue_id = queue_id
         top = folder.parent.parent
         names = sorted(files_in(folder, is_segment_name, trusted_root=top), key=int)
-        self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
+        self._files = [_IndexedQueueFile(folder / name, int(name), queues) for name in names]
 
     def read_entries_between(self, start: int, end: int, max_entries: int) -> tuple[Array, Array]:
         """Return the queue offsets of the entries in a range of the log, and the entries."""
@@ -368,7 +368,7 @@ class _Queue:
         )
 
 
-class _QueueFile:
+class _IndexedQueueFile:
     """Reader of one queue file."""
 
     def __init__(self, path: Path, base: int, queues: QueueFormat) -> None:
@@ -402,7 +402,7 @@ class _QueueFile:
             first = bisect_left(range(count), start, key=read_sort_key)
             stop = bisect_left(range(count), end, key=read_sort_key)
             if stop - first > max_entries:
-                raise IndexUnusable(
+                raise BadIndexError(
                     "the queues have more entries for this range of the log than it has room for records"
                 )
             data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)

@@ -45,7 +45,7 @@ def walk_listed_records(
     Raises:
         IndexMismatchError: if there is not the listed record at an offset.
     """
-    reader = _Reader(split, max_record_bytes)
+    reader = _ListedRecordReader(split, max_record_bytes)
     for first, last in _divide_into_steps(reader.offsets, reader.ends, reader.read_together, window_bytes):
         origin = int(reader.offsets[first])
         # Records keep their distances in the window, because untouched pages take no memory.
@@ -104,7 +104,7 @@ def _divide_into_steps(
         first = last
 
 
-class _Reader:
+class _ListedRecordReader:
     """Reader of the records of one split that an index lists, a group of records at a time."""
 
     def __init__(self, split: ListedSplit, max_record_bytes: int) -> None:
@@ -244,7 +244,10 @@ class _Reader:
         index = "an IndexFile"
         if split.queues:
             topic, queue_id = split.queues[split.field_array("queue_numbers")[row]]
-            queue_offset, queue_name = split.field_array("queue_offsets")[row], split.format.queues.lookup_format.name
+            queue_offset, queue_name = (
+                split.field_array("queue_offsets")[row],
+                split.format.queues.lookup_queue_format.name,
+            )
             index = f"entry {queue_offset} of the {queue_name} {topic}/{queue_id}"
         return IndexMismatchError(
             f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, according "

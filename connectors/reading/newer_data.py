@@ -43,7 +43,7 @@ _HEAD_BYTES = 4096
 _ENTRY_HEAD = struct.Struct(">qi")  # physical offset and size of the record, with which an entry of every format begins
 
 
-class ReadLog(NamedTuple):
+class LogToRead(NamedTuple):
     """Log of a store, with the physical offset and size of each segment that a read covers.
 
     Attributes:
@@ -106,7 +106,7 @@ class OtherLogFolder:
         return f"{self.folder} has {segments} of the log, physical offsets {self.start} to {self.end}"
 
 
-def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLogFolder]:
+def find_other_logs(log: LogToRead, start: int | None, end: int) -> list[OtherLogFolder]:
     """Return other folders that contain segments of the same log, which the read does not cover.
 
     Args:
@@ -122,7 +122,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLogF
     return [other for other in found if other is not None]
 
 
-def describe_other_log(log: ReadLog, other_log: OtherLogFolder) -> str:
+def describe_other_log(log: LogToRead, other_log: OtherLogFolder) -> str:
     """Return a sentence that warns of segments in another folder, which the read does not cover."""
     return (
         f"{log.broker}: {other_log}. Only {log.folder} is read: several folders of a log, and DLedger, are not "
@@ -130,7 +130,7 @@ def describe_other_log(log: ReadLog, other_log: OtherLogFolder) -> str:
     )
 
 
-def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLogFolder | None:
+def _inspect_log_folder(folder: Path, log: LogToRead, start: int | None, end: int) -> OtherLogFolder | None:
     try:
         names = files_by_start(folder)
         # A segment is created in advance, full of zeros. Only one with data is part of the log.
@@ -150,7 +150,7 @@ def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int)
     return OtherLogFolder(folder, unread[0], ends[unread[-1]], len(unread)) if unread else None
 
 
-def _is_covered(log: ReadLog, base_offset: int, end: int) -> bool:
+def _is_covered(log: LogToRead, base_offset: int, end: int) -> bool:
     """Return whether the segment that begins at a physical offset is part of the log that is read."""
     return base_offset < end and any(first <= base_offset < first + max(size, 1) for first, size in log.segments)
 
@@ -178,7 +178,7 @@ class RecordedLogEnd(NamedTuple):
     claims: Sequence[CheckpointClaim] = ()
 
     @classmethod
-    def read_known_end(cls, log: ReadLog) -> RecordedLogEnd:
+    def read_known_end(cls, log: LogToRead) -> RecordedLogEnd:
         """Read how far queues, index files and checkpoint say that the log goes; unreadable files are ignored."""
         claims: tuple[CheckpointClaim, ...] = ()
         if not log.is_copy:
@@ -188,7 +188,7 @@ class RecordedLogEnd(NamedTuple):
                 )
         return cls(_newest_index_entry(log), claims)
 
-    def newer_data_warning(self, log: ReadLog, end: LogEnd) -> str | None:
+    def newer_data_warning(self, log: LogToRead, end: LogEnd) -> str | None:
         """Return a sentence that warns of messages after the end of the log that is read; None if there are none."""
         # A copy may lack the first record of the next segment, which `ship` copies once it has not changed any more.
         if self.entry is not None and self.entry[1] >= end.segment_end + log.is_copy:
@@ -221,7 +221,7 @@ def _format_time_ms(ms: int) -> str:
     return f"{ms} ms"
 
 
-def _newest_index_entry(log: ReadLog) -> tuple[str, int] | None:
+def _newest_index_entry(log: LogToRead) -> tuple[str, int] | None:
     found = [
         (f"{folder}/{topic}/{queue_id}", offset)
         for folder, entry_size in log.format.queues.entry_sizes.items()

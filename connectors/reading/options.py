@@ -49,7 +49,7 @@ class BodyForm(StrEnum):
     DECOMPRESSED = "decompressed"
 
 
-class Content(StrEnum):
+class RowContent(StrEnum):
     """Content of a stream's rows: the messages, or the ranges of the log that contain them."""
 
     ROWS = "rows"
@@ -231,10 +231,10 @@ class ReadOptions(DeclaredOptions):
         "PERMISSIVE the gap is a row with `_corrupt_record`)",
         use=OptionUse.STREAM,
     )
-    content: Content = option(
+    content: RowContent = option(
         "content",
-        choice_parser(Content),
-        Content.ROWS,
+        choice_parser(RowContent),
+        RowContent.ROWS,
         "rows; or ranges: the range of each broker in a micro-batch, for a caller that reads it itself",
         use=OptionUse.STREAM,
     )

@@ -11,7 +11,7 @@ _OPENING_BYTES = 256 << 10  # opening a file costs as much as reading this
 _MAX_PARTS = 1024  # within segments; beyond that, a cluster has enough tasks without further cuts
 
 
-class Part(Protocol):
+class FilePart(Protocol):
     """Part of a file, of known size, that one task reads."""
 
     @property
@@ -43,7 +43,7 @@ def choose_part_size(total_size: int, cores: int, *, multiple_of: int = 1 << 20,
     return max(-(-wanted // multiple_of) * multiple_of, min_size)
 
 
-def compute_read_costs(parts: Iterable[Part]) -> list[int]:
+def compute_read_costs(parts: Iterable[FilePart]) -> list[int]:
     """Return the cost of reading each part, including its opening, as the number of bytes that take the same time."""
     return [part.size + _OPENING_BYTES for part in parts]
 

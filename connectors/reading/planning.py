@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
+from commitlake.connectors.log_format.indexes import BadIndexError, IndexAnswer
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.index_lookups import Index, QueueIndex, make_index_splits
+from commitlake.connectors.reading.index_lookups import QueueIndex, RecordIndex, make_index_splits
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.single_records import message_at
@@ -56,29 +56,29 @@ _KEY_INDEX = "IndexFile"
 
 
 @dataclass(frozen=True)
-class Indexes:
+class StoreIndexes:
     """Indexes that can be used for a read, best first, and the reasons why others cannot be used."""
 
-    usable: tuple[Index, ...] = ()
+    usable: tuple[RecordIndex, ...] = ()
     reasons: tuple[str, ...] = ()
 
 
-def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> Indexes:
+def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> StoreIndexes:
     """Open those indexes of a store that can serve a read; none if it selects neither topics nor queues."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
     # The hashes of an IndexFile are of topic and key together, so a key without a topic cannot be looked up.
     by_key = filters.keys is not None and filters.topics is not None
     if not (by_queue or by_key):
-        return Indexes()
+        return StoreIndexes()
     if not options.use_indexes:
-        return Indexes(reasons=("the option useIndexes is false",))
+        return StoreIndexes(reasons=("the option useIndexes is false",))
     if store.is_remote:
         # The queues of a copy may be older than its log: if a broker has rewritten the end of its log after a power
         # failure, entries of other topics may cover wanted records until the queues are shipped. And the queues of all
         # topics are read for each segment, which can take more requests than a scan.
-        return Indexes(reasons=("indexes are only read from local disks",))
+        return StoreIndexes(reasons=("indexes are only read from local disks",))
     folder = Path(store.root).parent
-    usable: list[Index] = []
+    usable: list[RecordIndex] = []
     reasons: list[str] = []
     if by_key and (reason := store.format.indexes.no_key_index_reason(store.segments)):
         reasons.append(f"{_KEY_INDEX}: {reason}")
@@ -88,18 +88,18 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
             index = store.format.indexes.open_key_index(
                 folder, filters.topics or (), filters.keys or (), log.message_at
             )
-        except IndexUnusable as unusable:
+        except BadIndexError as unusable:
             reasons.append(f"{_KEY_INDEX}: {unusable}")
         else:
             usable.append(index)
             reasons += [f"{_KEY_INDEX}: {note}" for note in index.notes]
     if by_queue:
-        queues = store.format.queues.lookup_format
+        queues = store.format.queues.lookup_queue_format
         try:
             usable.append(QueueIndex(folder, filters, options.max_record_bytes, queues))
-        except IndexUnusable as unusable:
+        except BadIndexError as unusable:
             reasons.append(f"{queues.name}: {unusable}")
-    return Indexes(tuple(usable), tuple(reasons))
+    return StoreIndexes(tuple(usable), tuple(reasons))
 
 
 class _SnapshotRecords:
@@ -325,7 +325,7 @@ class _Planner:
         ways.update(dict.fromkeys(kept, ReadMethod.SKIPPED_BY_TIME))
         timely = set(self._splits_within_time(kept, store_range))
         # Opening an index lists folders, so it is left out if no segment is read at all.
-        indexes = open_indexes(store, store_range, self._options, self._filters) if timely else Indexes()
+        indexes = open_indexes(store, store_range, self._options, self._filters) if timely else StoreIndexes()
         plans = (
             self._plan_segment(whole, indexes) if whole in timely else SegmentPlan(whole, ways[whole])
             for whole in wholes
@@ -345,7 +345,7 @@ class _Planner:
             if bounds.may_overlap(begin, end):
                 yield whole
 
-    def _plan_segment(self, segment_split: Split, indexes: Indexes) -> SegmentPlan:
+    def _plan_segment(self, segment_split: Split, indexes: StoreIndexes) -> SegmentPlan:
         reasons = list(indexes.reasons)
         max_record_bytes = self._options.max_record_bytes
         if not segment_split.missing:
@@ -359,7 +359,7 @@ class _Planner:
                         self._partition_bytes,
                         max_record_bytes,
                     )
-                except IndexUnusable as unusable:
+                except BadIndexError as unusable:
                     reasons.append(f"{index.name}: {unusable}")
                 else:
                     return SegmentPlan(segment_split, ReadMethod(index.name), tuple(splits), tuple(reasons))
@@ -436,7 +436,7 @@ def _plan_segment_by_entries(
         answer = queues.list_entries(segment_split)
         wanted = answer.restrict_to_topics(record_topics)
         splits = make_index_splits(wanted, segment_split, filters, partition_bytes, options.max_record_bytes)
-    except IndexUnusable:
+    except BadIndexError:
         return None
     return EntryPlan(answer.restrict_to_topics(entry_topics), tuple(splits))
 

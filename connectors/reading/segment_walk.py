@@ -23,7 +23,7 @@ import numpy as np
 
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.log_format.kernel import BadRange, WalkArguments
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError, no_progress_error
 from commitlake.connectors.reading.files.segment_files import LocalFile, Window
@@ -68,7 +68,7 @@ class WalkEnd:
     position: int = 0
 
 
-Hop = Callable[[HopArguments, Array, Array], Array]
+Hop = Callable[[WalkArguments, Array, Array], Array]
 """Function that continues from `state[POSITION]`; it returns the positions of the records it found."""
 
 
@@ -77,7 +77,7 @@ def make_record_locator(log_format: Format) -> Hop:
     compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
-    def locate_records(arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_records(arguments: WalkArguments, state: Array, faults: Array) -> Array:
         compiled.hop(*arguments, state, parts, faults)
         found: Array = parts[:, : state[kernel.RECORDS]]
         return found
@@ -134,7 +134,7 @@ def walk_records(
             if opened.is_end_of_file:
                 file_end = reach = origin + length
                 limit = min(limit, file_end)
-            arguments = HopArguments(
+            arguments = WalkArguments(
                 opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verifies_crc
             )
             state[kernel.STOP] = kernel.STOP_ROOM

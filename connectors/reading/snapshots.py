@@ -40,7 +40,7 @@ from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSeg
 from commitlake.connectors.reading.kernel import record_walk
 from commitlake.connectors.reading.newer_data import (
     LogEnd,
-    ReadLog,
+    LogToRead,
     RecordedLogEnd,
     describe_other_log,
     find_other_logs,
@@ -100,7 +100,7 @@ END_STEP_BYTES = 32 << 20
 _WINDOW_BYTES = 4 << 20
 
 
-class TailKind(StrEnum):
+class LogTailKind(StrEnum):
     """Kind of the bytes after a log's last record: not yet written, partly written, or the end of a full segment."""
 
     UNWRITTEN = "unwritten"
@@ -123,7 +123,7 @@ class StoreRange:
 
     start: int
     end: int
-    tail: TailKind = TailKind.UNWRITTEN
+    tail: LogTailKind = LogTailKind.UNWRITTEN
     tail_bytes: int = 0
     last_record: int | None = None
     newer: tuple[str, ...] = ()
@@ -158,7 +158,9 @@ class Snapshot:
         """
         try:
             ranges = {
-                broker: StoreRange(**{**value, "tail": TailKind(value["tail"]), "newer": tuple(value.get("newer", ()))})
+                broker: StoreRange(
+                    **{**value, "tail": LogTailKind(value["tail"]), "newer": tuple(value.get("newer", ()))}
+                )
                 for broker, value in json.loads(text).items()
             }
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -202,12 +204,12 @@ def take_snapshot(
     return Snapshot(ranges)
 
 
-def make_read_log(store: Store) -> ReadLog | None:
+def make_read_log(store: Store) -> LogToRead | None:
     """Return a store's log for comparison with its other files; None for a store in an object store."""
     if store.is_remote:
         return None
     segments = [(segment.base_offset, segment.file_size) for segment in store.segments]
-    return ReadLog(store.broker, Path(store.root).parent, store.format, segments)
+    return LogToRead(store.broker, Path(store.root).parent, store.format, segments)
 
 
 def _find_newer_data(
@@ -300,7 +302,7 @@ def _find_store_range(
                 and end_offset <= segment.base_offset
                 and _has_valid_first_record(file, store.format, segment, size, max_record_bytes)
             ):
-                return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
+                return StoreRange(first, max(first, segment.base_offset), LogTailKind.CLOSED)
             near_end = _find_start_near_end(file, store.format, segment, begin, size, max_record_bytes)
             found = find_segment_end(
                 file, segment, near_end, size, max_record_bytes, store.format, is_broker_stopped=is_broker_stopped
@@ -385,7 +387,7 @@ def find_segment_end(
             bad_end = step.bad[-1].end
     # A BLANK directly after a record, not after a bad range, which it may be a part of.
     if end.stop == record_walk.STOP_BLANK and bad_end <= records.last_record_end(default_end=begin):
-        return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_record_start)
+        return StoreRange(begin, end.position, LogTailKind.CLOSED, last_record=records.last_record_start)
     last_record, last_good = records.find_last_complete_record(file, split, max_record_bytes, default_end=begin)
     if end.stop == record_walk.STOP_UNWRITTEN:
         if last_good == begin and end.position == begin:
@@ -393,7 +395,7 @@ def find_segment_end(
         torn = end.position - last_good
     else:
         torn = max(0, search_end - last_good)
-    return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn, last_record)
+    return StoreRange(begin, last_good, LogTailKind.TORN if torn else LogTailKind.UNWRITTEN, torn, last_record)
 
 
 class _LastRecords:

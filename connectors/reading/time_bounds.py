@@ -104,13 +104,13 @@ def time_bounds(
             for number, whole in enumerate(ranges)
             if not whole.missing and not found[number].may_overlap(*wanted_times)
         ]
-        probed = readers.map(lambda number: _probe_times(ranges[number], max_record_bytes), doubtful)
+        probed = readers.map(lambda number: _sample_store_times(ranges[number], max_record_bytes), doubtful)
         for number, (low, high) in zip(doubtful, probed, strict=True):
             found[number] = found[number].widen(low, high, tolerance_ms)
     return found
 
 
-def _probe_times(split: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
+def _sample_store_times(split: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
     """Return the smallest and largest store time of records at sampled positions of a range; None if none was found."""
     times: list[int] = []
     try:
@@ -122,13 +122,13 @@ def _probe_times(split: Split, max_record_bytes: int) -> tuple[int | None, int |
                     end = min(start + _PROBE_BYTES, split.end)
                     times += _min_max_times(file, replace(split, start=start, end=end), max_record_bytes)
                 # A clock that was set right just before the segment's end shows nowhere else.
-                times += _probe_end_times(file, split, max_record_bytes)
+                times += _sample_end_store_times(file, split, max_record_bytes)
     except FileNotFoundError:
         pass  # deleted since it was listed; the read will report it
     return min(times, default=None), max(times, default=None)
 
 
-def _probe_end_times(file: SegmentFile, split: Split, max_record_bytes: int) -> list[int]:
+def _sample_end_store_times(file: SegmentFile, split: Split, max_record_bytes: int) -> list[int]:
     """Return the smallest and largest store time of a segment's last records; empty if its end has none nearby."""
     size = _PROBE_BYTES
     while size <= _MAX_END_BYTES:

@@ -40,7 +40,7 @@ from commitlake.schemas.remoting.statistics_bodies import (
     ConsumeStats,
     DelayOffsetTable,
     GroupList,
-    OffsetWrapper,
+    QueueOffsetPair,
     TopicStats,
 )
 from commitlake.schemas.remoting.topic_and_group_configs import (
@@ -178,7 +178,7 @@ class Admin(Closable):
         )
         return answer.body_as(TopicStats) if answer.code == ResponseCode.SUCCESS else None
 
-    def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, OffsetWrapper]:
+    def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, QueueOffsetPair]:
         """Return a group's offsets in each queue of its topics, on all brokers."""
         table = {}
         for broker_name in self.clusters().broker_addr_table:

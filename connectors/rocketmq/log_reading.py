@@ -23,7 +23,7 @@ from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import LogPart, Pulled, QueueRange, format_queue, read_range
+from commitlake.connectors.rocketmq.queue_reading import LogPart, PulledAnswer, QueueRange, format_queue, read_range
 from commitlake.connectors.rocketmq.throttle import Throttle
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -113,7 +113,7 @@ class LogReader:
                 )
             read.add_lost_messages(lost_range.size, f"{lost_range}: {reason}")
 
-        waiting: list[Pulled] = []
+        waiting: list[PulledAnswer] = []
         covered = size = 0
         for answer in read_range(self._puller, queue_range, report_lost, retry_seconds=self._retry_seconds):
             covered += min(answer.end, queue_range.end) - answer.begin
@@ -135,7 +135,7 @@ class LogReader:
         on_end(read)
 
     def _read_wanted_rows(
-        self, records: PulledRecords, answers: Sequence[Pulled], queue_range: QueueRange, log_part: LogPart
+        self, records: PulledRecords, answers: Sequence[PulledAnswer], queue_range: QueueRange, log_part: LogPart
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of pulled messages that are in a range of queue offsets and in a part of the log."""
         may_exceed = any(answer.may_exceed for answer in answers)
@@ -182,7 +182,7 @@ def _ignore_missing(_lost_range: QueueRange, _reason: str) -> None:
     """Do nothing about missing offsets; used as a callback for lost messages."""
 
 
-def _queue_offset_at(cut_position: CutPosition, answers: Sequence[Pulled]) -> int:
+def _queue_offset_at(cut_position: CutPosition, answers: Sequence[PulledAnswer]) -> int:
     """Return the queue offset of the first record after the wanted ones.
 
     If a log has lost messages, offsets in the queue differ from those in the records. So if an answer has a record for

@@ -90,7 +90,7 @@ class PullFilter:
 ALL_MESSAGES = PullFilter()
 
 
-class Pulled(NamedTuple):
+class PulledAnswer(NamedTuple):
     """The records in the answer to one pull.
 
     Attributes:
@@ -122,7 +122,7 @@ def read_range(
     message_filter: PullFilter = ALL_MESSAGES,
     *,
     retry_seconds: float = 60.0,
-) -> Iterator[Pulled]:
+) -> Iterator[PulledAnswer]:
     """Yield the records of a queue range, one pull after another.
 
     Args:
@@ -150,7 +150,7 @@ def read_range(
         if following < queue_range.end:
             asking.send_next_pull(following)
         if answer.status is PullStatus.FOUND:
-            yield Pulled(position, following, answer.answer.body, may_exceed=following > queue_range.end)
+            yield PulledAnswer(position, following, answer.answer.body, may_exceed=following > queue_range.end)
         position = following
 
 

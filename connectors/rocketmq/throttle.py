@@ -10,7 +10,7 @@ _BURST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RateLimit:
     """A limit of messages and bytes per second.
 
     Attributes:
@@ -21,9 +21,9 @@ class Rate:
     messages: float | None = None
     bytes: float | None = None
 
-    def share_per_reader(self, reader_count: int) -> Rate:
+    def share_per_reader(self, reader_count: int) -> RateLimit:
         """Return the part of the rate for one of several parallel readers."""
-        return Rate(
+        return RateLimit(
             None if self.messages is None else self.messages / reader_count,
             None if self.bytes is None else self.bytes / reader_count,
         )
@@ -39,7 +39,10 @@ class Throttle:
     """
 
     def __init__(
-        self, rate: Rate, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
+        self,
+        rate: RateLimit,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._rate, self._clock, self._sleep = rate, clock, sleep
         self._next = clock()

@@ -41,17 +41,17 @@ def run_in_pool(
     waiting = iter(enumerate(tasks))
     running: dict[Future[Result], int] = {}
 
-    def submit_tasks(count: int) -> None:
+    def submit_next_tasks(count: int) -> None:
         for number, task in islice(waiting, count):
             running[pool.submit(function, task)] = number
 
     try:
-        submit_tasks(_SUBMITTED_PER_WORKER * workers)
+        submit_next_tasks(_SUBMITTED_PER_WORKER * workers)
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 number, result = running.pop(future), future.result()
                 # Before the result is handed over, so that no worker waits for the caller.
-                submit_tasks(1)
+                submit_next_tasks(1)
                 yield number, result
     except BaseException:
         # Without waiting: the running tasks are cancelled first.

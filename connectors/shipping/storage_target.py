@@ -37,7 +37,7 @@ class StorageTarget(ShipTarget):
     def claim(self) -> None:
         """Check that the target is accessible; it needs no lock, because a manifest is replaced only if unchanged."""
         with self._convert_errors(""):
-            self._storage.check()
+            self._storage.check_access()
             self._storage.delete_unfinished_files()
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.registry import COMMITLOGS, JOURNALS
 from commitlake.connectors.log_format.format import Formats
-from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
+from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions, RowContent
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.sources.predicates import push_predicates
@@ -70,7 +70,7 @@ class LogDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns that the options select, in the table's order."""
         options = self._parse_options()
-        if options.content is Content.RANGES:
+        if options.content is RowContent.RANGES:
             return spark_schema(RANGES)
         return _schema_of(options)
 
@@ -100,7 +100,7 @@ class CommitLogDataSource(LogDataSource):
         return "commitlog"
 
 
-class Pushdown(LogDataSource):
+class PredicatePushdown(LogDataSource):
     """Mixin for sources that use Spark's predicates to read less; Spark applies all predicates again."""
 
     @forward_worker_errors()
@@ -109,7 +109,7 @@ class Pushdown(LogDataSource):
         return PushdownCommitLogReader(self._parse_options().for_batch(), schema)
 
 
-class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
+class PushdownCommitLogDataSource(PredicatePushdown, CommitLogDataSource):
     """`CommitLogDataSource` with pushdown of Spark's predicates."""
 
 
@@ -120,7 +120,7 @@ def _schema_of(options: ReadOptions) -> StructType:
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:
-    if options.content is not Content.RANGES:
+    if options.content is not RowContent.RANGES:
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
     elif schema.simpleString() != (expected := spark_schema(RANGES).simpleString()):
         raise UsageError(
@@ -219,5 +219,5 @@ class JournalDataSource(LogDataSource):
         return "journal"
 
 
-class PushdownJournalDataSource(Pushdown, JournalDataSource):
+class PushdownJournalDataSource(PredicatePushdown, JournalDataSource):
     """`JournalDataSource` with pushdown of Spark's predicates."""

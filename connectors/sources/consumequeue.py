@@ -90,7 +90,7 @@ class QueueReader(DataSourceReader):
         """
         check_columns(schema, QUEUE_ENTRIES, options.mode, CORRUPT_ENTRY.name)
         self._options = options
-        self._filters = options.filters
+        self._filters = options.to_read_filters
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @forward_worker_errors()

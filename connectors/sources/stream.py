@@ -24,7 +24,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.options import Content, Mode, ReadOptions
+from commitlake.connectors.reading.options import Mode, ReadOptions, RowContent
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.spark.limited_stream_reader import (
@@ -114,7 +114,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         from commitlake.connectors.sources.stream_offsets import batch_positions  # noqa: PLC0415
 
         first, last = batch_positions(start, end)
-        if self._options.content is Content.ROWS:
+        if self._options.content is RowContent.ROWS:
             return list(group_splits(self._planner.splits(first, last)))
         from commitlake.connectors.sources.stream_ranges import to_batch  # noqa: PLC0415
 

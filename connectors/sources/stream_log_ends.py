@@ -15,7 +15,7 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import refuse_incomplete_read
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind, find_segment_end, take_snapshot
+from commitlake.connectors.reading.snapshots import LogTailKind, StoreRange, find_segment_end, take_snapshot
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.sources.stream_offsets import (
     StorePosition,
@@ -30,7 +30,7 @@ SEARCH_BYTES = 4 << 20
 ZEROS_BYTES = 1 << 20
 
 
-class LogEnd:
+class LogEndSearcher:
     """Searcher for the end of a store's log, which continues at the end that the previous call found."""
 
     def __init__(self, max_record_bytes: int, mode: Mode = Mode.PERMISSIVE) -> None:
@@ -78,7 +78,7 @@ class LogEnd:
                 store.format, segment, known_position.offset, full_size_of_segment(store, segment)
             )
             before, known_position = known_position, _make_position(store, found, known_position)
-            if found.tail is not TailKind.CLOSED or known_position.offset <= before.offset:
+            if found.tail is not LogTailKind.CLOSED or known_position.offset <= before.offset:
                 break
             segment = segment_at(store, known_position.offset)
         return known_position
@@ -98,7 +98,7 @@ class LogEnd:
                     last_record = found.last_record if step.last_record is None else step.last_record
                     found = StoreRange(begin, step.end, step.tail, step.tail_bytes, last_record)
                     if (
-                        step.tail is TailKind.CLOSED
+                        step.tail is LogTailKind.CLOSED
                         or reach >= file_end
                         or _is_zeroed_before(file, segment, found, reach)
                     ):

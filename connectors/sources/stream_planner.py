@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from commitlake.connectors.reading.errors import EmptyStoreError, StoreError
-from commitlake.connectors.reading.options import Content, Mode, ReadOptions
+from commitlake.connectors.reading.options import Mode, ReadOptions, RowContent
 from commitlake.connectors.reading.planning import plan_snapshot
 from commitlake.connectors.reading.read_request import Filters
-from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind
+from commitlake.connectors.reading.snapshots import LogTailKind, Snapshot, StoreRange
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.store_identity_check import StoreReplacedError
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.connectors.sources.stream_log_ends import LogEnd
+from commitlake.connectors.sources.stream_log_ends import LogEndSearcher
 from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, check_same_store, segment_at
 from commitlake.connectors.sources.stream_size_shares import end_of_share, fair_shares
 from commitlake.connectors.sources.stream_start_positions import (
@@ -42,7 +42,7 @@ class StreamPlanner:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._ends: dict[str, LogEnd] = {}
+        self._ends: dict[str, LogEndSearcher] = {}
         self._stores: dict[str, Store] = {}
         self._target: Positions | None = None
         self._latest: Positions = {}
@@ -199,13 +199,13 @@ class StreamPlanner:
             self._warned.add(text)
             logger.warning("%s: continuing without it", text)
 
-    def _end_search_of_store(self, store: Store) -> LogEnd:
+    def _end_search_of_store(self, store: Store) -> LogEndSearcher:
         options = self._options
         # The job that asks for ranges reads the log itself, and reports what it cannot reach.
-        mode = options.mode if options.content is Content.ROWS else Mode.PERMISSIVE
-        return self._ends.setdefault(store.broker, LogEnd(options.max_record_bytes, mode))
+        mode = options.mode if options.content is RowContent.ROWS else Mode.PERMISSIVE
+        return self._ends.setdefault(store.broker, LogEndSearcher(options.max_record_bytes, mode))
 
 
 def _to_store_range(start: StorePosition, end: StorePosition) -> StoreRange:
     last = end.record.offset if end.record is not None and start.offset <= end.record.offset < end.offset else None
-    return StoreRange(start.offset, end.offset, TailKind.CLOSED, last_record=last)
+    return StoreRange(start.offset, end.offset, LogTailKind.CLOSED, last_record=last)

@@ -41,11 +41,11 @@ def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBa
 
 def to_snapshot(batch: DataFrame) -> Snapshot:
     """Convert the rows of a micro-batch with `content=ranges` to a snapshot: the range to read in each store."""
-    from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind  # noqa: PLC0415 (loads the kernel)
+    from commitlake.connectors.reading.snapshots import LogTailKind, Snapshot, StoreRange  # noqa: PLC0415 (loads the kernel)
 
     return Snapshot(
         {
-            row["broker"]: StoreRange(row["start"], row["end"], TailKind.CLOSED, last_record=row["last_record"])
+            row["broker"]: StoreRange(row["start"], row["end"], LogTailKind.CLOSED, last_record=row["last_record"])
             for row in batch.collect()
         }
     )

@@ -31,7 +31,7 @@ _WAITS_SECONDS = (1.0, 5.0)
 """Waits between the attempts to write a file."""
 
 
-class Folder(Protocol):
+class OutputFolder(Protocol):
     """Interface of a folder for output that both the driver and the launcher can access."""
 
     def file_names(self) -> list[str]:
@@ -47,7 +47,7 @@ class Folder(Protocol):
         """Delete a file."""
 
 
-def copy_output(folder: Folder, write_output: Callable[[int, bytes], None]) -> int | None:
+def copy_output(folder: OutputFolder, write_output: Callable[[int, bytes], None]) -> int | None:
     """Pass on what a driver on a cluster has printed since the last call, and delete it from the folder.
 
     Args:
@@ -74,7 +74,7 @@ class OutputSender:
     If the folder cannot be written, the output only goes to its original destination, and the job does not fail.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: OutputFolder) -> None:
         """Redirect standard output and standard error to the folder."""
         self._folder = folder
         self._originals = {stream: os.dup(stream) for stream in (STANDARD_OUTPUT, STANDARD_ERROR)}

@@ -82,7 +82,7 @@ _STOP_SECONDS = 5
 _END_SECONDS = 60
 
 
-class PreparedLaunch(NamedTuple):
+class JvmLaunch(NamedTuple):
     """Arguments of spark-submit with which to start a JVM, and the JVM's working folder.
 
     Attributes:
@@ -128,7 +128,7 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.wait(_END_SECONDS)
 
 
-def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False) -> PreparedLaunch:
+def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False) -> JvmLaunch:
     """Return the arguments for a JVM; on a cluster, with the archive for executors.
 
     Args:
@@ -158,7 +158,7 @@ def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False
         words = submit_arguments.make_paths_absolute(words)
         folder = _make_driver_folder(python)
     _set_environment(configuration, python or sys.executable, is_local=is_local)
-    return PreparedLaunch(words, folder)
+    return JvmLaunch(words, folder)
 
 
 def start_jvm(arguments: Sequence[str], folder: Path | None = None) -> JavaGateway:
@@ -219,14 +219,14 @@ def _connect_to_gateway(process: subprocess.Popen[bytes], connection_file: Path)
         port = read_int(file)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
     # With these variables, pyspark connects to the JVM instead of starting one.
-    with _set_variables({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
+    with _set_environment_variables({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
     gateway.proc = process  # as in pyspark; this also keeps the pipe open
     return gateway
 
 
 @contextmanager
-def _set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+def _set_environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables inside the block."""
     os.environ.update(variables)
     try:

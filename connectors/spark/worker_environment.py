@@ -89,10 +89,12 @@ def executor_archive(*, includes_driver: bool = False) -> Path:
     Raises:
         OSError: if the cache folder cannot be written, or others can write to it.
     """
-    members = sorted({member.name: member for member in _list_members(includes_driver=includes_driver)}.values())
+    members = sorted(
+        {member.name: member for member in _list_archive_members(includes_driver=includes_driver)}.values()
+    )
     folder = _cache_folder()
     make_private_folder(folder, _PRIVATE)
-    archive = folder / f"{NAME}-{_members_digest(members)}.tar.gz"
+    archive = folder / f"{NAME}-{_archive_members_digest(members)}.tar.gz"
     if not archive.exists():
         unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
         whose = "driver and executors" if includes_driver else "executors"
@@ -144,17 +146,17 @@ def _delete_old_archives(folder: Path, kept_archive: Path) -> None:
             archive.unlink(missing_ok=True)
 
 
-def _list_members(*, includes_driver: bool) -> Iterator[ArchiveMember]:
+def _list_archive_members(*, includes_driver: bool) -> Iterator[ArchiveMember]:
     for distribution in _list_distributions(includes_driver=includes_driver):
         for file in distribution.files or []:
             path = Path(str(distribution.locate_file(file)))
             if ".." not in file.parts and not _UNUSED_FOLDERS.intersection(file.parts[1:-1]) and path.is_file():
                 yield ArchiveMember(file.as_posix(), path)
-                yield from _bytecode_member(file, path)
-    yield from _package_members()
+                yield from _bytecode_archive_member(file, path)
+    yield from _package_archive_members()
 
 
-def _package_members() -> Iterator[ArchiveMember]:
+def _package_archive_members() -> Iterator[ArchiveMember]:
     """Yield the archive members for this package's files, also of an editable installation."""
     for folder, subfolders, names in os.walk(_PACKAGE, followlinks=True):
         subfolders[:] = [name for name in subfolders if name != "__pycache__"]
@@ -162,8 +164,8 @@ def _package_members() -> Iterator[ArchiveMember]:
             path = Path(folder, name)
             file = PurePosixPath(_PROJECT, path.relative_to(_PACKAGE).as_posix())
             yield ArchiveMember(file.as_posix(), path)
-            yield from _bytecode_member(file, path)
-    yield from _metadata_member()
+            yield from _bytecode_archive_member(file, path)
+    yield from _metadata_archive_member()
     from commitlake.connectors.reading.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
 
     functions = cache_folder()
@@ -173,7 +175,7 @@ def _package_members() -> Iterator[ArchiveMember]:
             yield ArchiveMember((beside / path.relative_to(functions).as_posix()).as_posix(), path)
 
 
-def _metadata_member() -> Iterator[ArchiveMember]:
+def _metadata_archive_member() -> Iterator[ArchiveMember]:
     """Yield the archive member for the file METADATA, which states the version."""
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.distribution(_PROJECT).files or []:
@@ -181,7 +183,7 @@ def _metadata_member() -> Iterator[ArchiveMember]:
                 yield ArchiveMember(file.as_posix(), Path(str(file.locate())))
 
 
-def _bytecode_member(file: PurePosixPath, path: Path) -> Iterator[ArchiveMember]:
+def _bytecode_archive_member(file: PurePosixPath, path: Path) -> Iterator[ArchiveMember]:
     """Yield the archive member for a module's cached bytecode, if any, so that executors need not compile it."""
     name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
     compiled = path.parent / "__pycache__" / name
@@ -211,7 +213,7 @@ def _list_distributions(*, includes_driver: bool) -> Iterator[metadata.Distribut
             yield distribution
 
 
-def _members_digest(members: list[ArchiveMember]) -> str:
+def _archive_members_digest(members: list[ArchiveMember]) -> str:
     digest = hashlib.sha256(_launcher_script().encode())
     for name, path in members:
         if path.suffix == ".nbi":

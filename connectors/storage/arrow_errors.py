@@ -63,7 +63,7 @@ def _explain_by_new_request(uri: str, original_answer: str, s3: S3Options | None
     from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
 
     try:
-        S3Storage(uri, s3).check()
+        S3Storage(uri, s3).check_access()
     except S3Error as error:
         return error
     is_permanent = original_answer.rpartition(" ")[2] in _PERMANENT

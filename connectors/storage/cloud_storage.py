@@ -80,7 +80,7 @@ class CloudStorage(ReadableStorage):
         except self.known_errors as error:
             raise self.convert_error(error, f"{self.uri_of(name)} cannot be {verb}: ") from None
 
-    def check(self) -> None:
+    def check_access(self) -> None:
         """Check that the container is accessible, with few attempts, because a user waits."""
         self.has_objects("", is_user_waiting=True)
 

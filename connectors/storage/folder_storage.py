@@ -49,7 +49,7 @@ class FolderStorage(LakeStorage):
         self._below = self._root if may_be_link else self._root.parent
         self.text = str(self._root)
 
-    def check(self) -> None:
+    def check_access(self) -> None:
         """Check that the folder can be written to, or can be created; see LakeStorage."""
         folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):

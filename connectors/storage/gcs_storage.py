@@ -209,7 +209,7 @@ class GcsStorage(CloudStorage):
         blob = self._bucket.blob(key)
         blob.metadata = {_UPLOAD: mark, _CRC: f"{zlib.crc32(data):08x}"}
 
-        def attempt() -> int:
+        def try_put() -> int:
             try:
                 # Not retried by the package, which would not look for an upload whose answer was lost.
                 blob.upload_from_string(
@@ -225,7 +225,7 @@ class GcsStorage(CloudStorage):
                 return generation
             return int(blob.generation)
 
-        return int(TIMEOUTS["retry"](attempt)())
+        return int(TIMEOUTS["retry"](try_put)())
 
     def _find_upload(self, key: str, upload_mark: str) -> int | None:
         """Return the generation of an object that this upload has written, as its mark shows; else None."""

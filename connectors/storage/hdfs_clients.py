@@ -324,7 +324,7 @@ class _HangingRequests:
         """Call a function in another thread, so that signals are handled while it waits, and return its result."""
         answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
-        def run() -> None:
+        def run_in_thread() -> None:
             try:
                 answers.put((True, request()))
             except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
@@ -332,7 +332,7 @@ class _HangingRequests:
 
         is_try, begun = self._begin_request(), time.monotonic()
         # A daemon, because a request that hangs must not keep the process from ending.
-        thread = threading.Thread(target=run, name="hdfs", daemon=True)
+        thread = threading.Thread(target=run_in_thread, name="hdfs", daemon=True)
         thread.start()
         try:
             is_done, found = answers.get(timeout=_REQUEST_SECONDS)

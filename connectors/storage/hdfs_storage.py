@@ -68,7 +68,7 @@ class HdfsStorage(ReadableStorage):
         self._client = HdfsClient(self._root)
         self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for the requests of a step that is retried as a whole
 
-    def check(self) -> None:
+    def check_access(self) -> None:
         """Check that the folder is accessible, and create it if it does not exist."""
         self._few.make_folder(self._path(TEMPORARY))
 
@@ -144,10 +144,10 @@ class HdfsStorage(ReadableStorage):
     def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
         """Write a file as the concatenation of other files, which the server joins if it can."""
 
-        def pieces() -> Iterator[bytes]:
+        def iterate_pieces() -> Iterator[bytes]:
             return (self._read_part(part_file_name(part), part) for part in parts)
 
-        self._write(name, pieces)
+        self._write(name, iterate_pieces)
 
     def check_readable(self) -> None:
         """Check that the folder can be listed, without creating anything."""

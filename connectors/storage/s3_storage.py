@@ -82,7 +82,7 @@ class S3Storage(Storage, LakeStorage):
         super().__init__(str(self._root), pace)
         self._options = options or s3_options()
 
-    def check(self) -> None:
+    def check_access(self) -> None:
         """Check that the bucket is accessible, with few attempts, because a user waits."""
         self.list_first_names()
 

@@ -91,12 +91,12 @@ class Storage(ABC):
         self.pace = pace or BandwidthLimit()
 
     @abstractmethod
-    def check(self) -> None:
+    def check_access(self) -> None:
         """Check that the container or folder exists and is accessible, with few attempts, because a user waits."""
 
     def check_readable(self) -> None:
         """Check that files below the URI can be listed, with few attempts, as a user waits; the URI need not exist."""
-        self.check()
+        self.check_access()
 
     @abstractmethod
     def delete_unfinished_files(self) -> None:
@@ -286,7 +286,7 @@ class LakeStorage(ABC):
     file_noun: ClassVar[str]
 
     @abstractmethod
-    def check(self) -> None:
+    def check_access(self) -> None:
         """Check that the bucket or folder is accessible, with few attempts, as a user waits; a folder may not exist."""
 
     @abstractmethod

@@ -9,21 +9,21 @@ from itertools import pairwise
 from types import ModuleType
 
 from commitlake.schemas.tables.columns import Column, Columns, DataType, ListOf, MapOf
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable, Origin
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable, RowOrigin
 from commitlake.schemas.tables.spark_schemas import spark_field
 from docs.generate.prose import markdown_of, table
 from docs.generate.table_queries import QUERIES
 
 _ORIGINS = {
-    Origin.ARCHIVE: "`archive` writes it.",
-    Origin.COMMITS: "`archive` writes it, with each run.",
-    Origin.MESSAGES: "It is derived from `messages`, and can be made again from it.",
-    Origin.COMPUTED: "`archive --backfill` writes it. It can be computed again from the other tables.",
-    Origin.SNAPSHOTS: "`snapshot` and `archive` write it.",
-    Origin.CONSUME_LOGS: "`archive` writes it, for JMQ stores.",
-    Origin.REPLAYS: "`replay` and `dlq redrive` write it.",
-    Origin.ERASURES: "`erase` writes it.",
-    Origin.EVIDENCE: "Jobs with `--evidence-key` write it.",
+    RowOrigin.ARCHIVE: "`archive` writes it.",
+    RowOrigin.COMMITS: "`archive` writes it, with each run.",
+    RowOrigin.MESSAGES: "It is derived from `messages`, and can be made again from it.",
+    RowOrigin.COMPUTED: "`archive --backfill` writes it. It can be computed again from the other tables.",
+    RowOrigin.SNAPSHOTS: "`snapshot` and `archive` write it.",
+    RowOrigin.CONSUME_LOGS: "`archive` writes it, for JMQ stores.",
+    RowOrigin.REPLAYS: "`replay` and `dlq redrive` write it.",
+    RowOrigin.ERASURES: "`erase` writes it.",
+    RowOrigin.EVIDENCE: "Jobs with `--evidence-key` write it.",
 }
 _INTRO = """# Tables
 

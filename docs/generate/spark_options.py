@@ -11,7 +11,7 @@ from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.rocketmq import options as connection
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.source_options import DeclaredOptions, Option, OptionUse
+from commitlake.connectors.source_options import DeclaredOptions, OptionUse, SourceOption
 from docs.generate.prose import markdown_of, table
 
 
@@ -85,7 +85,7 @@ def _tables(section: Section) -> Iterable[str]:
             yield _table(rows)
 
 
-def _table(options: Iterable[Option]) -> str:
+def _table(options: Iterable[SourceOption]) -> str:
     return table(
         ("option", "default", "meaning"), ((option.name, option.default_text, option.text) for option in options)
     )

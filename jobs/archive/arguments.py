@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.evidence_key import EvidenceArgument
-from commitlake.jobs.arguments.html_option import HTML_HELP, HtmlArgument
+from commitlake.jobs.arguments.html_option import HTML_HELP, HtmlPageOption
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
@@ -32,7 +32,7 @@ from commitlake.jobs.cli.options import (
 from commitlake.schemas.layouts.integer_parsing import parse_decimal
 
 if TYPE_CHECKING:
-    from commitlake.connectors.rocketmq.throttle import Rate
+    from commitlake.connectors.rocketmq.throttle import RateLimit
     from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 
 
@@ -47,15 +47,15 @@ _WHAT_IS_PULLED = (
 _PULLED = Section("from brokers, without their files", _WHAT_IS_PULLED)
 
 
-def _parse_rate(text: str) -> Rate:
-    from commitlake.connectors.rocketmq.throttle import Rate
+def _parse_rate(text: str) -> RateLimit:
+    from commitlake.connectors.rocketmq.throttle import RateLimit
 
     found = _RATE.fullmatch(text.strip())
     number = parse_decimal(found["number"]) if found else None
     if found is None or not number:
         raise argparse.ArgumentTypeError(f"{text[:100]!r} is not a rate: expected one like 2000/s or 20MiB/s")
     unit = found["unit"]
-    return Rate(messages=number) if unit is None else Rate(bytes=number * _BYTES[unit])
+    return RateLimit(messages=number) if unit is None else RateLimit(bytes=number * _BYTES[unit])
 
 
 def _parse_name_value_pair(text: str) -> tuple[str, str]:
@@ -84,7 +84,7 @@ class PullArguments(Topics, after={Topics: "from_broker"}):
         section=_PULLED,
         rules=only_with("from_broker"),
     )
-    max_rate: Rate | None = option(
+    max_rate: RateLimit | None = option(
         "read at most this much per second from all brokers together: messages as in 2000/s, bytes as in 20MiB/s",
         parse=_parse_rate,
         metavar="RATE",
@@ -100,7 +100,7 @@ class ArchiveOptions(
     LakeArguments,
     StoreName,
     LayoutArgument,
-    HtmlArgument,
+    HtmlPageOption,
     EvidenceArgument,
     ThreadArguments,
     after={
@@ -108,7 +108,7 @@ class ArchiveOptions(
         LakeArguments: "store",
         StoreName: "broker",
         LayoutArgument: "broker_conf",
-        HtmlArgument: "no_quality",
+        HtmlPageOption: "no_quality",
         EvidenceArgument: "commit_every",
         ThreadArguments: "commit_every",
     },
@@ -240,7 +240,7 @@ class ArchiveOptions(
         return super().is_on_spark or (self.follows_store and not self.local)
 
     @property
-    def page_path(self) -> Path | None:
+    def html_report_path(self) -> Path | None:
         """Path of the HTML page to write; None if no page is requested."""
         return self.html or self.quality_page
 
@@ -258,12 +258,12 @@ def make_broker_source(command: ArchiveOptions) -> BrokerSource:
         UsageError: for an invalid address.
     """
     from commitlake.connectors.rocketmq.options import ClientOptions
-    from commitlake.connectors.rocketmq.throttle import Rate
+    from commitlake.connectors.rocketmq.throttle import RateLimit
     from commitlake.pipelines.archive.from_broker.pull_task_input import BrokerSource
 
     return BrokerSource(
         ClientOptions(command.from_broker or "", request_seconds=_REQUEST_SECONDS),
         brokers=() if command.broker is None else (command.broker,),
         topics=tuple(dict.fromkeys(command.topic)),
-        rate=command.max_rate or Rate(),
+        rate=command.max_rate or RateLimit(),
     )

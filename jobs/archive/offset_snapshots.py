@@ -99,7 +99,7 @@ def append_snapshots(
     return added
 
 
-class RepeatedSnapshots:
+class PeriodicSnapshots:
     """Snapshots of consumer offsets, taken at an interval while an archive follows its stores.
 
     The end of a log must be found after its consumers' offsets were read, so the stores are listed after that. The next

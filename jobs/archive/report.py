@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.backoff import TableUpdate
 from commitlake.connectors.lake.reader import clean_engine_message
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind
+from commitlake.connectors.reading.snapshots import LogTailKind, StoreRange
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
@@ -19,7 +19,7 @@ from commitlake.jobs.report.page_file import Facts, PageFile, join_names, period
 from commitlake.jobs.report.run_history import history_section, read_run_history
 from commitlake.jobs.report.text_blocks import block_lines
 from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text, time_text
-from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refused
+from commitlake.pipelines.archive.quarantine_rows import RefusedRangeGroup, read_refused_ranges
 from commitlake.pipelines.archive.result import Result, RunPage
 from commitlake.pipelines.archive.run import HBASE
 from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, RunPageSummary
@@ -41,8 +41,8 @@ from commitlake.schemas.report import (
     Report,
     Section,
     Series,
+    Sparkline,
     Table,
-    Trend,
     Verdict,
 )
 from commitlake.schemas.report_columns import Column
@@ -241,10 +241,10 @@ def _run_details(run: Result) -> Iterator[Block]:
 
 def _range_paragraphs(ranges: Mapping[str, StoreRange]) -> Iterator[Block]:
     """Yield a paragraph for each store with new messages or an incomplete last record; a long list is cut."""
-    shown = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
+    shown = {name: part for name, part in ranges.items() if part.size or part.tail is LogTailKind.TORN}
     for name, part in list(shown.items())[:_MAX_RANGES]:
         text = f": physical offsets {part.start} to {part.end} ({size_text(part.size)})"
-        if part.tail is TailKind.TORN:
+        if part.tail is LogTailKind.TORN:
             text += f"; the last {part.tail_bytes} bytes are an incomplete record, left for the next run"
         yield Paragraph(Name(name), text, is_quiet=True)
     if len(shown) > _MAX_RANGES:
@@ -273,17 +273,17 @@ def _others_text(run: Result) -> str:
     return f"{size_text(run.bytes_of_others)} of new log were archived by another run meanwhile"
 
 
-def _read_refused_ranges(run: Result) -> tuple[Sequence[RefusalGroup], str]:
+def _read_refused_ranges(run: Result) -> tuple[Sequence[RefusedRangeGroup], str]:
     """Return the parts of the log that a committed run could not read, or the reason why they cannot be listed."""
     if not (run.quarantined or run.gaps):
         return (), ""
     try:
-        return read_refused(run.lake, [run_id for _, run_id in run.commits]), ""
+        return read_refused_ranges(run.lake, [run_id for _, run_id in run.commits]), ""
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
         return (), clean_engine_message(str(error))
 
 
-def _refused_range_findings(refused_groups: Sequence[RefusalGroup], run: Result) -> Iterator[FindingGroup]:
+def _refused_range_findings(refused_groups: Sequence[RefusedRangeGroup], run: Result) -> Iterator[FindingGroup]:
     kind = Kind.CRITICAL if run.verdict.is_damage else Kind.WARNING
     for group in refused_groups:
         if group.table == "gaps":
@@ -423,7 +423,7 @@ def _topic_trend_cell(row: Mapping[str, Any], figures: RunPageSummary) -> Cell:
     _, values = _count_messages_by_window(
         figures.counts_of_topic((row["broker"], row["topic"])), figures.time_span, _SPARK_WINDOWS
     )
-    return Cell(Trend(f"{format_count(row['messages_sum'], 'message')} over time", values))
+    return Cell(Sparkline(f"{format_count(row['messages_sum'], 'message')} over time", values))
 
 
 def _met_expectations_section(report: QualityReport | None) -> Iterator[Section]:

@@ -18,7 +18,7 @@ from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions, make_broker_source
 from commitlake.jobs.archive.offset_snapshots import (
-    RepeatedSnapshots,
+    PeriodicSnapshots,
     append_snapshots,
     read_offset_snapshots,
     unreadable_offsets_sentences,
@@ -39,7 +39,7 @@ from commitlake.jobs.report.page_file import PageFile, check_page_file, write_pa
 from commitlake.pipelines.archive.body_location import check_bodies_writable
 from commitlake.pipelines.archive.quality_check import CriticalQualityError
 from commitlake.pipelines.archive.result import Result, RunPage
-from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, finish_earlier_runs, plan_work
+from commitlake.pipelines.archive.run import MIB, Config, OnBadRange, finish_earlier_runs, plan_work
 from commitlake.pipelines.masking.archive_masks import parse_archive_masks
 from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
 from commitlake.schemas.errors import ExitCode
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 VERSION = importlib.metadata.version("commitlake")
 _COMMIT_BYTES_PER_CORE = 8 << 30  # a core reads it in about a minute
 _ON_REFUSAL = {
-    None: OnRefusal.KEEP,
-    "fail": OnRefusal.FAIL,
-    "quarantine": OnRefusal.ACCEPT,
-    "record": OnRefusal.ACCEPT,
+    None: OnBadRange.KEEP,
+    "fail": OnBadRange.FAIL,
+    "quarantine": OnBadRange.ACCEPT,
+    "record": OnBadRange.ACCEPT,
 }
 
 
@@ -64,7 +64,7 @@ def run_archive(command: ArchiveOptions, quality_judge: JudgeSubprocess | None =
         quality_judge: the process that judges the run; started if there are new messages. By default this process
             judges.
     """
-    file = check_page_file(command.page_path)
+    file = check_page_file(command.html_report_path)
     lake = open_lake_argument(command)
     facts = [("Lake", lake.root), ("Store", command.store or f"brokers of {command.from_broker}")]
     with write_page_on_failure(file, "archive", TITLE, facts, lake, shown_errors=(CriticalQualityError, HBaseError)):
@@ -143,7 +143,7 @@ def _find_store_name(command: ArchiveOptions, lake: Lake) -> BrokerName:
 
 def default_page_writer(lake: Lake) -> RunPage | None:
     """Return the function that writes a run's page into the lake; None if the lake is not a folder."""
-    return None if lake.report_page is None else make_run_page_writer(PageFile(Path(lake.report_page)))
+    return None if lake.report_page_path is None else make_run_page_writer(PageFile(Path(lake.report_page_path)))
 
 
 def _choose_page_writer(command: ArchiveOptions, lake: Lake, page_file: PageFile | None) -> RunPage | None:
@@ -183,7 +183,7 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
         worst = max(worst, _print_result(command, result))
 
     interval = None if command.available_now else command.trigger
-    snapshots = RepeatedSnapshots(config, command.snapshot_every)
+    snapshots = PeriodicSnapshots(config, command.snapshot_every)
 
     def take_due_snapshot() -> None:
         if snapshots.take_snapshot_if_due():

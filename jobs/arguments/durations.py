@@ -37,13 +37,13 @@ def make_duration_parser(minimum: str, reason: str = "") -> Callable[[str], date
         reason: why it cannot be shorter, for the error.
     """
 
-    def duration(text: str) -> datetime.timedelta:
+    def parse_bounded_duration(text: str) -> datetime.timedelta:
         length = parse_duration(text)
         if length < parse_duration(minimum):
             raise argparse.ArgumentTypeError(f"{text!r}: expected {minimum} or more{reason and ': '}{reason}")
         return length
 
-    return duration
+    return parse_bounded_duration
 
 
 def duration_text(duration: datetime.timedelta) -> str:

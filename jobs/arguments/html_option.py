@@ -18,7 +18,7 @@ HTML_HELP = "also write an HTML page, which works offline"
 
 
 @dataclass(frozen=True, kw_only=True)
-class HtmlArgument(Options):
+class HtmlPageOption(Options):
     """The option `--html`, which names the HTML page that a command writes."""
 
     html: Path | None = option(HTML_HELP, parse=Path, metavar="FILE")

@@ -42,17 +42,17 @@ def suggest_or_list_names(name: str, known_names: Iterable[str]) -> str:
     """
     names = list(known_names)
     return suggest_similar_name(name, names) or (
-        f" There are: {abbreviate_name_list(names)}" if names else " There are none"
+        f" There are: {shorten_name_list(names)}" if names else " There are none"
     )
 
 
 def known_names_hint(known_names: Iterable[str]) -> str:
     """Return a hint that lists the known names; a long list is cut, with the number of omitted names."""
-    names = abbreviate_name_list(known_names)
+    names = shorten_name_list(known_names)
     return f"there are: {names}" if names else "there are none"
 
 
-def abbreviate_name_list(names_to_list: Iterable[str]) -> str:
+def shorten_name_list(names_to_list: Iterable[str]) -> str:
     """Return sorted names separated by commas; a long list is cut, with the number of omitted names."""
     names = sorted(names_to_list)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -20,13 +20,13 @@ def make_integer_parser(minimum: int, maximum: int = INT64_MAX) -> Callable[[str
     """Return a function for argparse's `type` that parses a whole number between a minimum and a maximum."""
     wanted = f"{minimum} or more" if maximum == INT64_MAX else f"{minimum} to {maximum}"
 
-    def number(text: str) -> int:
+    def parse_bounded_integer(text: str) -> int:
         found = parse_int(text, minimum, maximum)
         if found is None:
             raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a whole number, {wanted}")
         return found
 
-    return number
+    return parse_bounded_integer
 
 
 def declare_store_argument(help_text: str) -> str | None:

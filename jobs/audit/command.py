@@ -27,7 +27,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.arguments.broker_name import choose_broker_name
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.evidence_key import EvidenceArgument, read_evidence_key, write_evidence
-from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument, open_packs
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
@@ -44,8 +44,8 @@ from commitlake.jobs.report.page_file import PageFile
 from commitlake.jobs.report.rows_output import write_varying_rows
 from commitlake.jobs.report.text_blocks import print_sections
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
-from commitlake.pipelines.audit.audited_versions import Moment, read_moment
-from commitlake.pipelines.audit.compared_sides import Sides, open_sides
+from commitlake.pipelines.audit.audited_versions import LakeState, read_lake_state
+from commitlake.pipelines.audit.compared_sides import AuditSides, open_audit_sides
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
     compare_hbase,
@@ -99,7 +99,7 @@ class Audit(
     TimeRange,
     ThreadArguments,
     OutputArguments,
-    HtmlArgument,
+    HtmlPageOption,
     EvidenceArgument,
     after={
         StoreName: "broker",
@@ -107,7 +107,7 @@ class Audit(
         TimeRange: "layout",
         ThreadArguments: "hbase_kept",
         OutputArguments: "hbase_kept",
-        HtmlArgument: "hbase_kept",
+        HtmlPageOption: "hbase_kept",
         EvidenceArgument: "hbase_kept",
     },
 ):
@@ -155,7 +155,7 @@ class Audit(
 def _run_audit(command: Audit, lake: Lake, page_file: PageFile | None) -> ExitCode:
     key = read_evidence_key(command)
     open_packs(lake)  # fails for an invalid place before much is read
-    moment = read_moment(lake)
+    moment = read_lake_state(lake)
     reading = lake.pin_versions()
     span = AuditSpan(command.start, command.end).whole_windows()
     stores = _find_compared_stores(command, moment)
@@ -172,7 +172,7 @@ def _run_audit(command: Audit, lake: Lake, page_file: PageFile | None) -> ExitCo
         runner = make_runner(command, "audit")
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
-        open_sides(runner, reading, span.limit_to_dates_from(moment.expired.get("messages")), moment) as sides,
+        open_audit_sides(runner, reading, span.limit_to_dates_from(moment.expired.get("messages")), moment) as sides,
         sides.profile_messages() as messages,
     ):
         runs_notes = _time_range_notes(command, span, sides.span)
@@ -183,15 +183,15 @@ def _run_audit(command: Audit, lake: Lake, page_file: PageFile | None) -> ExitCo
             comparisons.append(partial(compare_store_logs, sides, stores, ranges, store_notes))
         if command.hbase:
             comparisons.append(partial(_compare_hbase, sides, messages, command, command.hbase))
-        compares_keys = not _is_table_damaged("message_keys", findings)
+        compares_keys = not _has_finding_for_table("message_keys", findings)
         if compares_keys:
             comparisons.append(partial(compare_message_keys, sides))
         verdicts = runner.run_concurrently(comparisons)
         of_keys, note = verdicts.pop() if compares_keys else ([], "")
     of_minutes, minutes_note = (
-        ([], "") if _is_table_damaged("topic_minutes", findings) else compare_minutes(reading, moment)
+        ([], "") if _has_finding_for_table("topic_minutes", findings) else compare_minutes(reading, moment)
     )
-    of_edges, edges_note = ([], "") if _is_table_damaged("edges", findings) else compare_edges(lake, moment)
+    of_edges, edges_note = ([], "") if _has_finding_for_table("edges", findings) else compare_edges(lake, moment)
     if span.first is not None or span.last is not None:
         verdicts = [replace(verdict, compared=verdict.windows > 0) for verdict in verdicts]
     damaged = {finding.table for finding in findings}
@@ -233,11 +233,11 @@ def _publish_result(
     return code
 
 
-def _is_table_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
+def _has_finding_for_table(table: str, findings: Sequence[TableFinding]) -> bool:
     return any(finding.table == table for finding in findings)
 
 
-def _find_compared_stores(command: Audit, moment: Moment) -> ComparedStores | None:
+def _find_compared_stores(command: Audit, moment: LakeState) -> ComparedStores | None:
     """Return the stores to compare with, under their names in the lake."""
     if not command.store:
         return None
@@ -256,7 +256,7 @@ def _time_range_notes(command: Audit, requested_span: AuditSpan, compared_span: 
     return notes
 
 
-def _compare_hbase(sides: Sides, messages: Profile, command: Audit, address: str) -> AuditVerdict:
+def _compare_hbase(sides: AuditSides, messages: Profile, command: Audit, address: str) -> AuditVerdict:
     """Compare the table `messages` with HBase."""
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.options import HBaseOptions

@@ -132,7 +132,7 @@ class Command(Common, ABC):
         return parser
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> Self:
+    def from_parsed_arguments(cls, arguments: argparse.Namespace) -> Self:
         """Return a command whose fields have the values of parsed arguments.
 
         Raises:
@@ -146,7 +146,7 @@ class Command(Common, ABC):
     @classmethod
     def parse(cls, *words: str) -> Self:
         """Create the command from the words that follow its name on a command line."""
-        return cls.of(cls.parser().parse_args(words))
+        return cls.from_parsed_arguments(cls.parser().parse_args(words))
 
     @classmethod
     def main(cls, argv: Sequence[str] | None = None) -> int:
@@ -163,7 +163,7 @@ class Command(Common, ABC):
         ]
         return run_job(
             cls.parser(),
-            lambda arguments: cls.of(arguments)._run_without_pandas(),  # noqa: SLF001 (its own)
+            lambda arguments: cls.from_parsed_arguments(arguments)._run_without_pandas(),  # noqa: SLF001 (its own)
             join_options_and_times(words, *times),
         )
 
@@ -334,11 +334,11 @@ def _make_stderr_editor(arguments: argparse.Namespace) -> Callable[[str], str]:
     is_local = getattr(arguments, "local_time", False)
     is_folded = arguments.log_format != "json" and sys.stderr is not None and sys.stderr.isatty()
 
-    def edit_text(text: str) -> str:
+    def edit_stderr_text(text: str) -> str:
         shown = to_local_times(text) if is_local else text
         return wrap_lines(shown, get_terminal_size().columns) if is_folded else shown
 
-    return edit_text
+    return edit_stderr_text
 
 
 def _display_settings(arguments: argparse.Namespace) -> Display:
@@ -414,9 +414,9 @@ def _run_and_report_errors(
 ) -> int:
     level = logging.INFO if arguments.verbose else logging.WARNING
     if arguments.log_format == "json":
-        from commitlake.jobs.cli.json_log import JsonHandler
+        from commitlake.jobs.cli.json_log import JsonLogHandler
 
-        logging.basicConfig(level=level, handlers=[JsonHandler()])
+        logging.basicConfig(level=level, handlers=[JsonLogHandler()])
     else:
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
     try:
@@ -505,7 +505,7 @@ def _check_argument_texts(parser: argparse.ArgumentParser, arguments: argparse.N
 _IMPOSSIBLE_PATHS = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
 
 
-class ErrorText(NamedTuple):
+class ErrorMessageAndHint(NamedTuple):
     """The message, hint and exit code of an error that ends a job.
 
     Attributes:
@@ -519,26 +519,26 @@ class ErrorText(NamedTuple):
     exit_code: int | None = None
 
 
-def explain_error(error: BaseException) -> ErrorText:
+def explain_error(error: BaseException) -> ErrorMessageAndHint:
     """Return the message for an error that ends a job; for a failed worker, the message of the worker's error."""
     error = extract_worker_error(error) or error
     if isinstance(error, CommitLakeError) and error.exit_code is not None:
-        return ErrorText(str(error), error.hint, error.exit_code)
+        return ErrorMessageAndHint(str(error), error.hint, error.exit_code)
     from commitlake.connectors.storage.arrow_errors import s3_error_of
     from commitlake.jobs.cli.permissions import HINT, path_of_permission_error
 
     if (of_s3 := s3_error_of(error)) is not None:
-        return ErrorText(str(of_s3), exit_code=of_s3.exit_code)
+        return ErrorMessageAndHint(str(of_s3), exit_code=of_s3.exit_code)
     if (place := path_of_permission_error(error)) is not None:
         message = f"{place}: permission denied for this user"
-        return ErrorText(message, HINT, ExitCode.USAGE)
+        return ErrorMessageAndHint(message, HINT, ExitCode.USAGE)
     if isinstance(error, OSError) and error.errno in _IMPOSSIBLE_PATHS:
-        return ErrorText(f"{error.filename}: {error.strerror}", "Name another place", ExitCode.USAGE)
+        return ErrorMessageAndHint(f"{error.filename}: {error.strerror}", "Name another place", ExitCode.USAGE)
     if (
         number := received_stop_signal()
     ) is not None:  # a signal to the process group has ended processes that the job needs
-        return ErrorText(f"ended by {signal.Signals(number).name}", exit_code=128 + number)
-    return ErrorText(f"{type(error).__name__}: {_first_line(error)}")
+        return ErrorMessageAndHint(f"ended by {signal.Signals(number).name}", exit_code=128 + number)
+    return ErrorMessageAndHint(f"{type(error).__name__}: {_first_line(error)}")
 
 
 def is_error_or_panic(raised: BaseException) -> bool:

@@ -35,7 +35,7 @@ def print_stderr_as_json(command: str) -> Iterator[None]:
     if before is None:
         yield
         return
-    stream = JsonStream(before, command)
+    stream = JsonLogStream(before, command)
     sys.stderr = cast("TextIO", stream)
     try:
         yield
@@ -44,7 +44,7 @@ def print_stderr_as_json(command: str) -> Iterator[None]:
         sys.stderr = before
 
 
-class JsonStream:
+class JsonLogStream:
     """A text stream that turns lines into JSON objects.
 
     Args:
@@ -107,7 +107,7 @@ class JsonStream:
         self._stream.write(escape_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n")
 
 
-class JsonHandler(logging.Handler):
+class JsonLogHandler(logging.Handler):
     """Log handler that prints log messages as JSON objects on the stream that `print_stderr_as_json` has installed."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -116,7 +116,7 @@ class JsonHandler(logging.Handler):
         if record.exc_info:
             entry["exception"] = logging.Formatter().formatException(record.exc_info)
         stream: object = unguarded_stream(sys.stderr)
-        if isinstance(stream, JsonStream):
+        if isinstance(stream, JsonLogStream):
             stream.emit(entry)
         else:
             self.handleError(record)

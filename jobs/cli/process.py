@@ -54,7 +54,7 @@ class OutputClosedError(OutputError):
     """Error for standard output that its reader has closed."""
 
 
-class _State:
+class _ProcessState:
     """State of this process: the signals that it has received, and whether it is ending.
 
     Attributes:
@@ -85,7 +85,7 @@ class _State:
         self.begun = threading.Lock()
 
 
-_state = _State()
+_state = _ProcessState()
 
 
 def run_process(command: Callable[[], int]) -> int:

@@ -49,7 +49,7 @@ def runner_progress(runner: Runner, label: str, total_bytes: int, *, quiet: bool
         yield lambda _: None
 
 
-class _Compilation:
+class _CompilationProgress:
     """State of the just-in-time compilation of the log reader, as far as this process can observe it."""
 
     def __init__(self) -> None:
@@ -87,12 +87,12 @@ def counted_progress(label: str, total: int, unit: str, *, quiet: bool) -> Itera
     """
     done = 0
 
-    def advance(amount: int) -> None:
+    def advance_progress(amount: int) -> None:
         nonlocal done
         done += amount
 
     with _show_progress(lambda: (done, total), label, unit, quiet=quiet):
-        yield advance
+        yield advance_progress
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def _run_display(show_progress: Callable[..., None], *arguments: object) -> None
 
 
 def _show_bar(read_progress: Count, label: str, unit: str, stop_event: threading.Event) -> None:
-    compilation = _Compilation()
+    compilation = _CompilationProgress()
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -152,7 +152,7 @@ def _show_bar(read_progress: Count, label: str, unit: str, stop_event: threading
 def _show_lines(read_progress: Count, label: str, unit: str, stop_event: threading.Event) -> None:
     started = time.monotonic()
     following = _LINE_SECONDS
-    compilation = _Compilation()
+    compilation = _CompilationProgress()
     while not stop_event.wait(_POLL_SECONDS):
         elapsed = time.monotonic() - started
         compiling = compilation.progress_text()

@@ -30,7 +30,7 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """Limits on the time and memory of the code in a block, and the texts to print if one is exceeded.
 
     Attributes:
@@ -50,9 +50,9 @@ class Limits:
     hint: str
 
 
-def time_and_memory_limits(job: str, condition: str | None) -> Limits:
+def time_and_memory_limits(job: str, condition: str | None) -> QueryLimits:
     """Return the limits for evaluating a `--where` condition the first time; no limits without a condition."""
-    return Limits(
+    return QueryLimits(
         job,
         None if condition is None else TIMEOUT,
         None if condition is None else default_memory_limit(),
@@ -63,7 +63,7 @@ def time_and_memory_limits(job: str, condition: str | None) -> Limits:
 
 
 @contextmanager
-def enforce_limits(limits: Limits) -> Iterator[None]:
+def enforce_limits(limits: QueryLimits) -> Iterator[None]:
     """End this process if the code in the block exceeds a limit."""
     if not runs_in_own_process() or not (limits.timeout or limits.memory):
         yield
@@ -85,7 +85,7 @@ def enforce_limits(limits: Limits) -> Iterator[None]:
             os.environ["TMPDIR"] = before
 
 
-def _watch_limits(block_ended: threading.Event, limits: Limits, temporary_folder: str) -> None:
+def _watch_limits(block_ended: threading.Event, limits: QueryLimits, temporary_folder: str) -> None:
     """End the process if it exceeds a limit before `block_ended` is set; runs in a thread."""
     started = time.monotonic()
     while not block_ended.wait(_POLL_SECONDS):

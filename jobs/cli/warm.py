@@ -49,7 +49,7 @@ from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 _SEGMENT_BYTES = 4096
 
 
-def compile_kernels(runner: Runner = HERE) -> int:
+def compile_all_kernels(runner: Runner = HERE) -> int:
     """Compile the just-in-time compiled loops before they are needed, by processing a small log of each format.
 
     Args:
@@ -69,7 +69,7 @@ def _compile_for_format(task: tuple[str, Path]) -> int:
     name, root = task
     log_format = get_format(name)
     segment = root / log_format.folder / segment_name(0)
-    for path, data in log_format.sample_files(_SEGMENT_BYTES).items():
+    for path, data in log_format.make_sample_files(_SEGMENT_BYTES).items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
     (store,) = find_stores(str(root), formats=all_formats().select_only(log_format))
@@ -133,7 +133,7 @@ def _find_record_boundary(log_format: Format) -> None:
 def _decode_pulled_record() -> None:
     """Decode a record in the form that live brokers send, so that its decoder is compiled."""
     (log_format,) = COMMITLOGS
-    segment, *_ = log_format.sample_files(_SEGMENT_BYTES).values()
+    segment, *_ = log_format.make_sample_files(_SEGMENT_BYTES).values()
     parsed = parse_message(segment)
     assert parsed is not None, "expected the segment to begin with a whole record"
     request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)
@@ -149,4 +149,4 @@ def _map_segment_file(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    compile_kernels(ProcessRunner())
+    compile_all_kernels(ProcessRunner())

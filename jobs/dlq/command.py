@@ -64,9 +64,9 @@ class Dlq(DlqOptions):
         from commitlake.jobs.dlq.export import export_dead_letters
         from commitlake.jobs.dlq.outcome import print_outcome
         from commitlake.jobs.dlq.redrive import redrive_dead_letters
-        from commitlake.jobs.dlq.report import show_causes
+        from commitlake.jobs.dlq.report import print_causes
 
-        acts = {SHOW: show_causes, EXPORT: export_dead_letters, REDRIVE: redrive_dead_letters, OUTCOME: print_outcome}
+        acts = {SHOW: print_causes, EXPORT: export_dead_letters, REDRIVE: redrive_dead_letters, OUTCOME: print_outcome}
         return acts[self.action](self, lake)
 
 

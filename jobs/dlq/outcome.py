@@ -17,9 +17,9 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.report.rows_output import Row, write_json_document, write_table, write_varying_rows
 from commitlake.pipelines.replay.groups.outcomes import (
+    CopyState,
     GroupFollower,
     GroupOutcomes,
-    State,
     read_replay_rows,
     rows_by_dead_letter_group,
 )
@@ -97,15 +97,15 @@ def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]
     wait, printed_at = _FIRST_WAIT_SECONDS, started
     is_stopped = False
 
-    def set_stopped() -> None:
+    def stop_waiting() -> None:
         nonlocal is_stopped
         is_stopped = True
 
-    with call_on_first_signal(set_stopped):
+    with call_on_first_signal(stop_waiting):
         while True:
             found = [follower.read_outcomes() for follower in followers]
             now = time.monotonic()
-            waiting = sum(one.count(State.WAITING) for one in found)
+            waiting = sum(one.count(CopyState.WAITING) for one in found)
             if not waiting or is_stopped or (deadline is not None and now >= deadline):
                 return found, bool(waiting) and is_stopped
             if not arguments.quiet and now - printed_at >= _LINE_SECONDS:
@@ -130,7 +130,7 @@ def _print_tables(group_outcomes: Sequence[GroupOutcomes], max_samples: int) -> 
 
 def _state_count_rows(group_outcomes: Sequence[GroupOutcomes]) -> Iterator[Row]:
     for one in group_outcomes:
-        for state in State:
+        for state in CopyState:
             if messages := one.count(state):
                 retried = sum(one.states[row] == state for row in one.retries)
                 yield {"group": one.group, "outcome": state.text, "messages": messages, "retried": retried}
@@ -141,8 +141,8 @@ def _sample_message_rows(outcomes: GroupOutcomes, max_samples: int) -> Iterator[
     columns = {
         name: outcomes.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")
     }
-    for state in State:
-        if state is State.CONSUMED:
+    for state in CopyState:
+        if state is CopyState.CONSUMED:
             continue
         for row in np.flatnonzero(outcomes.states == state)[:max_samples].tolist():
             topic, queue, offset = (columns[name][row].as_py() for name in list(columns)[1:])
@@ -160,7 +160,7 @@ def _group_json_objects(group_outcomes: Sequence[GroupOutcomes], max_samples: in
         {
             "group": one.group,
             "messages": one.rows.num_rows,
-            **{state.name.lower(): one.count(state) for state in State},
+            **{state.name.lower(): one.count(state) for state in CopyState},
             "retried": len(one.retries),
             "cautions": list(one.cautions),
             "samples": list(_sample_message_rows(one, max_samples)),
@@ -170,7 +170,9 @@ def _group_json_objects(group_outcomes: Sequence[GroupOutcomes], max_samples: in
 
 
 def _exit_code(group_outcomes: Sequence[GroupOutcomes], unknown_count: int) -> ExitCode:
-    if any(one.count(state) for one in group_outcomes for state in (State.DEAD, State.LOST, State.NOT_SENT)):
+    if any(
+        one.count(state) for one in group_outcomes for state in (CopyState.DEAD, CopyState.LOST, CopyState.NOT_SENT)
+    ):
         return ExitCode.DAMAGE
-    is_open = unknown_count or any(one.count(State.WAITING) for one in group_outcomes)
+    is_open = unknown_count or any(one.count(CopyState.WAITING) for one in group_outcomes)
     return ExitCode.FAILED if is_open else ExitCode.OK

@@ -16,7 +16,7 @@ from commitlake.jobs.cli.terminal import GuardedStream, print_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters
 from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_json_document, write_table, write_varying_rows
-from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
+from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, SampleLetter
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
@@ -39,7 +39,7 @@ CAUSE_COLUMNS = (
 )  # fmt: skip
 
 
-def show_causes(arguments: DlqOptions, lake: Lake) -> ExitCode:
+def print_causes(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Show the causes of dead letters, or the details of one cause."""
     samples = arguments.samples if arguments.samples is not None else _SAMPLES_OF_ONE if arguments.cause else 0
     chosen = choose_dead_letters(arguments, lake, max_samples_per_cause=samples)
@@ -112,7 +112,7 @@ def _print_cause(number: int, cause: Cause, max_samples: int) -> None:
     _print_samples(cause.samples[:max_samples])
 
 
-def _print_samples(samples: Iterable[Sample]) -> None:
+def _print_samples(samples: Iterable[SampleLetter]) -> None:
     for sample in samples:
         keys = f" keys {' '.join(sample.keys)}" if sample.keys else ""
         print_text(f"\n{time_text(sample.stored_at)} {sample.msg_id}{escape_line(keys)}")
@@ -179,7 +179,7 @@ def _full_cause_row(number: int, cause: Cause, max_samples: int) -> Row:
     }
 
 
-def _sample_json_object(sample: Sample) -> dict[str, Any]:
+def _sample_json_object(sample: SampleLetter) -> dict[str, Any]:
     found: dict[str, Any] = {
         "msg_id": sample.msg_id,
         "stored_at": time_text(sample.stored_at),

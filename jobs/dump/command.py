@@ -22,7 +22,7 @@ from commitlake.jobs.arguments.broker_conf import (
     read_store_conf,
 )
 from commitlake.jobs.arguments.selection import Queues, Topics
-from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning
+from commitlake.jobs.arguments.similar_names import print_warning, shorten_name_list
 from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.stores import (
     StoreName,
@@ -159,7 +159,7 @@ def _dump_index_entries(command: Dump) -> ExitCode:
     store = _find_store(command)
     damage = 0
 
-    def report_damage(sentence: str) -> None:
+    def print_damage_warning(sentence: str) -> None:
         nonlocal damage
         damage += 1
         print(f"damage: {sentence}", file=sys.stderr)
@@ -176,7 +176,7 @@ def _dump_index_entries(command: Dump) -> ExitCode:
         count = _print_rows(dump_index_files(store, _index_file_geometry(command, store)))
     else:
         _warn_of_unknown_names(store, command.topic, command.queue)
-        count = _print_rows(dump_queues(store, command.topic, command.queue, report_damage))
+        count = _print_rows(dump_queues(store, command.topic, command.queue, print_damage_warning))
     print(
         format_count(count, "entry", "entries") + (f", {format_count(damage, 'damaged place')}" if damage else ""),
         file=sys.stderr,
@@ -203,7 +203,7 @@ def _warn_of_unknown_names(store: Store, topics: Sequence[str], queues: Sequence
     for sentence in unknown_store_name_sentences([store], topics, queues):
         print_warning(
             "commitlake dump",
-            f"the store has {sentence}; topics with queues: {abbreviate_name_list(queue_ids_by_topic(store))}",
+            f"the store has {sentence}; topics with queues: {shorten_name_list(queue_ids_by_topic(store))}",
         )
 
 

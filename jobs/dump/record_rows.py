@@ -110,7 +110,7 @@ def dump_queues(
     """
     files = open_store_files(store_folder_of_log(store.root))
     for topic, queue_id in product(dict.fromkeys(topics) or [None], dict.fromkeys(queue_ids) or [None]):
-        yield from store.format.queues.walk_entries(files, topic, queue_id, report_damage)
+        yield from store.format.queues.walk_queue_entries(files, topic, queue_id, report_damage)
 
 
 def dump_index_files(store: Store, geometry: Geometry | None) -> Iterator[Row]:

@@ -68,13 +68,13 @@ class Erase(EraseOptions):
     def run(self) -> ExitCode:
         """Check the options, and erase the messages, purge old versions, or list erasures."""
         _check_options(self)
-        from commitlake.jobs.erase.run import erase, finish_erasures_and_purge, list_erasures
+        from commitlake.jobs.erase.run import finish_erasures_and_purge, list_erasures, run_erase
 
         if self.list:
             return list_erasures(self)
         if self.finish:
             return finish_erasures_and_purge(self)
-        return erase(self, _keys_to_erase(self))
+        return run_erase(self, _keys_to_erase(self))
 
     output: str = format_option("output format of --list")
 

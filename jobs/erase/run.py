@@ -30,7 +30,7 @@ from commitlake.pipelines.erasure.ledger import (
     collect_purge_evidence,
     read_erasure_states,
 )
-from commitlake.pipelines.erasure.purge import Purged
+from commitlake.pipelines.erasure.purge import PurgeResult
 from commitlake.pipelines.erasure.run import (
     ErasurePlan,
     ErasureResult,
@@ -63,7 +63,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def erase(command: EraseOptions, keys_to_erase: KeysToErase) -> ExitCode:
+def run_erase(command: EraseOptions, keys_to_erase: KeysToErase) -> ExitCode:
     """Finish interrupted erasures, then erase the requested messages."""
     code = _erase_messages(command, keys_to_erase)
     if warn_of_lost_ranges("erase", open_lake_argument(command)):
@@ -88,7 +88,7 @@ def _erase_messages(command: EraseOptions, keys_to_erase: KeysToErase) -> ExitCo
     # An earlier erasure that fails again does not prevent this one; its error is raised at the end.
     error = None if command.dry_run else _finish_interrupted_erasures(place, say)[1]
     plan = plan_erasure(place, keys_to_erase, keeps_later_copies=command.keep_later_copies)
-    if plan.is_empty_plan:
+    if plan.has_nothing_to_erase:
         say("the lake has no matching message: nothing was erased")
         return ExitCode.OK if command.dry_run else _purge_and_sign(command, place, key, say, error)
     if command.dry_run or not command.quiet:
@@ -275,7 +275,7 @@ def _purge_due_versions(
     return error
 
 
-def _purge_result_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
+def _purge_result_lines(states: list[ErasureState], purged: PurgeResult) -> Iterator[str]:
     if states:
         yield (
             f"older versions of {format_count(len(states), 'erasure')} are deleted: "
@@ -291,11 +291,11 @@ def _make_step_printer(command: EraseOptions, write_line: Callable[[str], None])
 
 
 def _make_line_printer(command: EraseOptions) -> Callable[[str], None]:
-    def print_unless_quiet(line: str) -> None:
+    def print_line_unless_quiet(line: str) -> None:
         if not command.quiet:
             print_line(line)
 
-    return print_unless_quiet
+    return print_line_unless_quiet
 
 
 def _open_erasure_target(command: EraseOptions) -> ErasureTarget:

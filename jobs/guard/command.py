@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
@@ -57,10 +57,10 @@ class Guard(
     LayoutArgument,
     RuleArguments,
     OutputArguments,
-    HtmlArgument,
+    HtmlPageOption,
     after={
         S3Arguments: "lake",
-        **dict.fromkeys((StoreName, LayoutArgument, RuleArguments, OutputArguments, HtmlArgument), "lake"),
+        **dict.fromkeys((StoreName, LayoutArgument, RuleArguments, OutputArguments, HtmlPageOption), "lake"),
     },
 ):
     """The command `guard`, which shows when the broker will delete segments, and whether these are archived."""

@@ -15,7 +15,7 @@ from commitlake.jobs.report.page_file import Facts, join_names, left_out_text, p
 from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.jobs.report.value_decoding import bytes_text, offset_text, time_text
 from commitlake.pipelines.retention.deletion_forecast import SegmentVerdict, WatchedSegment, WatchedStore
-from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
+from commitlake.pipelines.retention.deletion_rules import DeletionCause, Disk, Rules
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.finding_advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.formatted_counts import format_count
@@ -46,9 +46,9 @@ _REPLACED = Advice(
 _DISK = Advice("free disk space, or shorten the broker's retention")
 _MAX_EXAMPLES = 20
 _CAUSES = {
-    Cause.TIME: "its age, at an hour of deleteWhen",
-    Cause.DISK: "its age, and a disk that is too full",
-    Cause.FORCED: "a disk that is so full that segments of any age are deleted",
+    DeletionCause.TIME: "its age, at an hour of deleteWhen",
+    DeletionCause.DISK: "its age, and a disk that is too full",
+    DeletionCause.FORCED: "a disk that is so full that segments of any age are deleted",
     None: "",
 }
 COLUMNS = (
@@ -100,11 +100,11 @@ def guard_report(
     if not lake_exists:
         text = f"There is no lake in {lake.root} yet: nothing is archived."
         sections.append(Section("runs", "Archive runs", [Paragraph(text)]))
-    verdict = _verdict(stores, groups, duration_text(warning_period))
+    verdict = _guard_verdict(stores, groups, duration_text(warning_period))
     return Report(TITLE, verdict, _page_facts(stores, lake, warning_period, now), sections, "guard")
 
 
-def _verdict(stores: Sequence[WatchedStore], groups: Sequence[FindingGroup], within: str) -> Verdict:
+def _guard_verdict(stores: Sequence[WatchedStore], groups: Sequence[FindingGroup], within: str) -> Verdict:
     """Return the verdict on all stores; segments lost or at risk take priority over replaced stores."""
     lost = sum(store.lost is not None for store in stores)
     at_risk = sum(store.count_segments(SegmentVerdict.AT_RISK) > 0 for store in stores)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.query_engine import EngineArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Keys, Predicate, Tags, TimeRange, Topics
@@ -63,10 +63,10 @@ def parse_topic_and_duration(text: str) -> tuple[str, datetime.timedelta]:
 @dataclass(frozen=True, kw_only=True)
 class JourneysOptions(
     Command, LakeArguments, Topics, Keys, Tags, Brokers, TimeRange, Predicate, EngineArguments, OutputArguments,
-    HtmlArgument, JsonArgument,
+    HtmlPageOption, JsonArgument,
     after={
         **dict.fromkeys((Topics, Keys, Tags, Brokers, TimeRange, Predicate), "unexpected"),
-        **dict.fromkeys((EngineArguments, OutputArguments, HtmlArgument, JsonArgument), "limit"),
+        **dict.fromkeys((EngineArguments, OutputArguments, HtmlPageOption, JsonArgument), "limit"),
     },
 ):  # fmt: skip
     """The options of `journeys`."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from commitlake.jobs.journeys.journey_results import JourneysAnswer, NewestRecordTimes
     from commitlake.jobs.report.page_file import PageFile
     from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
-    from commitlake.pipelines.journeys.misfits import Misfits
+    from commitlake.pipelines.journeys.misfits import MisfitRules
     from commitlake.schemas.report import Report
 
 _READ = ("messages", "edges")
@@ -100,7 +100,7 @@ def _print_rows_and_page(command: Journeys, lake: Lake, page_file: PageFile | No
     until = max(until, since + MILLISECOND)  # the newest message may be older than --from
     selection = replace(command.selection, start=None, end=None)
     question = JourneysQuestion(since, until, command.margin, selection=selection)
-    missing = warn_of_lost_ranges("journeys", lake, command.broker, question.begin, question.end)
+    missing = warn_of_lost_ranges("journeys", lake, command.broker, question.read_begin, question.read_end)
     known = newest_record_times(lake, question)
     with open_journeys_answer(command, lake, question) as answer:
         if command.show_choice == KEYS:
@@ -148,10 +148,10 @@ def _paths_with_shares(answer: JourneysAnswer, limit: int | None) -> list[dict[s
     return [{**row, "share_percent": round(100 * row["keys"] / keys, 1)} for row in answer.paths(limit)]
 
 
-def _misfit_criteria(command: Journeys, known_times: NewestRecordTimes) -> Misfits:
-    from commitlake.pipelines.journeys.misfits import Misfits
+def _misfit_criteria(command: Journeys, known_times: NewestRecordTimes) -> MisfitRules:
+    from commitlake.pipelines.journeys.misfits import MisfitRules
 
-    return Misfits(known_times.until, command.through, command.missing, command.stuck_after, command.unexpected)
+    return MisfitRules(known_times.until, command.through, command.missing, command.stuck_after, command.unexpected)
 
 
 def _show_keys(
@@ -222,7 +222,8 @@ def _note_sentences(
     began = (
         f"{format_count(counts['keys'], 'key')} began from {time_text(question.since)} to {time_text(question.until)}"
     )
-    yield f"{began}; records are read up to {time_text(question.end)}, and known up to {time_text(known_times.until)}"
+    known = time_text(known_times.until)
+    yield f"{began}; records are read up to {time_text(question.read_end)}, and known up to {known}"
     if counts["began_before"]:
         before = format_count(counts["began_before"], "more key", "more keys")
         yield f"{before} began before, and {'is' if counts['began_before'] == 1 else 'are'} not shown"

@@ -27,7 +27,7 @@ from commitlake.pipelines.journeys.arrow_journeys import (
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.misfits import (
-    Misfits,
+    MisfitRules,
     count_keys_by_path,
     first_keys_by_path,
     misfits_of_table,
@@ -67,7 +67,7 @@ class JourneysAnswer(Protocol):
     def hops(self) -> Sequence[Row]:
         """Return pairs of topics that keys passed one after the other, the most frequent first."""
 
-    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> MisfitKeys:
+    def find_misfit_keys(self, criteria: MisfitRules, limit: int | None) -> MisfitKeys:
         """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
 
     def first_keys_of_paths(
@@ -104,7 +104,7 @@ class NewestRecordTimes:
 
 def newest_record_times(lake: Lake, question: JourneysQuestion) -> NewestRecordTimes:
     """Return the store time of the newest record in the requested time range, and that of each late broker."""
-    where = " AND ".join(selection_conditions(Selection(start=question.begin, end=question.end)))
+    where = " AND ".join(selection_conditions(Selection(start=question.read_begin, end=question.read_end)))
     sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {where} GROUP BY broker ORDER BY broker"
     rows = run_sql(lake.table("messages"), "messages", sql).read_all().to_pylist()
     newest = {row["broker"]: row["newest"] for row in rows}
@@ -136,7 +136,7 @@ def open_journeys_answer(command: JourneysOptions, lake: Lake, question: Journey
         rows.unpersist()
 
 
-class _Sums(NamedTuple):
+class _KeyAndHopCounts(NamedTuple):
     """Numbers of keys, paths and hops, summed over all slices of the keys.
 
     Attributes:
@@ -161,7 +161,7 @@ class ArrowAnswer:
 
     records: KeyRecords
     question: JourneysQuestion
-    _sums: list[_Sums] = field(default_factory=list)
+    _sums: list[_KeyAndHopCounts] = field(default_factory=list)
 
     @property
     def key_counts(self) -> Mapping[str, int]:
@@ -182,7 +182,7 @@ class ArrowAnswer:
         order: Any = [("hops", "descending"), ("source", "ascending"), ("target", "ascending")]
         return _table_to_rows(hops_table(self._sums_over_slices.hops).select(_HOP_NAMES).sort_by(order))
 
-    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> MisfitKeys:
+    def find_misfit_keys(self, criteria: MisfitRules, limit: int | None) -> MisfitKeys:
         """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
         found = MisfitKeys(())
         rows = self._misfit_rows(criteria, limit, found)
@@ -202,13 +202,13 @@ class ArrowAnswer:
         return found
 
     @property
-    def _sums_over_slices(self) -> _Sums:
+    def _sums_over_slices(self) -> _KeyAndHopCounts:
         if not self._sums:
             for _ in self._journeys_by_slice():
                 pass
         return self._sums[0]
 
-    def _misfit_rows(self, criteria: Misfits, limit: int | None, found_keys: MisfitKeys) -> Iterator[Row]:
+    def _misfit_rows(self, criteria: MisfitRules, limit: int | None, found_keys: MisfitKeys) -> Iterator[Row]:
         rare = rare_paths(self._sums_over_slices.paths) if criteria.is_unexpected else None
         for journeys in self._journeys_by_slice():
             rows = misfits_of_table(journeys, criteria, rare)
@@ -231,7 +231,7 @@ class ArrowAnswer:
             yield journeys
         if not self._sums:
             counts["keys"] -= counts["began_before"]
-            self._sums.append(_Sums(counts, sum_path_counts(paths), sum_hop_counts(hops)))
+            self._sums.append(_KeyAndHopCounts(counts, sum_path_counts(paths), sum_hop_counts(hops)))
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ class SparkAnswer:
         found = sum_hops(self.rows.where("key IS NULL")).select(_HOP_NAMES)
         return _table_to_rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
 
-    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> MisfitKeys:
+    def find_misfit_keys(self, criteria: MisfitRules, limit: int | None) -> MisfitKeys:
         """Return the keys whose journeys do not fit the criteria, in key order: at most `limit`, or all without it."""
         from commitlake.pipelines.journeys.spark_journeys import misfits_of
 

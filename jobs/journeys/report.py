@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlake.jobs.journeys.arguments import TITLE
-from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram_html
+from commitlake.jobs.report.flow_diagram import MAX_STOPS, FlowBand, flow_diagram_html
 from commitlake.jobs.report.html_elements import tag
 from commitlake.schemas.finding_advice import Command
 from commitlake.schemas.formatted_counts import format_count
@@ -90,10 +90,10 @@ def journeys_report(page: JourneysPage) -> Report:
     ]
     if page.misfits is not None:
         sections.insert(0, Section("keys", _keys_title(page), _misfit_blocks(page)))
-    return Report(TITLE, _verdict(page), page.facts, sections, "journeys")
+    return Report(TITLE, _journeys_verdict(page), page.facts, sections, "journeys")
 
 
-def _verdict(page: JourneysPage) -> Verdict:
+def _journeys_verdict(page: JourneysPage) -> Verdict:
     keys = format_count(page.counts["keys"], "key")
     if page.missing:
         return Verdict(Kind.CRITICAL, f"The lake has lost messages of the time; {keys} began in it", "Incomplete")
@@ -117,7 +117,7 @@ def _path_blocks(page: JourneysPage) -> list[Block]:
         return [*blocks, Paragraph("No key began in the time.")]
     figures = {"keys": f"{counts['keys']:,}", "paths": f"{page.path_count:,}",
                "keys that began before": f"{counts['began_before']:,}"}  # fmt: skip
-    flows = [Flow(row["path"], row["keys"], f"path-{place}") for place, row in enumerate(shown, 1)]
+    flows = [FlowBand(row["path"], row["keys"], f"path-{place}") for place, row in enumerate(shown, 1)]
     note = _NOTE
     if any(len(flow.stops) > MAX_STOPS for flow in flows):
         note += f" The first {MAX_STOPS} messages are drawn."
@@ -136,7 +136,7 @@ def _path_keys_block(page: JourneysPage, path_number: int, row: Row) -> Block:
              if row[name]]  # fmt: skip
     # An id inside of collapsed content: a browser that is sent there opens it.
     here = tag("p", "; ".join(parts) or "No dead letters, and nothing open.", id=f"path-{path_number}")
-    story = [{"key": Name(key), "command": Code(_lineage_command(page, key).line)} for key in keys]
+    story = [{"key": Name(key), "command": Code(_lineage_command(page, key).to_shell_line)} for key in keys]
     rest = f"{row['keys'] - len(keys):,} more keys take this path." if row["keys"] > len(keys) else ""
     return CollapsedContent(summary, Html(here), Table.of("The first keys of the path", _STORY, story, rest))
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.query_engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import Command, JobError
@@ -33,7 +33,7 @@ from commitlake.jobs.cli.options import flag, option, repeated, requires_one_of,
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import TITLE, LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_formats import OutputArguments
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.formatted_counts import format_count
@@ -90,7 +90,7 @@ class AlertCondition:
     sign: str
     value: float | str
 
-    def is_met_by(self, row: Lag) -> bool:
+    def is_met_by(self, row: LagRow) -> bool:
         """Return True if a row of lag meets the condition; of a figure given as a range, the upper bound counts."""
         if self.field == "verdict":
             return row.judged.verdict == self.value
@@ -132,8 +132,8 @@ class LagCommand(
     LagGroupArguments,
     EngineArguments,
     OutputArguments,
-    HtmlArgument,
-    after=dict.fromkeys((EngineArguments, OutputArguments, HtmlArgument), "by"),
+    HtmlPageOption,
+    after=dict.fromkeys((EngineArguments, OutputArguments, HtmlPageOption), "by"),
 ):
     """The command `lag`, which shows how far consumer groups are behind."""
 
@@ -178,7 +178,7 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
     unknown = unknown_name_sentences(command, answer)
     missing = [*answer.missing, *unknown]
     failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.is_met_by(row)]
-    rows = sort_worst_first(row for row in answer.rows if command.all or _is_behind(row))
+    rows = sort_worst_first(row for row in answer.rows if command.all or _is_group_behind(row))
     if command.output == "table":
         write_table_block(report.text_table(rows, shows_queues=command.by == "queue"), sys.stdout)
         sys.stdout.flush()
@@ -204,9 +204,9 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
 def _make_report(command: LagCommand, answer: LagAnswer, unknown_name_warnings: Sequence[str]) -> Report:
     from commitlake.jobs.arguments.lake_location import open_lake_argument
     from commitlake.jobs.lag.lag_measurement import find_worst_group_stalled_since, measure_lag_history
-    from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_report
+    from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, MeasuredSource, lag_report
 
-    source = LagSource(command.source_option, command.at)
+    source = MeasuredSource(command.source_option, command.at)
     if not source.is_lake:  # a store has no history
         return lag_report(answer, None, source, unknown_name_warnings)
     lake = open_lake_argument(command).pin_versions()
@@ -215,7 +215,7 @@ def _make_report(command: LagCommand, answer: LagAnswer, unknown_name_warnings: 
     return lag_report(answer, history, source, unknown_name_warnings, since)
 
 
-def _is_behind(row: Lag) -> bool:
+def _is_group_behind(row: LagRow) -> bool:
     from commitlake.pipelines.lag.verdicts import LagVerdict
 
     return bool(row.messages.high is None or row.messages.high) or row.judged.verdict is not LagVerdict.OK

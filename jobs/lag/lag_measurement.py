@@ -12,7 +12,7 @@ from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.broker_name import find_named_stores
 from commitlake.jobs.arguments.lake_location import check_packs_location, open_lake_argument
-from commitlake.jobs.arguments.similar_names import abbreviate_name_list, suggest_or_list_names
+from commitlake.jobs.arguments.similar_names import shorten_name_list, suggest_or_list_names
 from commitlake.jobs.arguments.store_layout import find_formats
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.cli.command import JobError
@@ -21,7 +21,7 @@ from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.pipelines.lag.group_summaries import find_stalled_since
 from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
-from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_lake, lag_of_store
+from commitlake.pipelines.lag.store_lag import LagAnswer, Overrides, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.verdicts import NOT_MOVING
 from commitlake.pipelines.snapshot.progress import GroupTopic
@@ -48,7 +48,7 @@ def measure_lag(
     """
     asked = group_arguments or LagGroupArguments()
     wanted, brokers = asked.selection, asked.broker
-    given = Given(_filters_by_group(asked.filter))
+    given = Overrides(_filters_by_group(asked.filter))
     if arguments.lake is not None:
         lake = open_lake_argument(arguments).pin_versions()
         check_archived_brokers(lake, brokers)
@@ -60,7 +60,7 @@ def measure_lag(
     stores = find_named_stores(arguments.source_option[1], None, arguments.broker_conf, find_formats(arguments))
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
-        raise JobError(f"--broker: {arguments.source_option[1]} has no store named {abbreviate_name_list(brokers)}")
+        raise JobError(f"--broker: {arguments.source_option[1]} has no store named {shorten_name_list(brokers)}")
     now = datetime.datetime.now(datetime.UTC)
     given = replace(
         given, delay_levels_ms=_delay_levels_by_broker(arguments.broker_conf, [store.broker for store in stores])
@@ -170,7 +170,7 @@ def _delay_levels_by_broker(conf_path: str | None, brokers: Sequence[str]) -> di
     if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf_path:
         hint = f"use {BROKER_PLACEHOLDER} for the broker's name, or choose one with --broker"
         raise JobError(
-            f"--broker-conf {conf_path} is one file, but there are several brokers, {abbreviate_name_list(brokers)}: "
+            f"--broker-conf {conf_path} is one file, but there are several brokers, {shorten_name_list(brokers)}: "
             "expected a settings file for each",
             hint,
         )

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.lag.arguments import TITLE
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.group_summaries import (
     GROUP_KINDS,
     GroupSummary,
     group_row_times,
     sort_worst_first,
-    sum_bounds,
+    sum_of_bounds,
 )
 from commitlake.pipelines.lag.verdicts import NOT_MOVING, FigureBounds, LagVerdict
 from commitlake.schemas.finding_advice import Advice
@@ -156,7 +156,7 @@ _QUEUES = Advice("{} shows each of its queues", ("lag {source} --group {group} -
 
 
 @dataclass(frozen=True, slots=True)
-class LagSource:
+class MeasuredSource:
     """Lake or store whose lag a page shows.
 
     Attributes:
@@ -185,7 +185,7 @@ class LagSource:
 def lag_report(
     answer: LagAnswer,
     history: LagHistory | None,
-    source: LagSource,
+    source: MeasuredSource,
     unknown_name_warnings: Sequence[str] = (),
     stalled_since: datetime.datetime | None = None,
 ) -> Report:
@@ -216,24 +216,24 @@ def lag_report(
     if held:
         held_table = _queue_table(held, "kind", QUEUE_COLUMNS, MAX_QUEUES)
         sections.append(Section("held", "Held back by brokers", [held_table]))
-    return Report(TITLE, _verdict(groups, held, missing), facts, sections, "lag")
+    return Report(TITLE, _lag_verdict(groups, held, missing), facts, sections, "lag")
 
 
 def summary_sentence(answer: LagAnswer) -> str:
     """Return a sentence with the verdict on all rows and the time to which the figures refer."""
     as_of = " to ".join(map(format_iso_time, _first_and_last_time(answer.rows)))
     held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
-    return _verdict(answer.groups, held, answer.missing).sentence + (f" As of {as_of}." if as_of else "")
+    return _lag_verdict(answer.groups, held, answer.missing).sentence + (f" As of {as_of}." if as_of else "")
 
 
-def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
+def _first_and_last_time(rows: Sequence[LagRow]) -> list[datetime.datetime]:
     """Return the earliest and latest time of the groups' rows; one time if they are equal, none without rows."""
     times = group_row_times(rows)
     return [*times[:1], *times[1:][-1:]]
 
 
-def _verdict(
-    groups: Sequence[GroupSummary], held_back_rows: Sequence[Lag], missing_data_sentences: Sequence[str]
+def _lag_verdict(
+    groups: Sequence[GroupSummary], held_back_rows: Sequence[LagRow], missing_data_sentences: Sequence[str]
 ) -> Verdict:
     """Return the verdict on consumer groups and on messages that brokers hold back, such as delayed ones."""
     overdue = sorted(
@@ -280,10 +280,10 @@ def _summary_figures(groups: Sequence[GroupSummary]) -> KeyFigures:
     worst = max((group.longest_wait_seconds.largest for group in groups), default=0.0)
     figures = {
         "groups": f"{len(groups):,}",
-        "messages behind": _count_text(sum_bounds(group.messages_behind for group in groups)),
+        "messages behind": _count_text(sum_of_bounds(group.messages_behind for group in groups)),
         "longest wait": seconds_text(worst),
     }
-    if lost := sum_bounds(group.lost_messages for group in groups).largest:
+    if lost := sum_of_bounds(group.lost_messages for group in groups).largest:
         figures["messages lost"] = format_whole_number(lost)
     figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
     return KeyFigures(figures)
@@ -292,7 +292,7 @@ def _summary_figures(groups: Sequence[GroupSummary]) -> KeyFigures:
 def _advice_blocks(
     groups: Sequence[GroupSummary],
     missing_data_sentences: Sequence[str],
-    source: LagSource,
+    source: MeasuredSource,
     stalled_since: datetime.datetime | None,
 ) -> Iterator[Block]:
     for sentence in missing_data_sentences[:_MAX_NOTICES]:
@@ -352,7 +352,7 @@ def _group_note_blocks(group: GroupSummary) -> Iterator[Block]:
         yield CollapsedContent("Notes", *(Paragraph(note, is_quiet=True) for note in notes[:_MAX_NOTICES]))
 
 
-def _lost_messages_blocks(group: GroupSummary, source: LagSource) -> Iterator[Block]:
+def _lost_messages_blocks(group: GroupSummary, source: MeasuredSource) -> Iterator[Block]:
     """Yield blocks on how many messages a group has lost, and how to send again those that the lake has."""
     if not group.lost_messages.largest:
         return
@@ -368,7 +368,7 @@ def _lost_messages_blocks(group: GroupSummary, source: LagSource) -> Iterator[Bl
     yield AdviceBlock(_SEND_AGAIN.fill_for_each_place(brokers))
 
 
-def _group_advice_blocks(group: GroupSummary, source: LagSource) -> Iterator[Block]:
+def _group_advice_blocks(group: GroupSummary, source: MeasuredSource) -> Iterator[Block]:
     row = group.worst_row
     places = source.advice_values | {
         "group": group.group,
@@ -384,7 +384,9 @@ def _group_advice_blocks(group: GroupSummary, source: LagSource) -> Iterator[Blo
     yield AdviceBlock(_QUEUES.fill_placeholders(places))
 
 
-def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Iterator[Block]:
+def _history_charts(
+    groups: Sequence[GroupSummary], history: LagHistory | None, source: MeasuredSource
+) -> Iterator[Block]:
     if history is None:
         why = "The lake has no snapshot of these groups" if source.is_lake else "A store has no history of its groups"
         yield Paragraph(f"{why}: 'commitlake snapshot', or each run of 'archive', saves their offsets.")
@@ -435,11 +437,11 @@ def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
             start = None
 
 
-def text_table(rows: Sequence[Lag], *, shows_queues: bool) -> Table:
+def text_table(rows: Sequence[LagRow], *, shows_queues: bool) -> Table:
     """Return the table of `lag` as text: a row for each queue, or for each group and kind of held back messages."""
     if shows_queues:
         return _queue_table(rows, "group", [column for column in QUEUE_COLUMNS if column.key != "last_consumed"])
-    found: dict[str, list[Lag]] = {}
+    found: dict[str, list[LagRow]] = {}
     for row in rows:
         found.setdefault(_group_or_kind_label(row), []).append(row)
     return _group_table([GroupSummary(name, of_group) for name, of_group in found.items()], GROUP_COLUMNS)
@@ -451,7 +453,7 @@ def _group_table(groups: Sequence[GroupSummary], columns: Sequence[Column], max_
 
 
 def _queue_table(
-    rows: Sequence[Lag], first_column: str, columns: Sequence[Column], max_rows: int | None = None
+    rows: Sequence[LagRow], first_column: str, columns: Sequence[Column], max_rows: int | None = None
 ) -> Table:
     has_brokers = len({row.broker for row in rows}) > 1
     shown = [column for column in (Column(first_column), *columns) if has_brokers or column != "broker"]
@@ -471,7 +473,7 @@ def _hidden_rows_text(row_noun: str, messages_behind: Sequence[FigureBounds], sh
         return ""
     others = messages_behind[shown_count:]
     the_others = "the other one is" if len(others) == 1 else f"the {len(others):,} others are"
-    behind = _message_count_text(sum_bounds(others))
+    behind = _message_count_text(sum_of_bounds(others))
     return f"The {shown_count:,} worst of {len(messages_behind):,} {row_noun} are shown; {the_others} {behind} behind."
 
 
@@ -486,7 +488,7 @@ def _group_row(group: GroupSummary) -> Row:
     }
 
 
-def _queue_row(row: Lag) -> Row:
+def _queue_row(row: LagRow) -> Row:
     last = row.last_consumed_time
     return {
         "kind": Cell(row.kind),
@@ -519,7 +521,7 @@ def _group_cells(group: GroupSummary) -> Row:
     }
 
 
-def _group_or_kind_label(row: Lag) -> str:
+def _group_or_kind_label(row: LagRow) -> str:
     return row.group or f"({row.kind})"
 
 
@@ -527,7 +529,7 @@ def _omitted_count_text(count: int) -> str:
     return f" and {count:,} more" if count > 0 else ""
 
 
-def _catch_up_time_text(rows: Sequence[Lag]) -> str:
+def _catch_up_time_text(rows: Sequence[LagRow]) -> str:
     """Return the time that the slowest queue needs to catch up; empty if one of the queues never does."""
     drains = [_catch_up_seconds(row) for row in rows]
     known = [drain for drain in drains if drain is not None]
@@ -535,7 +537,7 @@ def _catch_up_time_text(rows: Sequence[Lag]) -> str:
     return seconds_text(longest) if longest and len(known) == len(drains) else ""
 
 
-def _catch_up_seconds(row: Lag) -> float | None:
+def _catch_up_seconds(row: LagRow) -> float | None:
     return None if row.messages.high is None else row.judged.drain_seconds(int(row.messages.high))
 
 
@@ -557,7 +559,7 @@ def bounds_text(bounds: FigureBounds, format_value: Callable[[float], str]) -> s
     )
 
 
-def machine_readable_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+def machine_readable_rows(rows: Iterable[LagRow]) -> Iterator[Row]:
     """Yield rows of lag as plain values for JSON and CSV, with lower and upper bounds in separate fields."""
     times: dict[datetime.datetime, str] = {}  # there are few times, and many rows have the same one
     for row in rows:
@@ -609,6 +611,6 @@ def _count_text(bounds: FigureBounds) -> str:
     return bounds_text(bounds, format_whole_number)
 
 
-def _brokers_text(rows: Sequence[Lag]) -> str:
+def _brokers_text(rows: Sequence[LagRow]) -> str:
     brokers = sorted({row.broker for row in rows})
     return ", ".join(brokers[:5]) + _omitted_count_text(len(brokers) - 5)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.keys_file import keys_file_option
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
@@ -46,8 +46,8 @@ class LineageOptions(
     Ids,
     TimeRange,
     DisplayArguments,
-    HtmlArgument,
-    after={TimeRange: "topics", DisplayArguments: "format", HtmlArgument: "format"},
+    HtmlPageOption,
+    after={TimeRange: "topics", DisplayArguments: "format", HtmlPageOption: "format"},
 ):
     """Command line options of `lineage`."""
 

@@ -197,10 +197,12 @@ def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
 
     timeout = command.follow_for or _FOLLOWED
 
-    def say(line: str) -> None:
+    def print_progress_line(line: str) -> None:
         print(line, flush=True)
 
-    is_final = follow_story(lambda: _read_story(command, lake), say, time.sleep, time.monotonic, timeout)
+    is_final = follow_story(
+        lambda: _read_story(command, lake), print_progress_line, time.sleep, time.monotonic, timeout
+    )
     if not command.quiet:
         print_line(
             "each outcome is final"

@@ -22,7 +22,7 @@ from commitlake.jobs.lineage.picture.timeline_overview import overview_html
 from commitlake.jobs.lineage.story_json import step_rows
 from commitlake.jobs.report.html_elements import join_html, tag
 from commitlake.jobs.report.value_decoding import time_text
-from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, StepKind, Story
+from commitlake.pipelines.lineage.message_history import Evidence, Outcome, OutcomeState, StepKind, Story
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     Badge,
@@ -63,10 +63,10 @@ _KINDS = {
 _WORST_FIRST = list(_KINDS)
 _WORDS = {state: state.replace("_", " ") for state in OutcomeState} | {OutcomeState.DEAD: "dead letter"}
 _PROOFS = {
-    Proof.TRACE: "the client's trace",
-    Proof.RECORDS: "stored records",
-    Proof.OFFSETS: "the group's offset",
-    Proof.NONE: "nothing",
+    Evidence.TRACE: "the client's trace",
+    Evidence.RECORDS: "stored records",
+    Evidence.OFFSETS: "the group's offset",
+    Evidence.NONE: "nothing",
 }
 _COLUMNS = (
     Column("now", is_ranked=True),

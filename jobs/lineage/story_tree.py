@@ -26,7 +26,7 @@ from rich.text import Text
 
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.cli.terminal import unguarded_stream
-from commitlake.pipelines.lineage.message_history import Branch, Outcome, OutcomeState, Step, StepKind, Story
+from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Step, StepKind, Story, TreeLine
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text, clock_text
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.times import to_display_zone
@@ -50,7 +50,7 @@ _KINDS = {StepKind.DLQ: "bold red", StepKind.RETRY: "yellow", StepKind.MISSING: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Glyphs:
+class _TreeGlyphs:
     """Characters with which the lines of the tree are drawn."""
 
     root: str
@@ -61,8 +61,8 @@ class _Glyphs:
     dot: str
 
 
-_DRAWN = _Glyphs("● ", "↓ ", "├─ ", "└─ ", "│  ", "•")
-_PLAIN = _Glyphs("* ", "| ", "|- ", "`- ", "|  ", "-")
+_DRAWN = _TreeGlyphs("● ", "↓ ", "├─ ", "└─ ", "│  ", "•")
+_PLAIN = _TreeGlyphs("* ", "| ", "|- ", "`- ", "|  ", "-")
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
         console.print(line, overflow="ignore", no_wrap=True, crop=False, soft_wrap=True)
 
 
-def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[Text]:
+def tree_lines(story: Story, width: int, glyphs: _TreeGlyphs = _DRAWN) -> Iterator[Text]:
     """Yield the lines of the tree that shows a message's story."""
     known = (
         "nothing is archived"
@@ -118,7 +118,7 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
 
 def _outcome_lines(story: Story) -> Iterator[Text]:
     """Yield a line for each outcome; many with the same title, group and state share one line with their count."""
-    messages = _find_title_steps(story)
+    messages = _steps_shown_as_titles(story)
 
     def outcome_key(outcome: Outcome) -> tuple[str, str | None, OutcomeState]:
         return messages[outcome.step].title, outcome.group, outcome.state
@@ -148,7 +148,7 @@ def _state_in_words(outcome: Outcome) -> str:
     return f"{outcome.state.replace('_', ' ')}{group}"
 
 
-def _find_title_steps(story: Story) -> dict[str, Step]:
+def _steps_shown_as_titles(story: Story) -> dict[str, Step]:
     """Return the step whose title heads an outcome, by step id; a consumption is headed by the consumed record."""
     steps = {step.id: step for step in story.steps}
     sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
@@ -160,8 +160,8 @@ def _title_and_time(step: Step) -> str:
     return f"{_printable_text(step.title)}{when}"
 
 
-def _step_lines(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
-    branches = list(story.iterate_branches())
+def _step_lines(story: Story, width: int, glyphs: _TreeGlyphs) -> Iterator[Text]:
+    branches = list(story.iterate_tree_lines())
     children = _follower_counts(branches)
     stack: list[_OpenStep] = []
     day: datetime.date | None = None
@@ -180,7 +180,7 @@ def _step_lines(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
         stack.append(_OpenStep(children[number], below, branch.depth))
 
 
-def _follower_counts(branches: Sequence[Branch]) -> list[int]:
+def _follower_counts(branches: Sequence[TreeLine]) -> list[int]:
     """Return the number of steps that directly follow each step of the tree."""
     found = [0] * len(branches)
     path: list[int] = []
@@ -192,7 +192,7 @@ def _follower_counts(branches: Sequence[Branch]) -> list[int]:
     return found
 
 
-def _line_prefixes(branch: Branch, parent: _OpenStep | None, glyphs: _Glyphs) -> tuple[str, str]:
+def _line_prefixes(branch: TreeLine, parent: _OpenStep | None, glyphs: _TreeGlyphs) -> tuple[str, str]:
     """Return the line prefixes of a step: for its first line, and for the lines below it."""
     if parent is None:
         return glyphs.root, ""
@@ -203,7 +203,7 @@ def _line_prefixes(branch: Branch, parent: _OpenStep | None, glyphs: _Glyphs) ->
     return parent.before + glyphs.fork, parent.before + glyphs.bar
 
 
-def _single_step_lines(branch: Branch, first_prefix: str, next_prefix: str, width: int) -> Iterator[Text]:
+def _single_step_lines(branch: TreeLine, first_prefix: str, next_prefix: str, width: int) -> Iterator[Text]:
     step = branch.step
     line = Text(_printable_text(step.title), _step_style(step))
     if branch.again:

@@ -99,7 +99,7 @@ def _graph_html(graph: TopicGraph) -> Html:
     records = {node.topic: node.records for node in graph.topics}
     height = len(order) * _ROW + 8
     most = max(link.passes for link in links)
-    arcs = [_link_arc(link, rows, most) for link in links]
+    arcs = [_topic_link_arc(link, rows, most) for link in links]
     names = [_topic_label(topic, row, records) for topic, row in rows.items()]
     drawn = tag(
         "svg", *arcs, *names, width="100%", height=height, role="img",
@@ -139,7 +139,7 @@ def sort_topics_by_flow(links: Sequence[TopicLink]) -> list[str]:
     return order
 
 
-def _link_arc(link: TopicLink, rows: Mapping[str, int], max_passes: int) -> Html:
+def _topic_link_arc(link: TopicLink, rows: Mapping[str, int], max_passes: int) -> Html:
     start, end = rows[link.source], rows[link.target]
     is_back = end < start
     y1 = start * _ROW + 26 + (4 if not is_back else -4)

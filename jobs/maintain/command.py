@@ -30,7 +30,7 @@ from commitlake.schemas.formatted_counts import format_count
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
     from commitlake.jobs.maintain.steps import MaintenancePlan, PackMaintenance, TableMaintenance
-    from commitlake.pipelines.maintenance.expiry import Expired
+    from commitlake.pipelines.maintenance.expiry import ExpiredFiles
 
 MIB = 1 << 20
 # An audit needs erasures to explain missing contents, and evidence is proof.
@@ -211,7 +211,7 @@ def pack_maintenance_lines(maintenance: PackMaintenance, *, dry_run: bool) -> li
     return [*lines, *(f"  not merged: {reason}" for reason in maintenance.merges.left)]
 
 
-def _expired_rows_text(expired_rows: Expired) -> str:
+def _expired_rows_text(expired_rows: ExpiredFiles) -> str:
     from commitlake.jobs.arguments.sizes import size_text
 
     rows, files = format_count(expired_rows.rows, "row"), format_count(expired_rows.count, "file")

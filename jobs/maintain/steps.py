@@ -23,7 +23,7 @@ from commitlake.jobs.cli.progress import runner_progress
 from commitlake.pipelines.erasure.body_erasure import erase_bodies
 from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact_table, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
-    Expired,
+    ExpiredFiles,
     delete_packs,
     expire_files,
     find_expired_files,
@@ -32,9 +32,9 @@ from commitlake.pipelines.maintenance.expiry import (
     record_expiry,
 )
 from commitlake.pipelines.maintenance.log_cleanup import (
-    Garbage,
+    VacuumableFiles,
     delete_old_log_entries,
-    find_garbage,
+    find_vacuumable_files,
     vacuum,
     write_checkpoint,
 )
@@ -109,9 +109,9 @@ class TableMaintenance:
     bytes_before: int
     files_after: int
     bytes_after: int
-    expired: Expired = field(default_factory=Expired)
+    expired: ExpiredFiles = field(default_factory=ExpiredFiles)
     compaction: Compaction = field(default_factory=Compaction)
-    garbage: Garbage = field(default_factory=Garbage)
+    garbage: VacuumableFiles = field(default_factory=VacuumableFiles)
     notes: tuple[str, ...] = ()
 
 
@@ -119,8 +119,8 @@ class TableMaintenance:
 class PackMaintenance:
     """The work that was done, or would be done, on the packs of bodies."""
 
-    expired: Expired = field(default_factory=Expired)
-    orphans: Expired = field(default_factory=Expired)
+    expired: ExpiredFiles = field(default_factory=ExpiredFiles)
+    orphans: ExpiredFiles = field(default_factory=ExpiredFiles)
     unfinished: int = 0
     merges: PackMerges = field(default_factory=PackMerges)
 
@@ -149,7 +149,7 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
             notes.append(
                 f"{format_count(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
             )
-        garbage = Garbage()
+        garbage = VacuumableFiles()
         if unfinished and table in FOLLOWING:
             notes.append(
                 "not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run"
@@ -168,7 +168,7 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
         )
 
 
-def _delete_replay_rows(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
+def _delete_replay_rows(plan: MaintenancePlan) -> tuple[ExpiredFiles, list[str]]:
     """Delete rows of `replay_rows` that no replay needs; return what was deleted, and notes on rows that are kept.
 
     Returns:
@@ -189,7 +189,7 @@ def _delete_replay_rows(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
             f"rows of {_replay_names_text(found.resumable)} are kept, because what was stopped can be resumed: "
             f"--keep {COPIES}=TIME deletes them"
         )
-    return Expired(len(found.files), found.size_bytes, found.row_count), notes
+    return ExpiredFiles(len(found.files), found.size_bytes, found.row_count), notes
 
 
 def _replay_names_text(replays: Sequence[str]) -> str:
@@ -197,10 +197,10 @@ def _replay_names_text(replays: Sequence[str]) -> str:
     return f"the replay {replays[0]}{more}"
 
 
-def _delete_expired_rows(plan: MaintenancePlan, lake_view: Lake, table: str) -> Expired:
+def _delete_expired_rows(plan: MaintenancePlan, lake_view: Lake, table: str) -> ExpiredFiles:
     before = plan.expiry_date(table)
     if before is None:
-        return Expired()
+        return ExpiredFiles()
     files = find_expired_files(lake_view, table, before)
     if files and not plan.dry_run:
         # Before rows are deleted: without this record, an audit or repair would take them for lost.
@@ -228,8 +228,8 @@ def _make_merge_join(plan: MaintenancePlan, table: str) -> Join | None:
     return None if run_id is None else partial(join_sorted_batches, run_id=run_id)
 
 
-def _vacuum_table(plan: MaintenancePlan, lake_view: Lake, table: str) -> Garbage:
-    found = find_garbage(lake_view, table, plan.retention)
+def _vacuum_table(plan: MaintenancePlan, lake_view: Lake, table: str) -> VacuumableFiles:
+    found = find_vacuumable_files(lake_view, table, plan.retention)
     if found.count and not plan.dry_run:
         vacuum(plan.lake, table, plan.retention)
     return found

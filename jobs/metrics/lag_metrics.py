@@ -35,7 +35,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from commitlake.jobs.metrics.gauges import Labels, make_gauge
 from commitlake.pipelines.lag.backlog_counting import Queue
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import LagAnswer
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
@@ -76,7 +76,7 @@ def lag_metrics(
     yield make_gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
 
-def _queue_lag_metrics(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
+def _queue_lag_metrics(rows: Sequence[LagRow]) -> Iterator[GaugeMetricFamily]:
     for kind, name, help_text in (
         ("group", "rocketmq_group_diff", "GroupDiff"),
         ("retry", "rocketmq_group_retrydiff", "GroupRetryDiff"),
@@ -96,11 +96,11 @@ def _queue_lag_metrics(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
         yield make_gauge(name, help_text, _DIFF, values)
 
 
-def _group_lag_metrics(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
-    by_group: dict[Labels, list[Lag]] = defaultdict(list)
+def _group_lag_metrics(rows: Sequence[LagRow], cluster: str) -> Iterator[GaugeMetricFamily]:
+    by_group: dict[Labels, list[LagRow]] = defaultdict(list)
     for row in rows:
         by_group[cluster, row.broker, row.topic, row.group].append(row)
-    figures: tuple[tuple[str, str, Callable[[Sequence[Lag]], float | None]], ...] = (
+    figures: tuple[tuple[str, str, Callable[[Sequence[LagRow]], float | None]], ...] = (
         ("rocketmq_group_get_latency_by_storetime", "GroupGetLatencyByStoreTime", _max_latency_ms),
         ("rocketmq_consumer_offset", "GroupBrokerTotalOffset", _consumed_offset_sum),
         ("rocketmq_group_consume_total_offset", "GroupConsumeTotalOffset", _consumed_offset_sum),
@@ -112,22 +112,22 @@ def _group_lag_metrics(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetri
         yield make_gauge(name, help_text, _OF_GROUP, ((labels, value) for labels, value in found if value is not None))
 
 
-def _consumed_offset_sum(rows: Sequence[Lag]) -> float:
+def _consumed_offset_sum(rows: Sequence[LagRow]) -> float:
     return float(sum(row.offset.low for row in rows))
 
 
-def _max_latency_ms(rows: Sequence[Lag]) -> float:
+def _max_latency_ms(rows: Sequence[LagRow]) -> float:
     return _MS_PER_SECOND * max(row.seconds.largest for row in rows)
 
 
-def _consume_tps(rows: Sequence[Lag]) -> float | None:
+def _consume_tps(rows: Sequence[LagRow]) -> float | None:
     """Return the sum of the consume rates of all queues, messages per second; None if one is unknown."""
     rates = [row.judged.consume_tps for row in rows]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if len(known) == len(rates) else None
 
 
-class _QueueState(NamedTuple):
+class _QueueOffsetState(NamedTuple):
     """End offset of a queue, and its rate of incoming messages; None where unknown."""
 
     end: int
@@ -135,20 +135,20 @@ class _QueueState(NamedTuple):
 
 
 def _queue_states(
-    lag_answer: LagAnswer, rows: Sequence[Lag], queues_without_rows: Mapping[Queue, QueueSpan]
-) -> dict[Queue, _QueueState]:
+    lag_answer: LagAnswer, rows: Sequence[LagRow], queues_without_rows: Mapping[Queue, QueueSpan]
+) -> dict[Queue, _QueueOffsetState]:
     found = {
-        Queue(row.broker, row.topic, row.queue_id): _QueueState(row.end, row.judged.produce_tps)
+        Queue(row.broker, row.topic, row.queue_id): _QueueOffsetState(row.end, row.judged.produce_tps)
         for row in rows
         if row.end is not None
     }
     for queue, span in queues_without_rows.items():
         times = lag_answer.times[queue.broker]
-        found.setdefault(queue, _QueueState(span.end, span.produce_tps(times.seconds_between)))
+        found.setdefault(queue, _QueueOffsetState(span.end, span.produce_tps(times.seconds_between)))
     return found
 
 
-def _topic_offset_metrics(queues: Mapping[Queue, _QueueState], cluster: str) -> Iterator[GaugeMetricFamily]:
+def _topic_offset_metrics(queues: Mapping[Queue, _QueueOffsetState], cluster: str) -> Iterator[GaugeMetricFamily]:
     ends: dict[Labels, float] = defaultdict(float)
     rates: dict[Labels, list[float | None]] = defaultdict(list)
     for queue, state in queues.items():

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass
-class _Connection:
+class _ClientConnection:
     """Client connection. `due` is the monotonic time at which it is closed, or None while metrics are measured."""
 
     due: float | None
@@ -61,14 +61,14 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
     def __init__(self, host: str, port: int, registry: Collector) -> None:
         self.registry = registry
         self._guard = threading.Lock()
-        self._open: dict[socket.socket, _Connection] = {}
+        self._open: dict[socket.socket, _ClientConnection] = {}
         self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        super().__init__((host, port), _Handler)
+        super().__init__((host, port), _MetricsRequestHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for a new connection; if there are too many, cut another one first."""
         with self._guard:
-            self._open[request] = _Connection(time.monotonic() + REQUEST_SECONDS)
+            self._open[request] = _ClientConnection(time.monotonic() + REQUEST_SECONDS)
             kept = [one for one in self._open.items() if not one[1].is_cut]
             if len(kept) > MAX_CONNECTIONS:
                 # Without any that waits for a request, the new one is cut: all others wait for their answers.
@@ -101,7 +101,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         _LOG.debug("the connection to %s failed", client_address, exc_info=True)
 
 
-def _cut_connection(client_socket: socket.socket, connection: _Connection) -> None:
+def _cut_connection(client_socket: socket.socket, connection: _ClientConnection) -> None:
     """Shut a connection down, so that its thread closes it."""
     connection.is_cut = True
     try:
@@ -110,7 +110,7 @@ def _cut_connection(client_socket: socket.socket, connection: _Connection) -> No
         _LOG.debug("a connection was closed by its client")
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _MetricsRequestHandler(BaseHTTPRequestHandler):
     """Handler of HTTP requests for metrics."""
 
     server: MetricsServer

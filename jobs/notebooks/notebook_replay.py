@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
+from commitlake.pipelines.replay.groups.outcomes import CopyState, GroupFollower, GroupOutcomes, read_replay_rows
 from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, read_replay_state, read_replay_states
 from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay
 from commitlake.pipelines.replay.plan import ReplayPlan, ReplayRequest
@@ -154,7 +154,7 @@ def _send_new_replay(
         check_no_unfinished_replay(others)
     record_replay(lake, plan, table, others)
     run = ReplayRun(lake, read_replay_state(lake, plan.replay_id), request, client)
-    run.run()
+    run.send_replay()
     _check_finished(read_replay_state(lake, plan.replay_id))
     found = verify_replay(lake, run.messages, client.puller)
     if found.problems:
@@ -210,7 +210,7 @@ def replay_outcome_report(outcome: ReplayOutcome | None) -> Report:
         {
             "group": one.group,
             "messages": one.rows.num_rows,
-            **{state.text: one.count(state) for state in State},
+            **{state.text: one.count(state) for state in CopyState},
             "retried": len(one.retries),
         }
         for one in (outcome.groups if outcome is not None else ())

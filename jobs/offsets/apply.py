@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from commitlake.connectors.rocketmq.queue_reading import format_queue
-from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import print_warning, shorten_name_list, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.terminal import print_line
@@ -84,7 +84,7 @@ def check_connected_clients(client: OffsetClient, group: str, brokers: Sequence[
     if not may_be_online:
         raise JobError(
             f"{NOTHING}: the group {group} has {format_count(len(clients), 'client')} "
-            f"({abbreviate_name_list(clients)}), which overwrite offsets every few seconds",
+            f"({shorten_name_list(clients)}), which overwrite offsets every few seconds",
             "stop them first; or add --online: brokers 5.x then tell the clients their new offsets",
             exit_code=ExitCode.REFUSED,
         )

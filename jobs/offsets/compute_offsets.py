@@ -13,8 +13,8 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
 from commitlake.jobs.arguments.broker_name import find_named_stores
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.similar_names import (
-    abbreviate_name_list,
     known_names_hint,
+    shorten_name_list,
     suggest_or_list_names,
     suggest_similar_name,
 )
@@ -110,7 +110,7 @@ def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -
             raise JobError(
                 "--namesrv: the name server has no broker "
                 f"{source.broker!a}.{suggest_similar_name(source.broker, known)}",
-                f"brokers: {abbreviate_name_list(known)}; --broker selects brokers of the lake",
+                f"brokers: {shorten_name_list(known)}; --broker selects brokers of the lake",
             )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.lag.report import bounds_text, seconds_text
 from commitlake.jobs.report.rows_output import Row
-from commitlake.pipelines.lag.group_summaries import sum_bounds
+from commitlake.pipelines.lag.group_summaries import sum_of_bounds
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.formatted_counts import format_count
@@ -78,7 +78,7 @@ def summary_sentence(rows: Sequence[PlannedOffset], group: str) -> str:
     """Return a sentence that sums up the offsets of all queues."""
     settable = [row for row in rows if not row.asked.problem]
     bounded = sum(not row.asked.is_exact for row in settable)
-    messages = sum_bounds(row.lag.messages for row in settable if row.lag is not None)
+    messages = sum_of_bounds(row.lag.messages for row in settable if row.lag is not None)
     text = f"{format_count(len(settable), 'offset')} of {group}"
     text += f", {bounded} of them the lower of two bounds" if bounded else ""
     return f"{text}: once they are set, {_count_text(messages)} messages are behind"

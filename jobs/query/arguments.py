@@ -14,7 +14,7 @@ from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds
 from commitlake.jobs.arguments.stores import make_integer_parser, parse_file_size
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import conflicts_with, flag, option, overrides, requires_one_of, shorthand_option
-from commitlake.jobs.cli.sql_limits import TIMEOUT, Limits, default_memory_limit
+from commitlake.jobs.cli.sql_limits import TIMEOUT, QueryLimits, default_memory_limit
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
 from commitlake.jobs.report.output_formats import OutputArguments
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -187,12 +187,12 @@ class QueryOptions(
                 "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
             )
 
-    def limits(self) -> Limits:
+    def limits(self) -> QueryLimits:
         """Return the query's time and memory limits, given or default; none if the query runs on Spark or HBase."""
         is_free = self.sql is None and self.where is None
         timeout = TIMEOUT if self.timeout is None and not is_free else self.timeout
         memory = default_memory_limit() if self.memory is None and not is_free else self.memory
-        return Limits(
+        return QueryLimits(
             "query",
             None if self._runs_in_other_process else timeout,
             None if self._runs_in_other_process else memory,

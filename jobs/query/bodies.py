@@ -39,7 +39,7 @@ def make_body_fetcher(packs: PackStore, *, keeps_stored_form: bool) -> Fetch:
     return lambda row: fetch_body(packs, row, as_stored=keeps_stored_form)
 
 
-class BodyTexts:
+class BodyTextReader:
     """Reader of bodies as text columns. A body that cannot be read becomes null and is counted.
 
     Anybody who may send a message can send a body that does not match its flags, or is too large when decompressed.
@@ -91,7 +91,7 @@ class BodyTexts:
         return ExitCode.DAMAGE
 
 
-def add_body_columns(rows: Iterable[Row], body_texts: BodyTexts, hidden_columns: Iterable[str]) -> Iterator[Row]:
+def add_body_columns(rows: Iterable[Row], body_texts: BodyTextReader, hidden_columns: Iterable[str]) -> Iterator[Row]:
     """Yield rows with the bodies added: column `body` for UTF-8 text, and `body_base64` for other bodies.
 
     Args:

@@ -37,7 +37,7 @@ from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import (
     BODY_COLUMNS,
     COLUMNS,
-    BodyTexts,
+    BodyTextReader,
     Fetch,
     add_body_columns,
     make_body_fetcher,
@@ -138,7 +138,9 @@ def _run_query(query: QueryOptions) -> ExitCode:
     started = time.monotonic()
     fetch = make_body_fetcher(open_packs(lake), keeps_stored_form=query.stored_body) if query.prints_bodies else None
     try:
-        table = _find_table_if_hbase_lags(query, lake) if query.via == "hbase" else _open_table(lake, query.table)
+        table = (
+            _fallback_table_of_lagging_hbase(query, lake) if query.via == "hbase" else _open_table(lake, query.table)
+        )
     except NoTableError:
         if query.table not in FOLLOWING:
             raise
@@ -161,12 +163,12 @@ def _run_query(query: QueryOptions) -> ExitCode:
             print(found)
             _explain_empty_result(query, lake, table, found)
             return whole
-        rows = _LimitedRows(rows_of_batches(batches, 0), query.limit)
+        rows = _RowsUpToLimit(rows_of_batches(batches, 0), query.limit)
         if fetch and query.output == "table":
             if not _write_single_body(query, rows, fetch):
                 _explain_empty_result(query, lake, table, 0)
             return whole
-        texts = BodyTexts(fetch) if fetch else None
+        texts = BodyTextReader(fetch) if fetch else None
         shown: Iterable[Row] = add_body_columns(rows, texts, hidden) if texts else rows
         count = write_rows(query.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
     except QueryError as error:
@@ -183,7 +185,7 @@ def _write_single_body(query: QueryOptions, rows: Iterable[Row], read_body: Fetc
     """Write the body of the only row, and return True; if there is no row, warn and return False."""
     size = write_one_body(iter(rows), read_body, query.body_out)
     if size is None:
-        _warn("no message matches, so there is no body")
+        _print_warning("no message matches, so there is no body")
     elif query.body_out and not query.quiet:
         print_line(f"{size:,} bytes written to {query.body_out}")
     return size is not None
@@ -210,7 +212,9 @@ def _explain_masked_keys(lake: Lake) -> None:
         return
     from commitlake.pipelines.masking.archive_masks import describe_rules
 
-    _warn(f"the messages of this lake are masked ({describe_rules(last.masks)}): search for the masked form of a key")
+    _print_warning(
+        f"the messages of this lake are masked ({describe_rules(last.masks)}): search for the masked form of a key"
+    )
 
 
 def _explain_empty_result(query: QueryOptions, lake: Lake, table: DeltaTable | None, count: int) -> None:
@@ -239,7 +243,7 @@ def _explain_empty_result(query: QueryOptions, lake: Lake, table: DeltaTable | N
     if has_time and not sentences and (known := archived_time_sentence(table)):
         sentences = [known]
     for sentence in sentences:
-        _warn(sentence)
+        _print_warning(sentence)
 
 
 def _open_table(lake: Lake, table: str) -> DeltaTable:
@@ -262,23 +266,23 @@ def _answer_missing_table(query: QueryOptions, start_time: float) -> ExitCode:
     return ExitCode.OK
 
 
-def _find_table_if_hbase_lags(query: QueryOptions, lake: Lake) -> DeltaTable | None:
+def _fallback_table_of_lagging_hbase(query: QueryOptions, lake: Lake) -> DeltaTable | None:
     """Return the lake's table `messages`, to be queried instead, if HBase lacks messages of it; otherwise None."""
     try:
         table = open_newest_messages(lake)
     except LogDamagedError:
         raise
     except LakeError as error:
-        _warn(f"cannot check that HBase is up to date: {error}")
+        _print_warning(f"cannot check that HBase is up to date: {error}")
         return None
     lacks = hbase_lag_sentence(lake, table, query.hbase or "localhost", query.hbase_table)
     if not lacks:
         return None
-    _warn(f"{lacks}: the lake is queried instead. 'commitlake archive --hbase' updates HBase")
+    _print_warning(f"{lacks}: the lake is queried instead. 'commitlake archive --hbase' updates HBase")
     return table
 
 
-def _warn(message: str) -> None:
+def _print_warning(message: str) -> None:
     print_warning("commitlake query", message)
 
 
@@ -342,7 +346,7 @@ def _sort_columns(query: QueryOptions, known_columns: Sequence[str]) -> list[str
     return [*order, *(name for name in LAKE_TABLES[query.table].query_order if name not in given)]
 
 
-class _LimitedRows:
+class _RowsUpToLimit:
     """Iterator that ends at a limit of rows, with a flag that tells whether there were more."""
 
     def __init__(self, rows: Iterator[Row], limit: int) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from commitlake.jobs.query.bodies import BodyTexts
+from commitlake.jobs.query.bodies import BodyTextReader
 from commitlake.jobs.report.rows_output import Row
 
 _NAME = "body"
@@ -35,14 +35,14 @@ _FUNCTION = "named_struct("
 def expand_body_calls(sql: str) -> str:
     """Return a SELECT in which each call of `body` is replaced by an expression for the body's position."""
 
-    def expand_call(match: re.Match[str]) -> str:
+    def expand_body_call(match: re.Match[str]) -> str:
         if match["call"] is None:
             return match[0]
         table = f"{match['table']}." if match["table"] else ""
         fields = ", ".join(f"'{name}', {table}{name}" for name in _PLACE)
         return f"{_FUNCTION}{fields})"
 
-    return _TOKEN.sub(expand_call, sql)
+    return _TOKEN.sub(expand_body_call, sql)
 
 
 def explain_body_error(sql: str, message: str) -> str:
@@ -63,7 +63,7 @@ def explain_body_error(sql: str, message: str) -> str:
 
 
 def replace_body_positions(
-    rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], BodyTexts]
+    rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], BodyTextReader]
 ) -> tuple[Iterator[Row], list[str]]:
     """Replace the positions of bodies in rows by the bodies, and return the rows with their new column names.
 
@@ -89,7 +89,7 @@ def _is_body_position(value: object) -> bool:
     return isinstance(value, dict) and tuple(value) == _PLACE
 
 
-def _replace_body_positions(row: Row, body_columns: Mapping[str, str], body_texts: BodyTexts) -> Row:
+def _replace_body_positions(row: Row, body_columns: Mapping[str, str], body_texts: BodyTextReader) -> Row:
     """Return a row with the position of each body replaced by the body, as text or base64."""
     changed: Row = {}
     for name, value in row.items():

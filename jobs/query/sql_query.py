@@ -19,7 +19,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_file_errors import raise_for_damaged_file
 from commitlake.jobs.cli.lost_range_warnings import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.query.arguments import QueryOptions
-from commitlake.jobs.query.bodies import BodyTexts, make_body_fetcher
+from commitlake.jobs.query.bodies import BodyTextReader, make_body_fetcher
 from commitlake.jobs.query.sql_body_calls import expand_body_calls, explain_body_error, replace_body_positions
 from commitlake.jobs.report.rows_output import rows_of_batches, write_rows
 from commitlake.schemas.errors import ExitCode
@@ -47,10 +47,10 @@ def run_sql_query(query: QueryOptions, lake: Lake, open_table: Callable[[Lake, s
             columns, answer = _run_select_on_spark(lake, tables, sql, query.limit)
         else:
             columns, answer = _run_select(tables, sql, sorts_all=not query.limit)
-        opened: list[BodyTexts] = []
+        opened: list[BodyTextReader] = []
 
-        def open_bodies() -> BodyTexts:
-            opened.append(BodyTexts(make_body_fetcher(open_packs(lake), keeps_stored_form=query.stored_body)))
+        def open_bodies() -> BodyTextReader:
+            opened.append(BodyTextReader(make_body_fetcher(open_packs(lake), keeps_stored_form=query.stored_body)))
             return opened[0]
 
         rows, columns = replace_body_positions(rows_of_batches(answer, 0), columns, open_bodies)

@@ -35,8 +35,8 @@ from commitlake.schemas.formatted_counts import format_count
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.stores import Store
-    from commitlake.pipelines.rebuild.run import Rebuilt
-    from commitlake.pipelines.salvage.run import Salvaged
+    from commitlake.pipelines.rebuild.run import RebuildResult
+    from commitlake.pipelines.salvage.run import SalvageResult
 
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _NAMED = 5
@@ -172,7 +172,7 @@ def _print_line(command: RebuildOptions, line: str) -> None:
         print_line(line)
 
 
-def rebuild_summary(rebuilt: Rebuilt) -> list[str]:
+def rebuild_summary(rebuilt: RebuildResult) -> list[str]:
     """Return lines that describe the rebuilt files, and problems found in the log."""
     from commitlake.jobs.arguments.sizes import size_text
 
@@ -234,7 +234,7 @@ def rebuild_summary(rebuilt: Rebuilt) -> list[str]:
     return lines
 
 
-def salvage_summary(salvaged: Salvaged) -> str:
+def salvage_summary(salvaged: SalvageResult) -> str:
     """Return a line that describes the salvaged log."""
     from commitlake.jobs.arguments.sizes import size_text
     from commitlake.pipelines.salvage.run import DAMAGES, MAX_COUNTED, MOVED
@@ -258,7 +258,7 @@ def salvage_summary(salvaged: Salvaged) -> str:
     )
 
 
-def rebuild_exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
+def rebuild_exit_code(rebuilt: RebuildResult | None, salvaged: SalvageResult | None = None) -> ExitCode:
     """Return the exit code of a rebuild or salvage, which shows whether the log was damaged."""
     is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
     is_damaged = is_damaged or (salvaged is not None and (salvaged.damages or salvaged.lost))

@@ -16,7 +16,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, UnknownDelaysError
-from commitlake.pipelines.rebuild.run import Rebuilt
+from commitlake.pipelines.rebuild.run import RebuildResult
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.errors import UsageError
@@ -24,7 +24,9 @@ from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.shipped_manifest import make_fetch_hint
 
 
-def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: RequestedSettings) -> Rebuilt | None:
+def rebuild_in_place(
+    command: RebuildOptions, store: Store, requested_settings: RequestedSettings
+) -> RebuildResult | None:
     """Rebuild a store's files in a new folder, verify them, and replace the store's own files by them.
 
     Returns:
@@ -75,7 +77,7 @@ def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: 
     return replace(rebuilt, out=root)
 
 
-def _check_assumed_delays(rebuilt: Rebuilt) -> None:
+def _check_assumed_delays(rebuilt: RebuildResult) -> None:
     """Raise an error, before any file is replaced, if delay levels assumed for queue entries are probably wrong."""
     if rebuilt.assumed_delays and rebuilt.has_nondefault_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)

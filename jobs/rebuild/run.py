@@ -15,9 +15,9 @@ from commitlake.jobs.arguments.similar_names import known_names_hint, suggest_si
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.rebuild.arguments import RebuildOptions
-from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.run import RebuildResult, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.salvage.run import Salvaged, salvage_store
+from commitlake.pipelines.salvage.run import SalvageResult, salvage_store
 from commitlake.schemas.safe_store_files import remove_tree
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run_rebuild(
     requested_settings: RequestedSettings,
     *,
     owns_lock: bool = False,
-) -> Rebuilt:
+) -> RebuildResult:
     """Rebuild the queues, indexes and other files of a store from its log into a folder.
 
     Args:
@@ -76,7 +76,7 @@ def _subfolder_names(path: Path) -> set[str]:
 
 def run_salvage(
     command: RebuildOptions, store: Store, target_folder: Path, requested_settings: RequestedSettings
-) -> tuple[Salvaged, Rebuilt]:
+) -> tuple[SalvageResult, RebuildResult]:
     """Write a copy of the log without damage, and rebuild queues and indexes for it."""
     with _open_runner_with_progress(command, f"salvaging {command.store}", store) as (runner, advance):
         salvaged = salvage_store(store, target_folder, runner=runner, advance=advance)

@@ -21,8 +21,8 @@ from commitlake.pipelines.replay.message_changes import (
     MessageChanges,
     Transform,
     decode_messages,
-    find_differences,
-    mask_and_encode,
+    find_changed_fields,
+    mask_and_encode_messages,
 )
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.schemas.formatted_counts import format_count
@@ -35,7 +35,7 @@ _MAX_SHOWN = 200
 _COLUMNS = ["msg_id", "field", "before", "after"]
 
 
-def read_changes(arguments: SendingArguments) -> MessageChanges:
+def read_message_changes(arguments: SendingArguments) -> MessageChanges:
     """Return the changes of messages that the options request.
 
     Raises:
@@ -50,7 +50,9 @@ def read_changes(arguments: SendingArguments) -> MessageChanges:
     )
 
 
-def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> None:
+def print_message_changes(
+    arguments: SendingArguments, lake: Lake, messages: PlannedMessages, changes: MessageChanges
+) -> None:
     """Show the first messages of a plan before and after the changes, side by side."""
     rows = messages.read_rows_of_part(0, 0).slice(0, _SAMPLE)
     before, errors = decode_messages(rows, messages.read_bodies_of_rows(rows))
@@ -68,7 +70,7 @@ def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessa
             "before": _shortened_value_text(was),
             "after": _shortened_value_text(becomes),
         }
-        for message_id, field, was, becomes in find_differences(before, *mask_and_encode(after, changes))
+        for message_id, field, was, becomes in find_changed_fields(before, *mask_and_encode_messages(after, changes))
     ]
     failed = len(errors) - before.num_rows
     first = "message" if rows.num_rows == 1 else f"{rows.num_rows:,} messages"

@@ -75,13 +75,13 @@ def select_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource)
 def _find_not_consumed_messages(arguments: ReplayOptions, group: str, lake: Lake, source: MessageSource) -> NotConsumed:
     wanted = set(arguments.topic)
 
-    def is_chosen_topic(topic: str) -> bool:
+    def is_selected_topic(topic: str) -> bool:
         kind = kind_of(topic)
         is_copy = arguments.all_copies and kind in SENDABLE and kind is not Kind.NORMAL
         return topic in wanted or is_copy or (not wanted and kind is Kind.NORMAL)
 
     try:
-        found = source.not_consumed(arguments, group, is_chosen_topic)
+        found = source.not_consumed(arguments, group, is_selected_topic)
     except UnknownGroupError as error:
         known = source.offsets(arguments.broker or ([] if source.is_copied else archived_store_names(lake))).groups
         groups = [name for name in known if not is_system_group(name)]

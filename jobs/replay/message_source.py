@@ -200,13 +200,13 @@ def _show_copy_progress(arguments: ReplayOptions, label: str) -> Iterator[Callab
     with counted_progress(label, _STEPS, "parts in a thousand", quiet=arguments.quiet) as advance:
         shown = 0
 
-        def on_read(amount_read: int, total_amount: int) -> None:
+        def advance_copy_progress(amount_read: int, total_amount: int) -> None:
             nonlocal shown
             reached = amount_read * _STEPS // max(1, total_amount)
             advance(reached - shown)
             shown = reached
 
-        yield on_read
+        yield advance_copy_progress
 
 
 def check_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[str]) -> list[str]:

@@ -28,7 +28,7 @@ from commitlake.pipelines.replay.ledger import (
 )
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.sending.target_client import open_target_client
-from commitlake.pipelines.replay.verifying import Difference, verify_replay
+from commitlake.pipelines.replay.verifying import ReplayDifference, verify_replay
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -53,11 +53,11 @@ def list_replays(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     lake.table("messages")  # raises an error if this is not a lake
     unreadable: list[str] = []
 
-    def on_error(replay_id: str, error: ReplayError) -> None:
+    def print_unreadable_replay(replay_id: str, error: ReplayError) -> None:
         unreadable.append(replay_id)
         print_warning(PROG, f"replay {replay_id}: {error}")
 
-    rows = [_replay_row(lake, state) for state in read_replay_states(lake, on_error=on_error).values()]
+    rows = [_replay_row(lake, state) for state in read_replay_states(lake, on_error=print_unreadable_replay).values()]
     write_rows(arguments.output, rows, _COLUMNS)
     if not rows and not unreadable and not arguments.quiet:
         print_line("the lake has no replays")
@@ -169,7 +169,9 @@ def verify_sent_messages(
     with counted_progress("verifying", plan.messages_to_send, "messages", quiet=arguments.quiet) as advance:
         found = verify_replay(lake, messages, puller, advance)
     if found.problems:
-        write_rows(arguments.output, [difference._asdict() for difference in found.examples], list(Difference._fields))
+        write_rows(
+            arguments.output, [difference._asdict() for difference in found.examples], list(ReplayDifference._fields)
+        )
     if not arguments.quiet or found.problems:
         print_line(f"replay {plan.replay_id}: {found.text} (reading back took {time.monotonic() - began:,.1f} s)")
     return ExitCode.DAMAGE if found.problems else ExitCode.OK

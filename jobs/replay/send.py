@@ -16,7 +16,7 @@ from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.lake_location import check_packs_location, open_packs
-from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning
+from commitlake.jobs.arguments.similar_names import print_warning, shorten_name_list
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
@@ -26,7 +26,11 @@ from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.replay.applied_changes import open_session_for_transform, read_changes, show_changes
+from commitlake.jobs.replay.applied_changes import (
+    open_session_for_transform,
+    print_message_changes,
+    read_message_changes,
+)
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.message_selection import SelectedMessages, select_messages, warn_of_unknown_names
 from commitlake.jobs.replay.message_source import MessageSource, open_message_source
@@ -100,7 +104,7 @@ def send_selected_messages(
         JobError: if `--where` is invalid, or sending is not confirmed.
         ReplayError: if the messages cannot be sent.
     """
-    changes, condition, table = read_changes(arguments), selected_messages.condition, source.table
+    changes, condition, table = read_message_changes(arguments), selected_messages.condition, source.table
     choice = _count_selected_by_queue(arguments, lake, source, condition)
     if not choice:
         _print_not_consumed_notes(selected_messages.not_consumed)
@@ -112,7 +116,7 @@ def send_selected_messages(
         _show_selected_queues(arguments, source, choice, selected_messages.not_consumed)
         if changes:
             plan, _ = plan_replay(lake, table, condition, choice, request, None, choice_text)
-            show_changes(arguments, lake, _open_source_messages(lake, source, plan), changes)
+            print_message_changes(arguments, lake, _open_source_messages(lake, source, plan), changes)
         return SendOutcome(ExitCode.OK)
     with open_target_client(arguments.namesrv) as client:
         plan, others = plan_replay(
@@ -124,7 +128,7 @@ def send_selected_messages(
             _show_other_replays(others)
         if arguments.dry_run:
             if changes:
-                show_changes(arguments, lake, _open_source_messages(lake, source, plan), changes)
+                print_message_changes(arguments, lake, _open_source_messages(lake, source, plan), changes)
             return SendOutcome(ExitCode.OK)
         if not request.accepts_unfinished:
             check_no_unfinished_replay(others)
@@ -254,7 +258,7 @@ def _run_replay(
         run = ReplayRun(lake, state, request, client, runner, on_progress=advance, notify=notify)
         with call_on_first_signal(run.pace.stop):
             began = time.monotonic()
-            counts = run.run()
+            counts = run.send_replay()
             seconds = time.monotonic() - began
     result = _print_summary(arguments, plan, counts, seconds)
     if arguments.verify is not False and result is not ExitCode.INTERRUPTED:
@@ -332,7 +336,7 @@ def _offsets_age_text(times_by_broker: Mapping[str, datetime.datetime]) -> str:
         by_time[moment].append(broker)
     found = [
         f"of {time_text(moment)} ({duration_text(max(datetime.timedelta(), now - moment))} ago)"
-        + (f" on {abbreviate_name_list(brokers)}" if len(by_time) > 1 else "")
+        + (f" on {shorten_name_list(brokers)}" if len(by_time) > 1 else "")
         for moment, brokers in by_time.items()
     ]
     more = f", and of {len(found) - _MAX_TIMES} other times" if len(found) > _MAX_TIMES else ""

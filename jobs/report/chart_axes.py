@@ -18,7 +18,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class AxisTick:
     """A mark on an axis.
 
     Attributes:
@@ -31,7 +31,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AxisScale:
     """Linear or logarithmic scale of an axis, from 0 to a largest value.
 
     Attributes:
@@ -43,7 +43,7 @@ class Scale:
     is_log: bool = False
 
     @classmethod
-    def for_values(cls, values: Sequence[float], *, is_log: bool = False) -> Scale:
+    def for_values(cls, values: Sequence[float], *, is_log: bool = False) -> AxisScale:
         """Return a scale that has room for the given values."""
         largest = max(values, default=0.0)
         if largest <= 0:
@@ -74,7 +74,7 @@ def _round_up_step(step: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
 
 
-def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tick]:
+def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[AxisTick]:
     """Yield the marks of a time axis: at round times in UTC, at most `MAX_TIME_TICKS`."""
     length = end - start
     step = next((step for step in _STEPS if length / step <= MAX_TIME_TICKS), _STEPS[-1])
@@ -89,4 +89,4 @@ def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tic
             label = f"{utc.day} {utc:%b}"
         else:
             label = f"{utc:%H:%M:%S}" if step < _MINUTE else f"{utc:%H:%M}"
-        yield Tick((moment - start) / length, label)
+        yield AxisTick((moment - start) / length, label)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from commitlake.jobs.report.chart_axes import Scale, time_ticks
+from commitlake.jobs.report.chart_axes import AxisScale, time_ticks
 from commitlake.jobs.report.html_elements import inline_html, join_html, name_html, tag
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
@@ -31,7 +31,7 @@ from commitlake.schemas.report import (
     Mark,
     MarkKind,
     Series,
-    Trend,
+    Sparkline,
 )
 from commitlake.schemas.times import TimeWindows
 
@@ -45,7 +45,7 @@ _STRETCHED = 1000
 def line_chart_html(chart: LineChart) -> Html:
     """Return a chart, its legend, and its numbers as a table."""
     windows, series = chart.windows, chart.series
-    scale = Scale.for_values(
+    scale = AxisScale.for_values(
         [value for one in series for value in one.values if value is not None], is_log=chart.is_log
     )
     bands = range(1, len(series)) if chart.has_bands else ()
@@ -148,20 +148,20 @@ def _mark_html(mark: Mark, windows: TimeWindows) -> Html:
     return tag("g", tag("title", mark.note), shown, sign if mark.kind is MarkKind.DAMAGE else Html())
 
 
-def _grid_lines(scale: Scale) -> Iterator[Html]:
+def _grid_lines(scale: AxisScale) -> Iterator[Html]:
     for value in scale.tick_values():
         y = _y_position(scale, value)
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="grid")
 
 
-def _axis_labels(scale: Scale, windows: TimeWindows, format_value: Callable[[float], str]) -> Iterator[Html]:
+def _axis_labels(scale: AxisScale, windows: TimeWindows, format_value: Callable[[float], str]) -> Iterator[Html]:
     """Yield the labels of both axes; those of the vertical axis are written on the grid lines."""
     for value in scale.tick_values():
         yield tag("text", format_value(value), x=2, y=_y_position(scale, value) - 4, class_="axis halo")
     yield from time_axis_labels(windows, _TOP + _HEIGHT + 17)
 
 
-def _y_position(scale: Scale, value: float) -> float:
+def _y_position(scale: AxisScale, value: float) -> float:
     return _TOP + (1 - scale.position_of(value)) * _HEIGHT
 
 
@@ -176,7 +176,7 @@ def time_axis_labels(windows: TimeWindows, y: float) -> Iterator[Html]:
 
 
 def _split_line_at_gaps(
-    values: Sequence[float | None], scale: Scale, windows: TimeWindows
+    values: Sequence[float | None], scale: AxisScale, windows: TimeWindows
 ) -> Iterator[list[tuple[str, str]]]:
     """Yield the points of each part of a line; gaps in the values separate the parts."""
     stretch: list[tuple[str, str]] = []
@@ -192,7 +192,7 @@ def _split_line_at_gaps(
         yield stretch
 
 
-def _line_html(series: Series, scale: Scale, windows: TimeWindows, series_number: int) -> Html:
+def _line_html(series: Series, scale: AxisScale, windows: TimeWindows, series_number: int) -> Html:
     lines, dots = [], []
     for stretch in _split_line_at_gaps(series.values, scale, windows):
         (x, y), others = stretch[0], stretch[1:]
@@ -205,7 +205,7 @@ def _line_html(series: Series, scale: Scale, windows: TimeWindows, series_number
 
 
 def _band_html(
-    lower_series: Series, upper_series: Series, scale: Scale, windows: TimeWindows, series_number: int
+    lower_series: Series, upper_series: Series, scale: AxisScale, windows: TimeWindows, series_number: int
 ) -> Html:
     both = [(low, high) for low, high in zip(lower_series.values, upper_series.values, strict=True)]
     lows = [low if high is not None else None for low, high in both]
@@ -305,12 +305,12 @@ def bar_chart_html(chart: BarChart) -> Html:
                tag("ul", *legend, class_="legend") if legend else Html(), *lines, class_="figure")  # fmt: skip
 
 
-def sparkline_html(trend: Trend) -> Html:
+def sparkline_html(trend: Sparkline) -> Html:
     """Return a sparkline, a small line without axes, as HTML."""
     values = trend.values
     count = max(len(values), 1)
     windows = TimeWindows(datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(minutes=1), count)
-    scale = Scale(max((value for value in values if value is not None), default=0.0) or 1.0)
+    scale = AxisScale(max((value for value in values if value is not None), default=0.0) or 1.0)
     line = _line_html(Series("", values), scale, windows, 0)
     inner = tag("svg", line, width="100%", height="100%", viewBox=f"0 -12 {_STRETCHED} {_HEIGHT + 24}",
                 preserveAspectRatio="none")  # fmt: skip

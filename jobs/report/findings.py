@@ -19,7 +19,7 @@ from commitlake.schemas.report import (
     Cell,
     Code,
     CollapsedContent,
-    Examples,
+    ExampleList,
     Kind,
     MutedText,
     Notice,
@@ -152,7 +152,7 @@ def _finding_group_notice(
         blocks.append(Paragraph(f"{escape_and_shorten(group.why, MAX_SENTENCE)}.", *code))
     blocks.append(AdviceBlock(group.advice, commands, Strong("What to do: ")))
     if shown_examples:
-        blocks.append(Examples(shown_examples))
+        blocks.append(ExampleList(shown_examples))
     more = group.count - len(shown_examples)
     if group.examples and more > 0:
         blocks.append(_folded_examples_block(f"{more:,} more like this", folded_examples))

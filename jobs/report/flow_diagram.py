@@ -24,7 +24,7 @@ _MAX_LABEL = 20
 _Stop: TypeAlias = tuple[int, str]
 
 
-class Flow(NamedTuple):
+class FlowBand(NamedTuple):
     """Path of a diagram from stop to stop (such as topics), and the number of keys that take the path.
 
     Attributes:
@@ -38,7 +38,7 @@ class Flow(NamedTuple):
     anchor: str
 
 
-def flow_diagram_html(title: str, note: str, flows: Sequence[Flow]) -> Html:
+def flow_diagram_html(title: str, note: str, flows: Sequence[FlowBand]) -> Html:
     """Return a diagram of paths as SVG in an HTML figure, the first path on top.
 
     Args:
@@ -46,7 +46,7 @@ def flow_diagram_html(title: str, note: str, flows: Sequence[Flow]) -> Html:
         note: a sentence on how to read it.
         flows: the paths, the widest first.
     """
-    layout = _Layout(flows)
+    layout = _DiagramLayout(flows)
     bands = [_band_html(layout, place) for place in reversed(range(len(flows)))]  # narrow ones stay visible
     stops = [html for stop in layout.values for html in _stop_html(layout, stop)]
     width, height = _COLUMN * max(layout.steps, 1), layout.height
@@ -57,7 +57,7 @@ def flow_diagram_html(title: str, note: str, flows: Sequence[Flow]) -> Html:
     return tag("figure", caption, shown, class_="figure")
 
 
-class _Layout:
+class _DiagramLayout:
     """Positions and sizes of stops and bands in a flow diagram.
 
     Args:
@@ -72,7 +72,7 @@ class _Layout:
         height: height of the picture.
     """
 
-    def __init__(self, flows: Sequence[Flow]) -> None:
+    def __init__(self, flows: Sequence[FlowBand]) -> None:
         self.flows = flows
         self._largest = sum(flow.value for flow in flows) or 1
         self.values: dict[_Stop, int] = defaultdict(int)
@@ -101,11 +101,11 @@ class _Layout:
         return max(_MIN_WIDTH, _HEIGHT * value / self._largest)
 
 
-def _enumerate_stops(flow: Flow) -> list[_Stop]:
+def _enumerate_stops(flow: FlowBand) -> list[_Stop]:
     return list(enumerate(flow.stops[:MAX_STOPS]))
 
 
-def _band_html(layout: _Layout, flow_number: int) -> Html:
+def _band_html(layout: _DiagramLayout, flow_number: int) -> Html:
     flow, tops = layout.flows[flow_number], layout.places[flow_number]
     width = layout.band_width(flow.value)
     parts = [f"M{step * _COLUMN},{top:.5g}h{_BAR}v{width:.5g}h-{_BAR}z" for step, top in enumerate(tops)]
@@ -121,7 +121,7 @@ def _band_html(layout: _Layout, flow_number: int) -> Html:
     return tag("a", tag("title", said), band, href=f"#{flow.anchor}", aria_label=said)
 
 
-def _stop_html(layout: _Layout, stop: _Stop) -> Iterator[Html]:
+def _stop_html(layout: _DiagramLayout, stop: _Stop) -> Iterator[Html]:
     step, name = stop
     left, top = step * _COLUMN, layout.tops[stop]
     said = f"{name}: {format_whole_number(layout.values[stop])}"

@@ -19,15 +19,15 @@ from commitlake.schemas.report import (
     Block,
     Cell,
     CollapsedContent,
-    Examples,
+    ExampleList,
     HeatMap,
     Html,
     KeyFigures,
     LineChart,
     Notice,
     Paragraph,
+    Sparkline,
     Table,
-    Trend,
 )
 from commitlake.schemas.report_columns import Column
 
@@ -62,7 +62,7 @@ def block_html(block: Block) -> Html:
             found = join_html(_advice_html(block))
         case CollapsedContent():
             found = tag("details", tag("summary", block.summary), blocks_html(block.blocks))
-        case Examples():
+        case ExampleList():
             found = tag("ol", *map(_example_html, block.examples), class_="examples")
         case Table():
             found = table_html(block)
@@ -96,7 +96,9 @@ def _advice_html(block: AdviceBlock) -> Iterator[Html]:
             texts = _QUOTED.split(escape_and_shorten(part, MAX_SENTENCE))
             parts += [tag("code", each) if at % 2 else each for at, each in enumerate(texts)]
         else:  # the whole command is below
-            parts.append(tag("code", " ".join(part.words[:2]) if part in copied else escape_and_shorten(part.line)))
+            parts.append(
+                tag("code", " ".join(part.words[:2]) if part in copied else escape_and_shorten(part.to_shell_line))
+            )
     yield paragraph_html(inline_html(block.before), *parts, ".")
     yield from (command_html(each.words) for each in copied)
 
@@ -166,4 +168,4 @@ def _row_html(columns: Sequence[Column], row: Sequence[Cell]) -> Html:
 
 
 def _cell_html(cell: Cell) -> Html:
-    return sparkline_html(cell.content) if isinstance(cell.content, Trend) else inline_html(cell.content)
+    return sparkline_html(cell.content) if isinstance(cell.content, Sparkline) else inline_html(cell.content)

@@ -75,10 +75,10 @@ def name_html(name: object) -> Html:
 
 def inline_html(text: Text) -> Html:
     """Return a text of a report as HTML."""
-    return join_html(map(_part_html, text)) if isinstance(text, tuple) else _part_html(text)
+    return join_html(map(_text_part_html, text)) if isinstance(text, tuple) else _text_part_html(text)
 
 
-def _part_html(part: Part) -> Html:
+def _text_part_html(part: Part) -> Html:
     match part:
         case Badge():
             found = badge_html(part.kind, part.word)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.cli.command import ErrorText, explain_error, is_error_or_panic
+from commitlake.jobs.cli.command import ErrorMessageAndHint, explain_error, is_error_or_panic
 from commitlake.jobs.cli.output_files import check_output_file
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.html_page import write_page
@@ -99,7 +99,9 @@ def write_page_on_failure(
         raise
 
 
-def failure_report(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Report:
+def failure_report(
+    job: str, title: str, facts: Facts, error_text: ErrorMessageAndHint, lake: Lake | None = None
+) -> Report:
     """Return the report, for an HTML page, on a job that has failed."""
     first, *others = error_text.message.strip().splitlines() or ["no message"]
     sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"

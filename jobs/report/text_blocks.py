@@ -14,7 +14,7 @@ from commitlake.schemas.report import (
     Block,
     Cell,
     CollapsedContent,
-    Examples,
+    ExampleList,
     KeyFigures,
     Kind,
     LineChart,
@@ -75,14 +75,14 @@ def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
                 yield "; ".join(f"{label}: {figure}" for label, figure in block.figures.items())
             case AdviceBlock() if block.advice.parts:
                 yield f"{to_plain_text(block.before)}{block.advice.sentence}."
-                yield from (f"  {command.line}" for command in block.advice.others)
+                yield from (f"  {command.to_shell_line}" for command in block.advice.others)
             case Notice():
                 yield f"{Badge(block.kind, block.word)}: {to_plain_text(block.title)}"
                 yield from (f"  {line}" for line in block_lines(block.blocks))
             case CollapsedContent():
                 yield block.summary
                 yield from (f"  {line}" for line in block_lines(block.blocks))
-            case Examples():
+            case ExampleList():
                 for example in block.examples:
                     yield "; ".join(f"{name}: {value}" for name, value in example.items() if value)
             case _:

@@ -26,7 +26,7 @@ from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.lake_location import LakeArguments, check_packs_location, open_lake_argument
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
-from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning
+from commitlake.jobs.arguments.similar_names import print_warning, shorten_name_list
 from commitlake.jobs.arguments.stores import (
     StoreName,
     declare_broker_option,
@@ -54,7 +54,7 @@ from commitlake.schemas.layouts.segment_names import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.safe_store_files import MAX_SMALL_FILE_BYTES
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.restore.run import Restored
+    from commitlake.pipelines.restore.run import RestoreResult
 
 
 DESCRIPTION = (
@@ -217,7 +217,7 @@ def _check_options(command: Restore) -> None:
     refuse_owned_folder(str(command.out), "--out")
 
 
-def _run_restore(command: Restore) -> Restored:
+def _run_restore(command: Restore) -> RestoreResult:
     from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
     from commitlake.pipelines.restore.config_files import parse_offsets
@@ -247,7 +247,7 @@ def _run_restore(command: Restore) -> Restored:
         )
 
 
-def summary_lines(restored: Restored) -> list[str]:
+def summary_lines(restored: RestoreResult) -> list[str]:
     """Return lines on what was restored, and how the result differs from the broker's store."""
     from commitlake.jobs.arguments.sizes import size_text
     from commitlake.pipelines.restore.run import NOTES
@@ -297,7 +297,7 @@ def summary_lines(restored: Restored) -> list[str]:
     if restored.compacted_topics:
         lines.append(
             "a broker serves topics with cleanup.policy=COMPACTION "
-            f"({abbreviate_name_list(restored.compacted_topics)}) from "
+            f"({shorten_name_list(restored.compacted_topics)}) from "
             "compaction/, which it rebuilds from the log only after a crash: before its first start, delete checkpoint "
             f"in {restored.out} and create an empty file abort there"
         )
@@ -307,7 +307,7 @@ def summary_lines(restored: Restored) -> list[str]:
     return lines
 
 
-def _needed_broker_settings(restored: Restored) -> dict[str, object]:
+def _needed_broker_settings(restored: RestoreResult) -> dict[str, object]:
     """Return the settings that broker.conf needs so that a broker starts on the store with the right delays."""
     settings = restored.rebuilt.settings
     found = {

@@ -53,7 +53,7 @@ def ship_store(command: ShipOptions, broker: str) -> ExitCode:
     lower_priority()
     source = SourceStore(command.store)
     with closing(open_target(command, source)) as target:
-        shipping = _Shipping(command, source, target, ShipSettings(broker, has_other_files=not command.log_only))
+        shipping = _ShipJob(command, source, target, ShipSettings(broker, has_other_files=not command.log_only))
         return shipping.ship_once() if command.once else shipping.ship_continuously()
 
 
@@ -130,7 +130,7 @@ def lower_priority() -> None:
         ctypes.CDLL(None, use_errno=True).syscall(number, 1, 0, _IO_PRIORITY_IDLE)
 
 
-class _Shipping:
+class _ShipJob:
     """State of a run of `ship`: the store, the target, and the progress so far."""
 
     def __init__(self, command: ShipOptions, source: SourceStore, target: ShipTarget, settings: ShipSettings) -> None:

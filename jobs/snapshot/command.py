@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.durations import make_duration_parser
 from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument
-from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import print_warning, shorten_name_list, suggest_similar_name
 from commitlake.jobs.arguments.store_layout import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.cli.command import Command, JobError
@@ -161,7 +161,7 @@ def _read_broker_offsets(command: Snapshot) -> Iterator[StoreSnapshot]:
             raise JobError(
                 "--broker: the name server has no broker "
                 f"{command.broker!a}.{suggest_similar_name(command.broker, brokers)}",
-                f"brokers: {abbreviate_name_list(brokers)}",
+                f"brokers: {shorten_name_list(brokers)}",
             )
         for broker in brokers if command.broker is None else [command.broker]:
             yield fetch_store_snapshot(admin, broker)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import duration_text, make_duration_parser, parse_duration
-from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.query_engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.similar_names import suggest_similar_name
@@ -68,10 +68,10 @@ class TpsOptions(
     TimeRange,
     EngineArguments,
     OutputArguments,
-    HtmlArgument,
+    HtmlPageOption,
     after={
         **dict.fromkeys((Topics, Queues, Tags, Kinds, Brokers, TimeRange), "step"),
-        **dict.fromkeys((EngineArguments, OutputArguments, HtmlArgument), "top"),
+        **dict.fromkeys((EngineArguments, OutputArguments, HtmlPageOption), "top"),
     },
 ):
     """Command line options of `tps`."""

@@ -43,10 +43,10 @@ from commitlake.schemas.report import (
     Report,
     Section,
     Series,
+    Sparkline,
     Table,
     Text,
     TimeText,
-    Trend,
     Verdict,
 )
 from commitlake.schemas.report_columns import Column
@@ -147,10 +147,10 @@ def rates_report(report: RatesReport, source: RatesSource) -> Report:
             Section("latency", "Latency", _latency_charts(report)),
             Section("groups", _groups_title(report), [_group_table(report)]),
         ]
-    return Report(TITLE, _verdict(report, source), facts, sections, "tps")
+    return Report(TITLE, _rates_verdict(report, source), facts, sections, "tps")
 
 
-def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
+def _rates_verdict(report: RatesReport, source: RatesSource) -> Verdict:
     total, question = report.total, report.question
     warnings = [f"{_note_title(note)}." for note in _page_notes(report, source) if note.kind == Kind.WARNING]
     if total is None:
@@ -407,9 +407,11 @@ def _group_row(report: RatesReport, row: Row) -> Row:
     key, peak = report.group_key_of_row(row), row["peak_at"]
     messages = report.total["messages"] if report.total else 0
     line = report.lines.get(key)
-    trend: Text | Trend = ""
+    trend: Text | Sparkline = ""
     if line is not None:
-        trend = Trend(f"Messages per second of {group_label(key)} over time", [each["messages_per_s"] for each in line])
+        trend = Sparkline(
+            f"Messages per second of {group_label(key)} over time", [each["messages_per_s"] for each in line]
+        )
     return {
         **row,
         **dict(zip(report.question.by, map(value_label, key), strict=True)),

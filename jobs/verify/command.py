@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.broker_conf import BrokerConfArgument, read_store_conf
-from commitlake.jobs.arguments.html_option import HtmlArgument
+from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.runner import ProcessArguments, make_runner
 from commitlake.jobs.arguments.s3 import S3Arguments, set_s3_environment
@@ -62,12 +62,12 @@ class Verify(
     BrokerConfArgument,
     S3Arguments,
     OutputArguments,
-    HtmlArgument,
+    HtmlPageOption,
     after={
         **dict.fromkeys((StoreName, LayoutArgument, ProcessArguments, BrokerConfArgument), "store"),
         S3Arguments: "lake",
         OutputArguments: "lake",
-        HtmlArgument: "lake",
+        HtmlPageOption: "lake",
     },
 ):
     """The command `verify`, which compares a store's log, queues, indexes, checkpoint and offsets with one another."""
@@ -101,14 +101,14 @@ class Verify(
         """Verify the stores, print a report, and return an exit code."""
         store = require_store(self.store)
         from commitlake.jobs.report.text_blocks import print_summary
-        from commitlake.jobs.verify.report import TITLE, Remedies, print_report, verify_report
+        from commitlake.jobs.verify.report import TITLE, FindingRemedies, print_report, verify_report
 
         if "s3://" in store:
             set_s3_environment(self)
         elif self.lake is None:
             self._check_object_store_options()
         lake = open_lake_argument(self) if self.lake else None
-        remedies = Remedies(lake, list(_rebuild_reading_options(self)))
+        remedies = FindingRemedies(lake, list(_rebuild_reading_options(self)))
         facts = [("Store", store), *([("Lake", lake.root)] if lake else [])]
         with self.open_page("verify", TITLE, facts, lake) as file:
             stores = _verify_stores(self)

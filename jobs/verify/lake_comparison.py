@@ -11,10 +11,10 @@ from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.audited_ranges import AuditSpan, to_log_ranges
-from commitlake.pipelines.audit.audited_versions import read_moment
-from commitlake.pipelines.audit.compared_sides import Sides, open_sides
+from commitlake.pipelines.audit.audited_versions import read_lake_state
+from commitlake.pipelines.audit.compared_sides import AuditSides, open_audit_sides
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
-from commitlake.pipelines.audit.window_profiles import Differences
+from commitlake.pipelines.audit.window_profiles import ProfileDifferences
 from commitlake.pipelines.verify.findings import Finding
 from commitlake.pipelines.verify.store_verification import StoreReport
 from commitlake.schemas.formatted_counts import format_count
@@ -43,7 +43,7 @@ def add_lake_findings(
         LakeError: if nothing was ever archived into the lake.
         UnavailableError: if an archive run has committed but is not finished.
     """
-    moment = read_moment(lake)
+    moment = read_lake_state(lake)
     ranges, _ = find_ranges_in_stores(store_path, broker, moment.commit.stores, formats)
     for report in reports:
         if report.broker not in ranges:
@@ -54,7 +54,9 @@ def add_lake_findings(
     if not ranges:
         return
     limit = max(report.findings.limit for report in reports)
-    with open_sides(runner, lake, AuditSpan().limit_to_dates_from(moment.expired.get("messages")), moment) as sides:
+    with open_audit_sides(
+        runner, lake, AuditSpan().limit_to_dates_from(moment.expired.get("messages")), moment
+    ) as sides:
         differing = _differing_windows(sides, store_path, broker, ranges, formats, limit)
     by_name = {report.broker: report for report in reports}
     for (name, difference), count in differing.counts.items():
@@ -64,13 +66,13 @@ def add_lake_findings(
 
 
 def _differing_windows(
-    sides: Sides,
+    sides: AuditSides,
     store_path: str,
     broker: str | None,
     store_ranges: Mapping[str, StoreRange],
     formats: Formats,
     limit: int,
-) -> Differences:
+) -> ProfileDifferences:
     """Return the time windows in which lake and store differ; repeat if the broker deleted segments meanwhile."""
     while True:
         with (

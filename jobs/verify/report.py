@@ -35,7 +35,7 @@ _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Ki
 
 
 @dataclass(frozen=True, slots=True)
-class Remedies:
+class FindingRemedies:
     """Advice on findings of `verify`, with commands for the stores that have these findings.
 
     Attributes:
@@ -67,7 +67,7 @@ class Remedies:
         return places if self.lake is None else places | {"lake": self.lake.root}
 
 
-def print_report(output_format: str, report: Report, stores: Sequence[StoreReport], remedies: Remedies) -> None:
+def print_report(output_format: str, report: Report, stores: Sequence[StoreReport], remedies: FindingRemedies) -> None:
     """Print all stores to standard output: findings as text, JSON (a row per store), or CSV of findings."""
     if output_format in {"json", "jsonl"}:
         write_rows(output_format, (_store_json_object(store, remedies) for store in stores), [])
@@ -77,13 +77,13 @@ def print_report(output_format: str, report: Report, stores: Sequence[StoreRepor
         print_sections(report, "findings")
 
 
-def verify_report(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Report:
+def verify_report(reports: Sequence[StoreReport], remedies: FindingRemedies | None = None) -> Report:
     """Return the report of `verify` on all stores.
 
     Args:
         remedies: Advice for these stores; by default without a lake.
     """
-    remedies = remedies or Remedies()
+    remedies = remedies or FindingRemedies()
     together = join_findings(reports)
     groups = [_finding_group(CLASSES[code], reports, remedies) for code in CLASSES if code in together.codes]
     sections = [
@@ -98,10 +98,10 @@ def verify_report(reports: Sequence[StoreReport], remedies: Remedies | None = No
     ]
     if remedies.lake is not None:
         facts.insert(0, ("Lake", remedies.lake.root))
-    return Report(TITLE, _verdict(together, len(reports)), facts, sections, "verify")
+    return Report(TITLE, _verify_verdict(together, len(reports)), facts, sections, "verify")
 
 
-def _verdict(findings: Findings, store_count: int) -> Verdict:
+def _verify_verdict(findings: Findings, store_count: int) -> Verdict:
     kind = _worst_kind(findings)
     is_sound = kind in {Kind.GOOD, Kind.INFO}
     counts = {severity: findings.count_by_severity(severity) for severity in Severity}
@@ -136,7 +136,9 @@ def _verification_figures(reports: Sequence[StoreReport], all_findings: Findings
     )
 
 
-def _finding_group(finding_class: FindingClass, reports: Sequence[StoreReport], remedies: Remedies) -> FindingGroup:
+def _finding_group(
+    finding_class: FindingClass, reports: Sequence[StoreReport], remedies: FindingRemedies
+) -> FindingGroup:
     """Return the findings of a class in all stores; the first ones of each store are shown at once."""
     code = finding_class.code
     found = [report for report in reports if report.findings.counts[code]]
@@ -212,7 +214,7 @@ def _finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
                 }
 
 
-def _store_json_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
+def _store_json_object(report: StoreReport, remedies: FindingRemedies) -> dict[str, Any]:
     findings = report.findings
     return {
         "broker": report.broker,

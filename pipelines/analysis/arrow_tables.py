@@ -38,10 +38,10 @@ from commitlake.pipelines.journeys.arrow_journeys import (
 )
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeyRecords
-from commitlake.pipelines.journeys.sql_statements import Sources
+from commitlake.pipelines.journeys.sql_statements import SourceTables
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.key_conditions import business_keys_condition, unique_key_condition
-from commitlake.pipelines.tps.rates_query import Origins, PartialCount, RatesQuestion
+from commitlake.pipelines.tps.rates_query import OriginalTopicShare, PartialCount, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import TEXT, Column, Columns
@@ -145,7 +145,7 @@ class ArrowTables:
         question = replace(
             question,
             is_by_second=question.is_by_second or tables["topic_minutes"] is None,
-            origins=Origins.SOME if "origin_topic" in columns else Origins.NONE,
+            origins=OriginalTopicShare.SOME if "origin_topic" in columns else OriginalTopicShare.NONE,
             has_formats="format" in columns,
         )
         keys = [f"g{number}" for number in range(len(groups))] + ["window_start"]
@@ -209,11 +209,13 @@ class ArrowTables:
         if edges is None:
             raise NoTableError(no_edges_message(self.lake.root))
         wanted = question.selection
-        where = self._message_conditions(replace(wanted, topics=(), start=question.begin, end=question.end), ())
+        where = self._message_conditions(
+            replace(wanted, topics=(), start=question.read_begin, end=question.read_end), ()
+        )
         if wanted.topics:
             where.append(in_condition("coalesce(origin_topic, topic)", map(text_literal, wanted.topics)))
         rows = f"(SELECT * FROM {_table_sql(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
-        return KeyRecords({"messages": messages, "edges": edges}, Sources(rows, "edges"), question, end_us)
+        return KeyRecords({"messages": messages, "edges": edges}, SourceTables(rows, "edges"), question, end_us)
 
     def _message_conditions(self, selection: Selection, column_names: Sequence[str]) -> list[str]:
         """Return the SQL conditions by which a selection applies to rows of `messages`.

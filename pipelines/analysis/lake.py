@@ -64,7 +64,7 @@ Body = Literal["text", "bytes", "json"]
 LagBy = Literal["queue", "group"]
 
 
-class _Tables(Protocol[_Frame_co]):
+class _TableReader(Protocol[_Frame_co]):
     """Interface of a reader of a lake's tables, by Arrow or by Spark."""
 
     def table(self, table: LakeTable) -> _Frame_co: ...
@@ -136,14 +136,14 @@ class AnalysisLake(Generic[Frame]):
         return self._packs.root or self.paths.bodies_root
 
     @property
-    def _tables(self) -> _Tables[Frame]:
+    def _tables(self) -> _TableReader[Frame]:
         if self._spark is None:
             from commitlake.pipelines.analysis.arrow_tables import ArrowTables
 
-            return cast("_Tables[Frame]", ArrowTables(self.paths))
+            return cast("_TableReader[Frame]", ArrowTables(self.paths))
         from commitlake.pipelines.analysis.spark_tables import SparkTables
 
-        return cast("_Tables[Frame]", SparkTables(self._spark, self._place, self._packs))
+        return cast("_TableReader[Frame]", SparkTables(self._spark, self._place, self._packs))
 
     def table(self, name: str, *, or_empty: bool = False) -> Frame:
         """Return a table of the lake, with all documented columns in their documented order.

@@ -20,7 +20,7 @@ from commitlake.pipelines.lag.store_lag import MAX_IMPOSSIBLE
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import MAX_AGE
 from commitlake.pipelines.transforms.lag import LagRules, LagTables, lag_at, lag_of_groups
-from commitlake.pipelines.transforms.moments import Moments
+from commitlake.pipelines.transforms.moments import SampleTimes
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION
 from commitlake.schemas.times import EPOCH, epoch_us
 
@@ -80,16 +80,16 @@ def lag_frame(spark: SparkSession, pinned_tables: PinnedTables, question: LagQue
     return found if question.by == "queue" else lag_of_groups(found, [] if moments.is_last else ["as_of"])
 
 
-def _lag_moments(offsets: DataFrame, question: LagQuestion) -> Moments:
+def _lag_moments(offsets: DataFrame, question: LagQuestion) -> SampleTimes:
     if question.at is not None:
-        return Moments(epoch_us(question.at))
+        return SampleTimes(epoch_us(question.at))
     if not isinstance(question, LagHistoryQuestion):
-        return Moments(_last_snapshot_times_us(offsets, question.selection.brokers), is_last=True)
+        return SampleTimes(_last_snapshot_times_us(offsets, question.selection.brokers), is_last=True)
     last_us = None
     if question.until is None:
         last_us = max(_last_snapshot_times_us(offsets, question.selection.brokers).values(), default=None)
     ends = question.window_ends(None if last_us is None else EPOCH + last_us * _MICROSECOND)
-    return Moments(epoch_us(ends.first), ends.window // _MICROSECOND, ends.windows)
+    return SampleTimes(epoch_us(ends.first), ends.window // _MICROSECOND, ends.windows)
 
 
 def _last_snapshot_times_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[str, int]:
@@ -106,7 +106,7 @@ def _snapshot_rows(offsets: DataFrame) -> DataFrame:
     return offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
 
 
-def find_log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
+def find_log_starts(offsets: DataFrame, moments: SampleTimes) -> dict[str, int]:
     """Return the smallest physical offset at which each store's log began at any of the `moments`, where known."""
     if moments.last_us is None:
         return {}

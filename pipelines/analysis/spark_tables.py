@@ -30,7 +30,7 @@ from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
 from commitlake.pipelines.dead_letters.dead_letter_rows import computed_columns_sql
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.spark_journeys import hops_of, journeys_and_hop_counts_of, journeys_of
-from commitlake.pipelines.tps.rates_query import Origins, RatesQuestion
+from commitlake.pipelines.tps.rates_query import OriginalTopicShare, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
 from commitlake.pipelines.transforms.rates import compute_rates, count_by_window
@@ -141,7 +141,7 @@ class SparkTables:
         question = replace(
             question,
             is_by_second=question.is_by_second or minutes is None,
-            origins=Origins.SOME,  # a column that the lake lacks is null here
+            origins=OriginalTopicShare.SOME,  # a column that the lake lacks is null here
             engine=Engine.SPARK,
         )
         parts = []
@@ -228,7 +228,7 @@ class SparkTables:
             raise NoTableError(no_edges_message(self._lake_name))
         choose_python(self.spark)
         wanted = question.selection
-        chosen = selection_condition(replace(wanted, topics=(), start=question.begin, end=question.end))
+        chosen = selection_condition(replace(wanted, topics=(), start=question.read_begin, end=question.read_end))
         if wanted.topics:
             messages = messages.withColumn("origin_topic", F.coalesce("origin_topic", "topic"))
             chosen = chosen & column_in_values("origin_topic", wanted.topics)

@@ -61,7 +61,7 @@ def _zero_erased_bodies(window: Array, erased_rows: Array, positions: Array, len
 
 
 @dataclass(frozen=True, slots=True)
-class PackOfBodies:
+class NewBodyPack:
     """Bodies that were written to one pack: the pack's name, and the row and location of each body.
 
     Attributes:
@@ -156,10 +156,10 @@ class BodyPacks:
             pack.rows.append(rows + self._rows)
         self._rows += len(days)
 
-    def finish(self) -> list[PackOfBodies]:
+    def finish(self) -> list[NewBodyPack]:
         """Write the last compressed frames, and return the contents of each pack, oldest date first."""
         return [
-            PackOfBodies(pack.name, np.concatenate(pack.rows), pack.writer.finish())
+            NewBodyPack(pack.name, np.concatenate(pack.rows), pack.writer.finish())
             for _, pack in sorted(self._packs.items())
         ]
 

@@ -26,7 +26,7 @@ from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.profile_files import profiles_file_name
 from commitlake.pipelines.archive.result import NOTHING_NEW, Result, RunPage
-from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, make_losses, plan_work, run_archive
+from commitlake.pipelines.archive.run import Config, OnBadRange, Progress, make_losses, plan_work, run_archive
 from commitlake.pipelines.archive.work_planning import ArchiveWork
 from commitlake.pipelines.quality.page_figures import FIGURE_COLUMNS, RunPageSummary
 from commitlake.pipelines.quality.profile_partitions import (
@@ -93,7 +93,7 @@ def _max_commit_bytes(config: Config, work: ArchiveWork) -> int:
 
     If damage or a gap makes the run fail, one commit archives all new data.
     """
-    is_all_or_nothing = OnRefusal.FAIL in (config.on_corrupt, config.on_gap)
+    is_all_or_nothing = OnBadRange.FAIL in (config.on_corrupt, config.on_gap)
     return work.snapshot.size if is_all_or_nothing or config.commit_bytes is None else config.commit_bytes
 
 
@@ -105,10 +105,10 @@ def _shared_progress(progress: Progress | None, runner: Runner, size: int) -> It
         return
     with progress(runner, size) as advance:
 
-        def shared(_runner: Runner, _size: int) -> AbstractContextManager[Callable[[int], None]]:
+        def use_shared_progress(_runner: Runner, _size: int) -> AbstractContextManager[Callable[[int], None]]:
             return nullcontext(advance)
 
-        yield shared
+        yield use_shared_progress
 
 
 def _archive_in_one_commit(
@@ -210,7 +210,7 @@ class CommitSeries:
             seconds=time.monotonic() - self._started,
             verdict=verdict.with_unread_files(len(problems)).with_unread_messages(newer),
             report=report,
-            updates=_join_updates([update for result in results for update in result.updates]),
+            updates=_join_table_updates([update for result in results for update in result.updates]),
             recovered=[sequence for result in results for sequence in result.recovered],
             bytes_of_others=sum(result.bytes_of_others for result in results),
             notes=list(dict.fromkeys(note for result in results for note in result.notes)),
@@ -237,7 +237,7 @@ def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> RunPageSummary:
     """
     files = lake.open_folder("profiles")
 
-    def batches(columns: Sequence[str]) -> Iterator[pa.Table]:
+    def read_profile_batches(columns: Sequence[str]) -> Iterator[pa.Table]:
         for run_id in run_ids:
             # If the source is still open when the process ends, a thread of Arrow may close it then, and abort.
             with (
@@ -248,15 +248,15 @@ def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> RunPageSummary:
                     yield pa.Table.from_batches([batch])
 
     figures = RunPageSummary()
-    counts = sum(map(partition_row_counts, batches(["broker", "topic"])), np.zeros(PARTITIONS, np.int64))
+    counts = sum(map(partition_row_counts, read_profile_batches(["broker", "topic"])), np.zeros(PARTITIONS, np.int64))
     for group in group_partitions(counts):
-        chosen = [select_group_rows(batch, group) for batch in batches(FIGURE_COLUMNS)]
+        chosen = [select_group_rows(batch, group) for batch in read_profile_batches(FIGURE_COLUMNS)]
         if chosen:
             figures.add_windows(pa.concat_tables(chosen).combine_chunks())
     return figures
 
 
-def _join_updates(updates: Sequence[TableUpdate]) -> list[TableUpdate]:
+def _join_table_updates(updates: Sequence[TableUpdate]) -> list[TableUpdate]:
     """Return one update for each table, with the rows and seconds of all its updates."""
     joined: dict[str, TableUpdate] = {}
     for update in updates:

@@ -20,7 +20,7 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.table_update import follow_consume_logs
 from commitlake.pipelines.edges.progress import followed_messages_version
-from commitlake.pipelines.edges.retry_states import RetryStates
+from commitlake.pipelines.edges.retry_states import RetryEntries
 from commitlake.pipelines.edges.table_update import EdgesUpdate, catch_up_edges
 from commitlake.pipelines.message_keys.key_files import PreparedKeys
 from commitlake.pipelines.message_keys.table_update import catch_up_keys
@@ -84,7 +84,7 @@ def follow_tables(
     return FollowedTables([keys, consumed, edges], [*consumed.problems, *problems], unreadable_trace_notes(edges))
 
 
-def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
+def read_retry_states(stores: Sequence[Store]) -> tuple[RetryEntries, list[str]]:
     """Return the messages in the stores' retry stores, and a sentence on each that cannot be read.
 
     Retry stores that cannot be read are left out.
@@ -100,7 +100,7 @@ def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
     problems = [problem for one in found.values() for problem in one.problems]
     read = {broker: one.rows for broker, one in found.items() if one.is_read}
     rows = pa.concat_tables([RETRY_ROWS.empty_table(), *read.values()])
-    return RetryStates(frozenset(read), rows), problems
+    return RetryEntries(frozenset(read), rows), problems
 
 
 def unreadable_trace_notes(edges: EdgesUpdate) -> list[str]:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.rows.data_files import DataFile, open_table_file
-from commitlake.connectors.lake.rows.row_sums import SummedWriter
+from commitlake.connectors.lake.rows.row_sums import RowSumWriter
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.quality.profile_columns import (
     PROFILES_SCHEMA,
@@ -55,7 +55,7 @@ def max_inline_bytes(task_count: int) -> int:
     return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(task_count, 1))
 
 
-def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_limit_bytes: int) -> TaskProfile:
+def write_staged_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_limit_bytes: int) -> TaskProfile:
     """Return a task's message counts for its manifest: serialized or, if they are too large, written to a named file.
 
     Args:
@@ -76,7 +76,9 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_
     return TaskProfile(index.to_bytes(), path)
 
 
-def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], max_windows: int = GROUP_ROWS) -> Iterator[pa.Table]:
+def merge_task_profiles(
+    lake: Lake, manifest: Sequence[ManifestRow], max_windows: int = GROUP_ROWS
+) -> Iterator[pa.Table]:
     """Merge the message counts of all tasks, and yield tables that each have all time windows of some topics.
 
     There is at least one table.
@@ -168,7 +170,7 @@ class _StagedReader:
             ) from None
 
 
-class ProfilesFile:
+class ProfilesTableFile:
     """Writer of a run's data file of the table `profiles`."""
 
     def __init__(self, name: str, run_id: str, writer: pq.ParquetWriter) -> None:
@@ -198,12 +200,12 @@ def profiles_file_name(run_id: str) -> str:
 
 
 @contextmanager
-def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
+def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesTableFile]:
     """Open a run's new data file of `profiles`. It exists once the context ends, and is in the table after a commit."""
     name = profiles_file_name(run_id)
     collected: list[pq.FileMetaData] = []
     with open_table_file(lake, "profiles", name) as output:
-        with SummedWriter(
+        with RowSumWriter(
             output,
             PROFILES_SCHEMA,
             compression="zstd",
@@ -214,7 +216,7 @@ def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
             write_page_checksum=True,
             metadata_collector=collected,
         ) as writer:
-            file = ProfilesFile(name, run_id, writer)
+            file = ProfilesTableFile(name, run_id, writer)
             yield file
         size = output.tell()
     file.set_finished(size, collected[0])

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
-from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
+from commitlake.pipelines.archive.profile_files import merge_task_profiles, open_profiles_file
 from commitlake.pipelines.archive.queue_ends import QueueEnds
 from commitlake.pipelines.archive.result import Result, RunPage
 from commitlake.pipelines.archive.work_planning import ArchiveWork
@@ -97,7 +97,7 @@ def judge_run(
     )
     judging, figures = (start_judge or _make_local_judge)(facts), RunPageSummary()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
-        for piece in gather_profiles(lake, manifest):
+        for piece in merge_task_profiles(lake, manifest):
             for stretch in split_by_topics(piece):
                 # The ends of earlier runs come first, so that a gap between two commits is judged like one within a
                 # commit.

@@ -35,7 +35,7 @@ _MAX_REASONS = 64  # there are thirteen, but a damaged table may have any
 
 
 @dataclass
-class Refusals:
+class RefusalWriter:
     """Writer of one task's `quarantine` and `gaps` rows, which describe log ranges that could not be read.
 
     Attributes:
@@ -135,7 +135,7 @@ def _describe_first_range(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusalGroup:
+class RefusedRangeGroup:
     """Rows of `quarantine` or `gaps` that have the same reason.
 
     Attributes:
@@ -153,7 +153,7 @@ class RefusalGroup:
     first: Sequence[Mapping[str, Any]]
 
 
-def read_refused(lake: Lake, run_ids: Sequence[str]) -> list[RefusalGroup]:
+def read_refused_ranges(lake: Lake, run_ids: Sequence[str]) -> list[RefusedRangeGroup]:
     """Return the ranges that a run could not read, in groups, the largest first.
 
     Args:
@@ -165,7 +165,7 @@ def read_refused(lake: Lake, run_ids: Sequence[str]) -> list[RefusalGroup]:
     ]
 
 
-def _read_groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list[RefusalGroup]:
+def _read_groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list[RefusedRangeGroup]:
     try:
         opened = lake.table(table)
     except NoTableError:
@@ -185,7 +185,7 @@ def _read_groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) ->
             table,
             f"SELECT * FROM {table} WHERE {of_run}{of_reason} ORDER BY broker, start_offset LIMIT {SAMPLE_ROWS}",
         ).read_all()
-        found.append(RefusalGroup(table, row["reason"] or "", row["count"], row["bytes"] or 0, first.to_pylist()))
+        found.append(RefusedRangeGroup(table, row["reason"] or "", row["count"], row["bytes"] or 0, first.to_pylist()))
     return found
 
 

@@ -136,7 +136,7 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
     for file in files[:_MAX_FILES]:
         for rows in reader.read_file(file):
             runs.update(pc.unique(rows.column(RUN_ID.name)).to_pylist())
-            more.append(_ends_in_profiles(rows.filter(_are_of_brokers(rows, brokers))))
+            more.append(_ends_in_profiles(rows.filter(_rows_of_brokers_mask(rows, brokers))))
             waiting += more[-1].num_rows
             # Joined only when as many rows are waiting as are known, so that each row is sorted a few times in all.
             if waiting > max(ends.num_rows, _JOINED_ROWS):
@@ -179,7 +179,7 @@ def _ends_after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
         for broker, last in zip(*(column.to_pylist() for column in damage.columns), strict=True):
             is_later = to_numpy_numbers(ends.column("last_physical_offset")) >= (last or 0)
             ends = ends.filter(
-                to_boolean_array(is_later | ~_are_of_brokers(ends, [broker]).to_numpy(zero_copy_only=False))
+                to_boolean_array(is_later | ~_rows_of_brokers_mask(ends, [broker]).to_numpy(zero_copy_only=False))
             )
     return ends
 
@@ -213,8 +213,8 @@ def _newest_ends(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def _drop_brokers(ends: pa.Table, brokers: Collection[str]) -> pa.Table:
-    return ends.filter(pc.invert(_are_of_brokers(ends, brokers)))
+    return ends.filter(pc.invert(_rows_of_brokers_mask(ends, brokers)))
 
 
-def _are_of_brokers(rows: pa.Table, brokers: Collection[str]) -> pa.Array:
+def _rows_of_brokers_mask(rows: pa.Table, brokers: Collection[str]) -> pa.Array:
     return pc.is_in(rows.column("broker"), pa.array(list(brokers), pa.string()))

@@ -25,8 +25,8 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import CloseLater, DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.pipelines.archive.body_packs import PackOfBodies, date_of_day
-from commitlake.pipelines.edges.row_lookup import rows_may_have_roles
+from commitlake.pipelines.archive.body_packs import NewBodyPack, date_of_day
+from commitlake.pipelines.edges.row_lookup import may_have_special_rows
 from commitlake.pipelines.masking.copies_of_erased import LaterCopies
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import ErasureWriter, make_erasure_rows
@@ -81,7 +81,7 @@ class RowBuffer:
         self._bytes = 0
         self._files = 0
 
-    def add_rows(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
+    def add_rows(self, tables: list[pa.Table], packs: Sequence[NewBodyPack]) -> Iterator[ManifestRow]:
         """Add the rows of one range of the log with their packs, and write files if there are enough rows.
 
         Args:
@@ -110,7 +110,7 @@ class RowBuffer:
             return
         rows = join_rows(self._tables)
         self._tables, self._bytes = [], 0
-        days = _store_days(rows)
+        days = _days_of_store_times(rows)
         for day in np.unique(days).tolist():
             chosen = np.flatnonzero(days == day)
             part = rows if len(chosen) == len(days) else rows.take(pa.array(chosen))
@@ -126,13 +126,13 @@ class RowBuffer:
             self._minutes.add_messages(part)
             if self._keys is not None:
                 self._keys.add_messages(part)
-            has_roles = rows_may_have_roles(part)
+            has_roles = may_have_special_rows(part)
             file = write_data_file(part, self._lake, text, name, close_later=later)
             yield ManifestRow.from_data_file(file, "messages", may_have_roles=has_roles)
         self._files += 1
 
 
-def _store_days(rows: pa.Table) -> Array:
+def _days_of_store_times(rows: pa.Table) -> Array:
     times = rows.column("store_timestamp").chunk(0).cast(pa.int64())
     days: Array = times.fill_null(_NO_DAY * _DAY_US).to_numpy() // _DAY_US
     return days
@@ -143,7 +143,7 @@ def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def _body_refs(row_count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
+def _body_refs(row_count: int, packs: Sequence[NewBodyPack]) -> pa.Array:
     # Every row is in exactly one pack, so each place of these arrays is filled.
     codes = np.empty(row_count, np.int32)
     frame_offsets = np.empty(row_count, np.int64)

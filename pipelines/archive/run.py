@@ -78,7 +78,7 @@ HBASE = "HBase"
 Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]]
 
 
-class OnRefusal(StrEnum):
+class OnBadRange(StrEnum):
     """Reaction of an archive run to a range of a log that it cannot read.
 
     FAIL: the lake stays unchanged. KEEP: the range is recorded, everything else is archived, and the run's verdict is
@@ -123,8 +123,8 @@ class Config:
     layout: Formats = ANY_FORMAT
     bodies_moved: bool = False
     max_partition_bytes: int = 32 * MIB
-    on_corrupt: OnRefusal = OnRefusal.KEEP
-    on_gap: OnRefusal = OnRefusal.KEEP
+    on_corrupt: OnBadRange = OnBadRange.KEEP
+    on_gap: OnBadRange = OnBadRange.KEEP
     parser_version: str = ""
     keys: bool = True
     edges: bool = True
@@ -472,14 +472,14 @@ def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Loss
 def make_losses(config: Config, quarantined_count: int, gap_count: int) -> Losses:
     """Return how many damaged ranges and gaps a run has found, and whether its settings accept them."""
     return Losses(
-        quarantined_count, gap_count, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT
+        quarantined_count, gap_count, config.on_corrupt is OnBadRange.ACCEPT, config.on_gap is OnBadRange.ACCEPT
     )
 
 
-def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
+def _check_gaps(parts: Sequence[Part], on_gap: OnBadRange) -> None:
     """Raise an error if log segments are missing and the settings do not allow it, before any record is read."""
     missing = [part for part in parts if isinstance(part, Split) and part.missing]
-    if missing and on_gap is OnRefusal.FAIL:
+    if missing and on_gap is OnBadRange.FAIL:
         first = missing[0]
         raise CommitLakeError(
             f"{first.broker}: the segment {first.path} with the physical offsets {first.start} to {first.end} is "
@@ -496,7 +496,7 @@ def _check_refused_ranges(manifest: Sequence[ManifestRow], config: Config) -> No
         (config.on_corrupt, quarantined, "--on-corrupt quarantine"),
         (config.on_gap, gaps, "--on-gap record"),
     ):
-        if count and on_refusal is OnRefusal.FAIL:
+        if count and on_refusal is OnBadRange.FAIL:
             first = next(row.first_refused for row in manifest if row.first_refused)
             raise CommitLakeError(
                 f"{first}; there are {count} such ranges in all. Nothing was archived; '{option}' records them and "

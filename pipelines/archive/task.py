@@ -29,7 +29,7 @@ from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.store_progress import QueueReport
-from commitlake.connectors.reading.batches import LastDecoder
+from commitlake.connectors.reading.batches import DecoderCache
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.partition_sizes import (
@@ -44,8 +44,8 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.archive.body_packs import BodyPacks
-from commitlake.pipelines.archive.profile_files import max_inline_bytes, stage_profile
-from commitlake.pipelines.archive.quarantine_rows import Refusals
+from commitlake.pipelines.archive.profile_files import max_inline_bytes, write_staged_profile
+from commitlake.pipelines.archive.quarantine_rows import RefusalWriter
 from commitlake.pipelines.archive.row_buffer import ErasureOnArrival, RowBuffer, join_rows
 from commitlake.pipelines.archive.task_input import Part, read_part
 from commitlake.pipelines.masking.archive_masks import ArchiveMasks
@@ -123,11 +123,11 @@ class ArchiveTasks:
         # Two attempts of one task at the same time must not write to the same files.
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}"
         minutes = MinutesFiles(self.lake, name, self.run_id)
-        refusals = Refusals(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
+        refusals = RefusalWriter(self.lake, name, self.run_id, self.parser_version, hides_bytes=self.masks is not None)
         erases = bool(self.erased or self.copies)
-        masking = Masking(self.masks, needs_rows=bool(self.copies))
+        masking = RowMasking(self.masks, needs_rows=bool(self.copies))
         # A kept decoder also has strings of earlier packs, which later data files would store: never erased ones.
-        last_decoder = None if erases else LastDecoder()
+        last_decoder = None if erases else DecoderCache()
         sizes: dict[str, int] = {}
         with ThreadPoolExecutor(1) as background:
             closing = _BackgroundCloser(background)
@@ -136,7 +136,7 @@ class ArchiveTasks:
             waiting = RowBuffer(
                 self.lake, name, minutes, closing.close_later, profiled=self.profiled, erased=again, keys=keys
             )
-            for stretch in self._divide_by_pack(parts):
+            for stretch in self._group_parts_by_pack(parts):
                 with ExitStack() as open_packs:
                     store = open_pack_store(self.lake.packs)
                     packs = open_packs.enter_context(BodyPacks(stretch, store, self.erased, self.copies))
@@ -145,7 +145,7 @@ class ArchiveTasks:
                     written = packs.finish()
                     # The pack appears when it is closed, which another thread does while this one reads the next range.
                     closing.close_later(open_packs.pop_all().close)
-                sizes |= {pack.pack: pack.refs.end for pack in written}
+                sizes |= {pack.pack: pack.refs.end_position for pack in written}
                 if rows:
                     yield from waiting.add_rows(rows, written)
                     del rows
@@ -158,7 +158,7 @@ class ArchiveTasks:
             yield from refusals.finish()
             profile: TaskProfile | None = None
             if waiting.profile is not None:
-                profile = stage_profile(waiting.profile, self.lake, self.run_id, name, inline_limit_bytes)
+                profile = write_staged_profile(waiting.profile, self.lake, self.run_id, name, inline_limit_bytes)
             # The last row of the manifest is sent only when all files exist, because the commit names them.
             closing.finish()
         yield ManifestRow.from_task_results(sizes, refusals.counts, refusals.first, profile, masking.left_out)
@@ -170,9 +170,9 @@ class ArchiveTasks:
         if cores > _MAX_CORES_WITH_SMALL_ENDS:
             return [*groups]
         # The last groups are divided, because they decide how long the cores wait for each other.
-        return [*groups[:-cores], *chain.from_iterable(map(self._divide_single_range, groups[-cores:]))]
+        return [*groups[:-cores], *chain.from_iterable(map(self._split_single_range, groups[-cores:]))]
 
-    def _divide_single_range(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    def _split_single_range(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:
         """Divide a group that is a single range of a local log into small groups that end where packs end."""
         part = group[0]
         if len(group) > 1 or not isinstance(part, Split) or self.pack_bytes is None or is_uri(part.path):
@@ -182,25 +182,25 @@ class ArchiveTasks:
         for piece in divide_segment(part, size, DEFAULT_MAX_RECORD_BYTES):
             yield [piece]
 
-    def _divide_by_pack(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
+    def _group_parts_by_pack(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
         """Divide large parts and join small neighbouring ones, so that the bodies of each list fill one pack."""
         joined: list[Part] = []
-        for piece in self._divide_parts(parts):
-            if joined and not self._fits_into_pack(joined, piece):
+        for piece in self._split_large_parts(parts):
+            if joined and not self._part_fits_into_pack(joined, piece):
                 yield joined
                 joined = []
             joined.append(piece)
         if joined:
             yield joined
 
-    def _divide_parts(self, parts: Sequence[Part]) -> Iterator[Part]:
+    def _split_large_parts(self, parts: Sequence[Part]) -> Iterator[Part]:
         for part in parts:
             if isinstance(part, Split) and self.pack_bytes is not None:
                 yield from divide_segment(part, self.pack_bytes, DEFAULT_MAX_RECORD_BYTES)
             else:
                 yield part
 
-    def _fits_into_pack(self, pack_parts: Sequence[Part], part: Part) -> bool:
+    def _part_fits_into_pack(self, pack_parts: Sequence[Part], part: Part) -> bool:
         """Return whether a part directly follows `pack_parts` in the log, and fits into the same pack."""
         last = pack_parts[-1]
         return (
@@ -236,7 +236,7 @@ def _should_write_keys(groups: Sequence[Sequence[Part]]) -> bool:
     return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
 
 
-class Masking:
+class RowMasking:
     """Masks the rows and bodies of a task's batches.
 
     Args:
@@ -270,7 +270,11 @@ class Masking:
 
 
 def _read_parts(
-    parts: Sequence[Part], packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder | None
+    parts: Sequence[Part],
+    packs: BodyPacks,
+    refusals: RefusalWriter,
+    masking: RowMasking,
+    last_decoder: DecoderCache | None,
 ) -> tuple[list[pa.Table], list[ManifestRow]]:
     """Read the messages of parts of a log, add their bodies to packs, and return the other columns and manifest rows.
 
@@ -280,7 +284,7 @@ def _read_parts(
     loose: list[pa.Table] = []
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
-    inspect = _ignore_window if masking.reads_bodies else packs.add_batch
+    inspect = _ignore_profile_window if masking.reads_bodies else packs.add_batch
     request = _source_request(with_bodies=masking.reads_bodies)
     for batch in chain.from_iterable(read_part(part, request, inspect, reports.append, last_decoder) for part in parts):
         manifest += refusals.add_batch(batch)
@@ -299,7 +303,7 @@ def _source_request(*, with_bodies: bool) -> Request:
     return Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
 
 
-def _ignore_window(_: object) -> None:
+def _ignore_profile_window(_: object) -> None:
     """Do nothing with a window of log bytes; used when the bodies are already in a column of the batch."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from commitlake.connectors.lake.store_progress import QueueReport
-from commitlake.connectors.reading.batches import BatchInspector, LastDecoder, read_split
+from commitlake.connectors.reading.batches import BatchInspector, DecoderCache, read_split
 from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.store_identity_check import check_not_truncated
@@ -24,7 +24,7 @@ def read_part(
     request: Request,
     inspect_batch: BatchInspector,
     on_report: Callable[[QueueReport], None],
-    last_decoder: LastDecoder | None = None,
+    last_decoder: DecoderCache | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read one part of a log, from files or from a broker, and yield its rows in batches.
 

@@ -21,9 +21,9 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.partition_sizes import choose_part_size
 from commitlake.connectors.reading.snapshots import (
+    LogTailKind,
     Snapshot,
     StoreRange,
-    TailKind,
     add_last_record,
     plan_splits,
     take_snapshot,
@@ -190,7 +190,7 @@ def find_archive_work(
         if end_snapshot is None:
             found = take_snapshot([store], starts).ranges[store.broker]
         else:
-            found = _unarchived_part(store, start, end_snapshot.ranges.get(store.broker))
+            found = _unarchived_range(store, start, end_snapshot.ranges.get(store.broker))
         return found, _progress_after_range(store, found, last.stores.get(store.broker)) if found.size else None
 
     examined = dict(zip([store.broker for store in stores], for_each_store(examine_store, stores), strict=True))
@@ -239,7 +239,7 @@ def check_is_same_store(store: Store, progress: StoreProgress) -> None:
         check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
 
 
-def _unarchived_part(store: Store, start: int | None, offered_range: StoreRange | None) -> StoreRange:
+def _unarchived_range(store: Store, start: int | None, offered_range: StoreRange | None) -> StoreRange:
     """Return the part of an offered range of a store's log that is not archived yet."""
     oldest = store.segments[0].base_offset
     first = start if start is not None else min(oldest, offered_range.start if offered_range else oldest)
@@ -247,7 +247,7 @@ def _unarchived_part(store: Store, start: int | None, offered_range: StoreRange 
         return StoreRange(first, first)
     is_new = offered_range.last_record is not None and offered_range.last_record >= first
     return StoreRange(
-        first, offered_range.end, TailKind.CLOSED, last_record=offered_range.last_record if is_new else None
+        first, offered_range.end, LogTailKind.CLOSED, last_record=offered_range.last_record if is_new else None
     )
 
 
@@ -260,7 +260,7 @@ def _truncate_range(store: Store, store_range: StoreRange, size: int) -> StoreRa
     # The record before the cut may belong to the part that is archived already.
     is_inside = cut.record is not None and store_range.start <= cut.record.offset < cut.offset
     last_record = cut.record.offset if is_inside and cut.record is not None else None
-    return StoreRange(store_range.start, cut.offset, TailKind.CLOSED, last_record=last_record)
+    return StoreRange(store_range.start, cut.offset, LogTailKind.CLOSED, last_record=last_record)
 
 
 def _check_store_name(store: Store) -> None:

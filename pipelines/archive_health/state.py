@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class RangeTotals:
+class LogRangeTotals:
     """Number and total size of ranges of a log.
 
     Attributes:
@@ -48,8 +48,8 @@ class StoreState:
     broker: str
     end: int
     newest: datetime.datetime | None = None
-    quarantined: RangeTotals = RangeTotals()
-    gaps: RangeTotals = RangeTotals()
+    quarantined: LogRangeTotals = LogRangeTotals()
+    gaps: LogRangeTotals = LogRangeTotals()
 
     @property
     def is_intact(self) -> bool:
@@ -89,8 +89,8 @@ def read_archive_state(lake: Lake) -> ArchiveState:
             broker,
             progress.end,
             newest.get(broker),
-            quarantined.get(broker, RangeTotals()),
-            gaps.get(broker, RangeTotals()),
+            quarantined.get(broker, LogRangeTotals()),
+            gaps.get(broker, LogRangeTotals()),
         )
         for broker, progress in sorted(({} if last is None else last.stores).items())
     ]
@@ -98,9 +98,9 @@ def read_archive_state(lake: Lake) -> ArchiveState:
     return ArchiveState(stores, ended[0]["ended"] if ended else None)
 
 
-def _sum_ranges_by_broker(lake: Lake, table: str) -> Mapping[str, RangeTotals]:
+def _sum_ranges_by_broker(lake: Lake, table: str) -> Mapping[str, LogRangeTotals]:
     sql = f"SELECT broker, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} GROUP BY broker"
-    return {row["broker"]: RangeTotals(row["count"], row["bytes"] or 0) for row in query_table(lake, table, sql)}
+    return {row["broker"]: LogRangeTotals(row["count"], row["bytes"] or 0) for row in query_table(lake, table, sql)}
 
 
 def query_table(lake: Lake, table: str, sql: str) -> list[Row]:

@@ -48,7 +48,7 @@ class AuditSpan:
         return " ".join(f"{name} {moment:%Y-%m-%d %H:%M}" for name, moment in names if moment is not None)
 
 
-class Stretch(NamedTuple):
+class LogSpan(NamedTuple):
     """Range of one broker's log: physical offsets from `first` to before `last`."""
 
     broker: str
@@ -56,6 +56,6 @@ class Stretch(NamedTuple):
     last: int
 
 
-def to_log_ranges(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
+def to_log_ranges(ranges: Mapping[str, StoreRange]) -> list[LogSpan]:
     """Convert the ranges of stores' logs, by broker, to a list."""
-    return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]
+    return [LogSpan(broker, part.start, part.end) for broker, part in ranges.items()]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after, newest_commit
 from commitlake.connectors.lake.archive_run_completion import unfinished_commits
-from commitlake.connectors.lake.erasures import FORM, newest_erasure_number, read_erased_form_number
+from commitlake.connectors.lake.erasures import FORM, newest_erasure_number, read_erasure_rules_version
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.maintenance.expiry import read_expiries
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class LakeState:
     """State of a lake that an audit examines, given by versions of its tables that belong together.
 
     Attributes:
@@ -53,7 +53,7 @@ class Moment:
     erased_form: int = FORM
 
 
-def read_moment(lake: Lake) -> Moment:
+def read_lake_state(lake: Lake) -> LakeState:
     """Return the newest table versions of a lake at which all archive runs were finished.
 
     Raises:
@@ -76,7 +76,7 @@ def read_moment(lake: Lake) -> Moment:
     profiles = lake.find("profiles")
     # Read after `profiles`, so that it has every run with rows in that version.
     later = commits_after(lake, commit.sequence)
-    return Moment(
+    return LakeState(
         table.version(),
         committed,
         commit,
@@ -85,11 +85,11 @@ def read_moment(lake: Lake) -> Moment:
         read_expiries(table),
         newest_erasure_number(table),
         newest_erasure_number(table if profiles is None else profiles),
-        read_erased_form_number(table),
+        read_erasure_rules_version(table),
     )
 
 
-def wait_for_hbase(read_hbase_version: Callable[[], int | None], moment: Moment) -> None:
+def wait_for_hbase(read_hbase_version: Callable[[], int | None], moment: LakeState) -> None:
     """Wait until HBase has all messages that `messages` had at the audited versions.
 
     Args:
@@ -100,11 +100,11 @@ def wait_for_hbase(read_hbase_version: Callable[[], int | None], moment: Moment)
         UnavailableError: if it does not in time.
     """
 
-    def is_up_to_date() -> bool:
+    def hbase_is_up_to_date() -> bool:
         version = read_hbase_version()
         return version is not None and version >= moment.committed
 
-    if not _wait_until(is_up_to_date):
+    if not _wait_until(hbase_is_up_to_date):
         raise UnavailableError(
             f"HBase does not have the messages of archive run {moment.commit.sequence} yet: expected version "
             f"{moment.committed} of the table messages in it, found {read_hbase_version()}. Run 'commitlake archive "

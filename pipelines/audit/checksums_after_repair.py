@@ -20,8 +20,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
-from commitlake.pipelines.audit.audited_versions import read_moment
-from commitlake.pipelines.audit.compared_sides import Sides, open_sides
+from commitlake.pipelines.audit.audited_versions import read_lake_state
+from commitlake.pipelines.audit.compared_sides import AuditSides, open_audit_sides
 from commitlake.pipelines.audit.counts_by_window import window_starts
 from commitlake.pipelines.maintenance.file_replacement import replace_table_files
 from commitlake.pipelines.repair.refill_from_stores import find_files_refilled_since
@@ -49,7 +49,7 @@ def update_refilled_checksums(lake: Lake, runner: Runner) -> None:
     if not refilled.paths and not is_new:
         return
     windows = set() if is_new else set(_windows_of_files(lake, refilled.paths))
-    with open_sides(runner, lake, AuditSpan(), read_moment(lake)) as sides:
+    with open_audit_sides(runner, lake, AuditSpan(), read_lake_state(lake)) as sides:
         changes = {window: change for window, change in _find_checksum_changes(sides) if is_new or window in windows}
     removed, added = _rewrite_profiles(lake, read_table_files(profiles), changes)
     number = Transaction(REFILL_ID, max(refilled.version, 1))
@@ -73,7 +73,7 @@ def _window_keys(rows: pa.Table) -> Iterator[_Window]:
     yield from zip(*names, rows.column(KEY_COLUMNS[-1]).cast(pa.int64()).to_pylist(), strict=True)
 
 
-def _find_checksum_changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
+def _find_checksum_changes(sides: AuditSides) -> Iterator[tuple[_Window, int]]:
     """Yield each time window whose messages have another checksum than runs recorded, with the difference."""
     counted = sides.read_counted_part()
     if counted is None:

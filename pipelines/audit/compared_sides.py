@@ -36,8 +36,8 @@ from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner, Task, group_small_tasks
 from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.audit import body_tasks, run_counts
-from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch, to_log_ranges
-from commitlake.pipelines.audit.audited_versions import Moment
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, LogSpan, to_log_ranges
+from commitlake.pipelines.audit.audited_versions import LakeState
 from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 from commitlake.pipelines.audit.erasure_corrections import AuditedErasures, read_erased
 from commitlake.pipelines.audit.key_differences import count_different_keys
@@ -135,7 +135,7 @@ class PackedBodies:
 
 
 @dataclass(frozen=True)
-class Sides:
+class AuditSides:
     """Counter of a lake's messages in each place that an audit compares: tables, packs, stores and HBase.
 
     Attributes:
@@ -149,7 +149,7 @@ class Sides:
 
     lake: PinnedLake
     span: AuditSpan
-    moment: Moment
+    moment: LakeState
     erased: AuditedErasures
     runner: Runner
     scratch: Path
@@ -163,14 +163,14 @@ class Sides:
         """Erased messages whose data must be removed from the rows that are read from a store."""
         return self.erased.erased_messages if self.moment.erased_form >= FORM else NOTHING_ERASED
 
-    def correct_store_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch]) -> None:
+    def correct_store_for_erasures(self, expected: Profile, log_ranges: Sequence[LogSpan]) -> None:
         """Adjust a store's message counts to erasures by an earlier version, which left more data in erased rows."""
         # Earlier versions left more columns of erased rows, so a store's rows in today's erased form would not match
         # them.
         if self.moment.erased_form < FORM:
             self.correct_for_erasures(expected, log_ranges)
 
-    def correct_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch] | None) -> None:
+    def correct_for_erasures(self, expected: Profile, log_ranges: Sequence[LogSpan] | None) -> None:
         """Adjust `expected`, the counts of messages before their erasure, to the erased rows in the lake now.
 
         Args:
@@ -181,7 +181,7 @@ class Sides:
         if windows is not None:
             expected.add_windows(windows)
 
-    def profile_messages(self, log_ranges: Sequence[Stretch] | None = None) -> Profile:
+    def profile_messages(self, log_ranges: Sequence[LogSpan] | None = None) -> Profile:
         """Count the messages in the table `messages` by queue and time window.
 
         Args:
@@ -240,7 +240,7 @@ class Sides:
 
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
         wanted = RowCriteria(self.span, to_log_ranges(ends))
-        salts = [[salt] for salt in hbase_tasks.read_salts(options)]
+        salts = [[salt] for salt in hbase_tasks.list_salts(options)]
         return self._profile_groups(partial(hbase_tasks.count_messages_of_salt, options, wanted), salts)
 
     def compare_message_keys(self, keys_version: int) -> tuple[int, Sequence[str]]:
@@ -274,7 +274,7 @@ class Sides:
         return profile
 
     def _message_rows(
-        self, columns: pa.Schema, log_ranges: Sequence[Stretch] | None = None
+        self, columns: pa.Schema, log_ranges: Sequence[LogSpan] | None = None
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
         """Return a reader of the wanted messages, and the data files that may have them."""
         wanted = RowCriteria(self.span, log_ranges)
@@ -305,7 +305,7 @@ def _read_all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 
 @contextmanager
-def open_sides(runner: Runner, lake: Lake, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
+def open_audit_sides(runner: Runner, lake: Lake, span: AuditSpan, moment: LakeState) -> Iterator[AuditSides]:
     """Open the tables, packs, stores and HBase that an audit compares, with a folder for temporary files.
 
     Args:
@@ -314,4 +314,4 @@ def open_sides(runner: Runner, lake: Lake, span: AuditSpan, moment: Moment) -> I
     """
     with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:
         view = lake.pin_versions()
-        yield Sides(view, span, moment, read_erased(view, moment), runner, Path(scratch))
+        yield AuditSides(view, span, moment, read_erased(view, moment), runner, Path(scratch))

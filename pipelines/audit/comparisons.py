@@ -11,8 +11,8 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.pipelines.audit.audited_ranges import to_log_ranges
-from commitlake.pipelines.audit.audited_versions import Moment, wait_for_hbase
-from commitlake.pipelines.audit.compared_sides import Sides
+from commitlake.pipelines.audit.audited_versions import LakeState, wait_for_hbase
+from commitlake.pipelines.audit.compared_sides import AuditSides
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.audit.verdicts import AuditVerdict, compare_profiles
 from commitlake.pipelines.audit.window_profiles import Profile
@@ -37,7 +37,7 @@ class ComparedStores:
     broker: str | None = None
     layout: Formats = ANY_FORMAT
 
-    def find_common_ranges(self, moment: Moment) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
+    def find_common_ranges(self, moment: LakeState) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
         """Return the ranges of logs that the stores and the lake have in common, and notes on stores without any.
 
         Raises:
@@ -52,7 +52,7 @@ class ComparedStores:
         return ranges, notes
 
 
-def compare_run_counts(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
+def compare_run_counts(sides: AuditSides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
     """Compare the message counts that archive runs recorded in `profiles` with the rows of `messages`.
 
     Runs without recorded counts are left out.
@@ -82,7 +82,7 @@ def compare_run_counts(sides: Sides, messages: Profile, notes: Sequence[str] = (
             return compare_profiles(names, archived, found, notes=[*notes, *([reason] if left_out else [])])
 
 
-def compare_packed_bodies(sides: Sides, retention: datetime.timedelta | None = None) -> AuditVerdict:
+def compare_packed_bodies(sides: AuditSides, retention: datetime.timedelta | None = None) -> AuditVerdict:
     """Compare `messages` with the bodies in packs, ignoring packs that `maintain` deletes in the meantime.
 
     Args:
@@ -105,7 +105,7 @@ def compare_packed_bodies(sides: Sides, retention: datetime.timedelta | None = N
 
 
 def compare_store_logs(
-    sides: Sides, stores: ComparedStores, ranges: Mapping[str, StoreRange], notes: Sequence[str]
+    sides: AuditSides, stores: ComparedStores, ranges: Mapping[str, StoreRange], notes: Sequence[str]
 ) -> AuditVerdict:
     """Compare the stores' logs with `messages`, ignoring segments that a broker deletes in the meantime.
 
@@ -127,7 +127,7 @@ def compare_store_logs(
 
 
 def compare_hbase(
-    sides: Sides,
+    sides: AuditSides,
     messages: Profile,
     options: HBaseOptions,
     read_hbase_version: Callable[[], int | None],

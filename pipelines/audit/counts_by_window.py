@@ -148,7 +148,8 @@ def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str
     is_missing, is_unexpected = pc.is_null(rows[1]), pc.is_null(rows[0])
     kinds = pc.if_else(is_missing, "missing", pc.if_else(is_unexpected, "unexpected", "different"))
     differ = [
-        _figures_differ(name, expected.column(name).take(rows[0]), found.column(name).take(rows[1])) for name in columns
+        _differing_row_mask(name, expected.column(name).take(rows[0]), found.column(name).take(rows[1]))
+        for name in columns
     ]
     wanted = reduce(pc.or_, [is_missing, is_unexpected, *differ])
     return joined.append_column(DIFFERENCE, kinds).filter(wanted)
@@ -158,7 +159,7 @@ def _add_window_numbers(windows: pa.Table, column_name: str) -> pa.Table:
     return windows.select(_KEYS).append_column(column_name, pa.array(np.arange(windows.num_rows, dtype=np.int64)))
 
 
-def _figures_differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
+def _differing_row_mask(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a mask of the rows in which a count or checksum differs between two tables.
 
     Optional checksums are compared only where both sides have one.

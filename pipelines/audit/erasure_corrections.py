@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays_without_pandas import to_string_array
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages, open_erasures, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
-from commitlake.pipelines.audit.audited_versions import Moment
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, LogSpan
+from commitlake.pipelines.audit.audited_versions import LakeState
 from commitlake.pipelines.audit.counts_by_window import SCHEMA, merge_windows, window_starts
 from commitlake.pipelines.audit.message_rows import RowCriteria
 from commitlake.pipelines.masking.erasure_rows import (
@@ -97,7 +97,7 @@ class AuditedErasures:
             )
         return notes
 
-    def window_corrections(self, span: AuditSpan, log_ranges: Sequence[Stretch] | None) -> pa.Table | None:
+    def window_corrections(self, span: AuditSpan, log_ranges: Sequence[LogSpan] | None) -> pa.Table | None:
         """Return the changes that erasures make to expected counts, by time window; None if there are none.
 
         Args:
@@ -123,7 +123,7 @@ class AuditedErasures:
         return merge_windows([pa.table([columns[name] for name in SCHEMA.names], SCHEMA.names)])
 
 
-def read_erased(lake: Lake, moment: Moment) -> AuditedErasures:
+def read_erased(lake: Lake, moment: LakeState) -> AuditedErasures:
     """Read which messages were erased at the audited versions.
 
     Args:

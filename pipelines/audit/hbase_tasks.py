@@ -13,7 +13,7 @@ from commitlake.pipelines.audit.message_rows import RowCriteria
 from commitlake.schemas.tables.messages import MESSAGES
 
 
-def read_salts(options: HBaseOptions) -> range:
+def list_salts(options: HBaseOptions) -> range:
     """Return the salts (prefixes of row keys) of an HBase table, as a range of numbers."""
     with Client(options) as client:
         return range(open_existing_table(client).salts)

@@ -26,7 +26,7 @@ _MAX_SUMS = 256  # sums of each file that go to the driver
 
 
 @dataclass(frozen=True)
-class _SignedFile:
+class _KeyFileWithSign:
     """Data file of one of two compared tables, whose keys count as 1 if expected, and as -1 if found."""
 
     keys: KeyFiles
@@ -35,7 +35,7 @@ class _SignedFile:
 
 
 @dataclass(frozen=True)
-class _DifferingParts:
+class _DifferingPartitions:
     """Partitions of the keys in which two compared tables have different sums; picklable.
 
     Attributes:
@@ -48,7 +48,7 @@ class _DifferingParts:
     differing: tuple[int, ...]
     split: int
 
-    def divide_keys(self, task: _SignedFile) -> Iterator[tuple[pa.Table, Array]]:
+    def divide_keys(self, task: _KeyFileWithSign) -> Iterator[tuple[pa.Table, Array]]:
         """Yield a file's keys in the differing partitions, with the file's sign and each key's partition number."""
         place = np.full(self.parts, -1)
         place[list(self.differing)] = np.arange(len(self.differing))
@@ -77,9 +77,9 @@ def count_different_keys(expected_keys: KeyFiles, found_keys: KeyFiles, runner: 
     differing = tuple(np.flatnonzero((sums[0] != sums[1]).any(axis=0)).tolist())
     if not differing:
         return 0, []
-    chosen = _DifferingParts(parts, differing, -(-needed // parts))
+    chosen = _DifferingPartitions(parts, differing, -(-needed // parts))
     tasks = [
-        _SignedFile(keys.reader_without_files, sign, file)
+        _KeyFileWithSign(keys.reader_without_files, sign, file)
         for keys, sign in ((expected_keys, 1), (found_keys, -1))
         for file in keys.files
     ]

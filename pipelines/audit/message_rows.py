@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, LogSpan
 from commitlake.pipelines.audit.counts_by_window import count_messages_by_window, merge_windows
 
 DICTIONARIES = (
@@ -35,7 +35,7 @@ class RowCriteria:
     """
 
     span: AuditSpan
-    stretches: Sequence[Stretch] | None = None
+    stretches: Sequence[LogSpan] | None = None
 
     def may_have_rows(self, file: AddedFile) -> bool:
         """Return whether a data file may have messages in the time range, by its statistics in the table's log."""
@@ -54,7 +54,7 @@ class RowCriteria:
         if (self.span.first, self.span.last) != (None, None):
             masks.append(times_within_span(self.span, messages.column(_TIME)))
         if self.stretches is not None:
-            masks.append(pa.chunked_array([pa.array(_are_in_ranges(messages, _range_bounds(self.stretches)))]))
+            masks.append(pa.chunked_array([pa.array(_in_ranges_mask(messages, _range_bounds(self.stretches)))]))
         for mask in masks:
             if not pc.all(mask.fill_null(False), min_count=0).as_py():
                 keep = masks[0] if len(masks) == 1 else pc.and_(*masks)
@@ -72,7 +72,7 @@ def times_within_span(span: AuditSpan, times: pa.ChunkedArray) -> pa.ChunkedArra
     return wanted
 
 
-def _range_bounds(log_ranges: Sequence[Stretch]) -> _Bounds:
+def _range_bounds(log_ranges: Sequence[LogSpan]) -> _Bounds:
     """Return, for each broker, the sorted starts and the sorted ends of its log ranges."""
     by_broker: dict[str, list[tuple[int, int]]] = {}
     for broker, first, last in log_ranges:
@@ -83,7 +83,7 @@ def _range_bounds(log_ranges: Sequence[Stretch]) -> _Bounds:
     }
 
 
-def _are_in_ranges(messages: pa.Table, bounds: _Bounds) -> Array:
+def _in_ranges_mask(messages: pa.Table, bounds: _Bounds) -> Array:
     brokers = messages.column("broker").combine_chunks()
     encoded = brokers if pa.types.is_dictionary(brokers.type) else brokers.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy()

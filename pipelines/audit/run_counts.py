@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, LogSpan
 from commitlake.pipelines.audit.counts_by_window import SCHEMA, merge_windows
 from commitlake.pipelines.audit.message_rows import times_within_span
 
@@ -43,7 +43,7 @@ class CountedLogPart:
     """
 
     runs: int
-    stretches: Sequence[Stretch] | None
+    stretches: Sequence[LogSpan] | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def find_counted_part(
     return CountedLogPart(uncounted.num_rows, _counted_ranges(runs, uncounted, ranges))
 
 
-def _counted_ranges(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) -> list[Stretch]:
+def _counted_ranges(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) -> list[LogSpan]:
     """Return the log ranges that were archived by runs with recorded message counts.
 
     Neighbouring ranges are joined, so that there are few.
@@ -130,6 +130,6 @@ def _counted_ranges(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) 
         .aggregate([("first_physical_offset", "min"), ("last_physical_offset", "max")])
     )
     return [
-        Stretch(row["broker"], row["first_physical_offset_min"], row["last_physical_offset_max"] + 1)
+        LogSpan(row["broker"], row["first_physical_offset_min"], row["last_physical_offset_max"] + 1)
         for row in rows_to_dicts(grouped)
     ]

@@ -30,8 +30,8 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
-from commitlake.pipelines.audit.audited_versions import Moment
-from commitlake.pipelines.audit.compared_sides import Sides
+from commitlake.pipelines.audit.audited_versions import LakeState
+from commitlake.pipelines.audit.compared_sides import AuditSides
 from commitlake.pipelines.audit.window_profiles import SHOWN
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_records_by_kind
@@ -104,7 +104,7 @@ def find_lost_messages(lake: Lake, span: AuditSpan) -> list[TableFinding]:
     return [TableFinding("messages", len(lost), "lost ranges", describe_lost_ranges(lost))] if lost else []
 
 
-def compare_archive_runs(lake: Lake, moment: Moment, damaged_tables: Collection[str] = ()) -> list[TableFinding]:
+def compare_archive_runs(lake: Lake, moment: LakeState, damaged_tables: Collection[str] = ()) -> list[TableFinding]:
     """Check that `archive_runs`, `gaps` and `quarantine` have as many rows as the commits of `messages` recorded.
 
     Args:
@@ -229,7 +229,7 @@ def _read_rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any
     return [] if opened is None else list(rows_to_dicts(opened.to_pyarrow_table(columns=columns)))
 
 
-def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
+def compare_message_keys(sides: AuditSides) -> tuple[list[TableFinding], str]:
     """Compare `message_keys` with the keys of `messages`; return findings, and a note if that was not possible."""
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
@@ -245,7 +245,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
     return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
 
 
-def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
+def compare_edges(lake: Lake, moment: LakeState) -> tuple[list[TableFinding], str]:
     """Compare, by kind of record, the number of records in `messages` with the number that `edges` has.
 
     Returns findings, and a note if the comparison was not possible.

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.erasures import newest_erasure_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql_over_tables
 from commitlake.connectors.lake.sql import microseconds_literal, window_start_expression
-from commitlake.pipelines.audit.audited_versions import Moment
+from commitlake.pipelines.audit.audited_versions import LakeState
 from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.window_profiles import SHOWN
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
@@ -28,7 +28,7 @@ _COUNTED = ("messages", "bytes", "body_bytes")
 _DAY_SECONDS = 86_400
 
 
-def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
+def compare_minutes(lake: Lake, moment: LakeState) -> tuple[list[TableFinding], str]:
     """Compare the message counts in `topic_minutes` with those in `profiles`.
 
     Returns findings, and a note if the comparison was not possible or not complete.
@@ -71,7 +71,7 @@ def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str
     return ([TableFinding("topic_minutes", count, "windows", shown)] if count else []), note
 
 
-def _counted_runs_sql(last_sequence: int, covered_end: int) -> str:
+def _runs_counted_in_both_sql(last_sequence: int, covered_end: int) -> str:
     """Return SQL for the runs whose messages are counted in both `profiles` and `topic_minutes`."""
     both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
     runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last_sequence} AND {both}"
@@ -82,7 +82,7 @@ def _find_different_windows(
     tables: Mapping[str, DeltaTable], last_sequence: int, covered_end: int
 ) -> Iterator[dict[str, Any]]:
     """Yield the time windows in which `topic_minutes` and `profiles` have different counts, with both counts."""
-    runs = _counted_runs_sql(last_sequence, covered_end)
+    runs = _runs_counted_in_both_sql(last_sequence, covered_end)
     window = window_start_expression("minute", WINDOW_SECONDS)
     key = "broker, topic, queue_id, window_start"
     sums = ", ".join(

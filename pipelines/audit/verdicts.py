@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from commitlake.pipelines.audit.audited_ranges import AuditSpan
-    from commitlake.pipelines.audit.audited_versions import Moment
+    from commitlake.pipelines.audit.audited_versions import LakeState
     from commitlake.pipelines.audit.table_checks import TableFinding
 
 
@@ -58,7 +58,7 @@ class AuditResult:
         notes: further notes, as sentences.
     """
 
-    moment: Moment
+    moment: LakeState
     span: AuditSpan
     verdicts: Sequence[AuditVerdict]
     findings: Sequence[TableFinding]

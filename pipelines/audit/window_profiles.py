@@ -38,7 +38,7 @@ _MAX_TABLES = 256  # each table of a few windows takes some 20 KB
 _PARTITIONS = 64
 
 
-class Totals(NamedTuple):
+class ProfileTotals(NamedTuple):
     """Number of time windows in a profile, and total number of messages in them."""
 
     windows: int
@@ -46,7 +46,7 @@ class Totals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Differences:
+class ProfileDifferences:
     """Time windows in which two profiles differ.
 
     Attributes:
@@ -135,15 +135,17 @@ class Profile:
             mine = held.filter(pa.array(numbers == number))
             yield merge_windows([mine, *read_partition(self._files, number)])
 
-    def count_totals(self) -> Totals:
+    def count_totals(self) -> ProfileTotals:
         """Count the time windows and their messages."""
         windows = messages = 0
         for part in self.iterate_windows(is_divided=self.is_on_disk):
             windows += part.num_rows
             messages += count_messages(part)
-        return Totals(windows, messages)
+        return ProfileTotals(windows, messages)
 
-    def compare_with(self, found_profile: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
+    def compare_with(
+        self, found_profile: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN
+    ) -> ProfileDifferences:
         """Compare these expected message counts with those found elsewhere, and return the differences.
 
         Args:
@@ -161,7 +163,7 @@ class Profile:
                 counts.update(_count_differences_by_kind(differing))
                 first = _first_windows_of_each_kind(differing, limit)
                 rows = _limit_rows([*rows, *_to_difference_rows(first, expected_part, found_part, columns)], limit)
-        return Differences(counts, rows)
+        return ProfileDifferences(counts, rows)
 
 
 def _partition_numbers(windows: pa.Table) -> np.ndarray[Any, Any]:
@@ -205,7 +207,7 @@ def _to_difference_rows(
         yield {
             **{name: row[name] for name in KEY_COLUMNS},
             DIFFERENCE: row[DIFFERENCE],
-            "different_columns": [name for name in columns if _figure_differs(name, left[name], right[name])],
+            "different_columns": [name for name in columns if _is_different_figure(name, left[name], right[name])],
             **{f"expected_{name}": left[name] for name in columns},
             **{f"found_{name}": right[name] for name in columns},
         }
@@ -220,7 +222,7 @@ def _drop_time_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
 
 
-def _figure_differs(name: str, expected: object, found: object) -> bool:
+def _is_different_figure(name: str, expected: object, found: object) -> bool:
     # Not known on one side, as for rows of an earlier version, is no difference.
     if name in OPTIONAL_CHECKSUMS and (expected is None or found is None):
         return False

@@ -37,7 +37,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.dead_letters.dead_letter_rows import (
-    Letters,
+    LetterBatch,
     dead_letter_condition,
     failure_reason_sql,
     is_replayed_sql,
@@ -76,7 +76,7 @@ _MAX_FIELDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleLetter:
     """Example of a dead letter with a given cause.
 
     Attributes:
@@ -128,7 +128,7 @@ class Cause:
     digest: str = ""
     replayed: int = 0
     hours: Mapping[datetime.datetime, int] = field(default_factory=dict)
-    samples: Sequence[Sample] = ()
+    samples: Sequence[SampleLetter] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +193,13 @@ def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, 
         f"{failure_reason_sql()} AS reason",
         f"{is_replayed_sql()} AS replayed", "store_timestamp", "physical_offset", "msg_id", "keys",
     ]  # fmt: skip
-    counter = _Counter(max(1, max_samples))
+    counter = _CauseCounter(max(1, max_samples))
     for letters in read_letters(table, where, columns, packs):
         counter.add_letters(letters)
     return counter.result()
 
 
-def cause_texts(letters: Letters) -> pa.StringArray:
+def cause_texts(letters: LetterBatch) -> pa.StringArray:
     """Return the text that identifies the cause of each dead letter.
 
     Args:
@@ -223,7 +223,7 @@ def cause_digest(cause_text: str) -> str:
 
 
 @dataclass
-class _Count:
+class _CauseCount:
     """Counts of the dead letters of one cause so far, with the column values that identify the cause."""
 
     values: Mapping[str, Any]
@@ -232,21 +232,21 @@ class _Count:
     first_us: int = 2**63 - 1
     last_us: int = -(2**63)
     hours: Counter[int] = field(default_factory=Counter)
-    samples: list[tuple[int, int, Sample]] = field(default_factory=list)
+    samples: list[tuple[int, int, SampleLetter]] = field(default_factory=list)
 
 
-class _Counter:
+class _CauseCounter:
     """Counts dead letters by cause, in bounded memory."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
-        self._counts: dict[str, _Count] = {}
+        self._counts: dict[str, _CauseCount] = {}
         self._messages = 0
         self._groups: Counter[str] = Counter()
         self._replayed = 0
         self._hours = 0
 
-    def add_letters(self, letters: Letters) -> None:
+    def add_letters(self, letters: LetterBatch) -> None:
         """Add a batch of dead letters to the counts."""
         rows = letters.rows
         self._messages += rows.num_rows
@@ -280,16 +280,16 @@ class _Counter:
             if found is not None:
                 self._add_sample(found, int(times[row]), letters, row)
 
-    def _find_or_add_count(self, name: str, letters: Letters, row: int) -> _Count | None:
+    def _find_or_add_count(self, name: str, letters: LetterBatch, row: int) -> _CauseCount | None:
         if name not in self._counts:
             if len(self._counts) >= MAX_COUNTED_CAUSES:
                 return None
             values = letters.rows.select(_KEYS[:-1]).slice(row, 1).to_pylist()[0]
             shape = None if letters.stored is None else describe_body_shape(letters.body(row).value)
-            self._counts[name] = _Count(values | {"shape": shape})
+            self._counts[name] = _CauseCount(values | {"shape": shape})
         return self._counts[name]
 
-    def _add_hourly_counts(self, counts: Sequence[_Count | None], codes: Array, hours: Array) -> None:
+    def _add_hourly_counts(self, counts: Sequence[_CauseCount | None], codes: Array, hours: Array) -> None:
         pairs, sizes = np.unique(np.stack([codes, hours]), axis=1, return_counts=True)
         for code, hour, size in zip(*pairs.tolist(), sizes.tolist(), strict=True):
             count = counts[code]
@@ -298,13 +298,13 @@ class _Counter:
             self._hours += hour not in count.hours
             count.hours[hour] += size
 
-    def _add_sample(self, count: _Count, time_us: int, letters: Letters, row: int) -> None:
+    def _add_sample(self, count: _CauseCount, time_us: int, letters: LetterBatch, row: int) -> None:
         values = letters.rows.slice(row, 1).to_pylist()[0]
         order = (time_us, values["physical_offset"])
         if len(count.samples) == self._samples and order <= count.samples[-1][:2]:
             return
         body = letters.body(row).value
-        sample = Sample(
+        sample = SampleLetter(
             values["msg_id"], _to_datetime(time_us), tuple(values["keys"] or ()),
             None if body is None else body[:SAMPLE_BODY_BYTES], None if body is None else len(body),
         )  # fmt: skip
@@ -329,7 +329,7 @@ def _newest_rows_by_code(codes: Array, times: Array, max_rows: int) -> Array:
     return rows
 
 
-def _to_cause(name: str, count: _Count) -> Cause:
+def _to_cause(name: str, count: _CauseCount) -> Cause:
     values = count.values
     return Cause(
         group=values["topic"].removeprefix(DLQ_PREFIX),

@@ -90,7 +90,7 @@ def count_letters(table: DeltaTable, where: str) -> int:
     return int(row["letters"])
 
 
-class Body(NamedTuple):
+class LetterBody(NamedTuple):
     """The body of a dead letter, or the reason why it cannot be read.
 
     Attributes:
@@ -103,7 +103,7 @@ class Body(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
+class LetterBatch:
     """A batch of dead letters with their bodies.
 
     Attributes:
@@ -116,23 +116,23 @@ class Letters:
     codecs: Sequence[str | None] = ()
     stored: StoredBodies | None = None
 
-    def body(self, row: int) -> Body:
+    def body(self, row: int) -> LetterBody:
         """Return the body of a row, decompressed."""
         if self.stored is None:
-            return Body(None)
+            return LetterBody(None)
         if row in self.stored.errors:
-            return Body(None, self.stored.errors[row])
+            return LetterBody(None, self.stored.errors[row])
         codec = self.codecs[row]
         try:
             value = self.stored.values[row].as_py()
-            return Body(decompress_as(value, BodyCodec(codec) if codec in set(BodyCodec) else BodyCodec.UNKNOWN))
+            return LetterBody(decompress_as(value, BodyCodec(codec) if codec in set(BodyCodec) else BodyCodec.UNKNOWN))
         except BodyError as error:
-            return Body(None, str(error))
+            return LetterBody(None, str(error))
 
 
 def read_letters(
     table: DeltaTable, where: str, columns: Sequence[str], packs: PackStore | None = None, *, is_ordered: bool = False
-) -> Iterator[Letters]:
+) -> Iterator[LetterBatch]:
     """Yield dead letters in batches that fit into memory.
 
     Args:
@@ -152,11 +152,13 @@ def read_letters(
         rows = pa.table({name: _cast_to_message_type(name, batch.column(name)) for name in batch.schema.names})
         if packs is None:
             if rows.num_rows:
-                yield Letters(rows)
+                yield LetterBatch(rows)
             continue
         for part in _slice_to_memory(rows):
             codecs = part.column("body_codec").to_pylist()
-            yield Letters(part.drop_columns(list(places)), codecs, read_bodies_from_packs(part.select(places), packs))
+            yield LetterBatch(
+                part.drop_columns(list(places)), codecs, read_bodies_from_packs(part.select(places), packs)
+            )
 
 
 def _cast_to_message_type(name: str, column: pa.Array) -> pa.Array:

@@ -30,7 +30,7 @@ from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_unprintable
 from commitlake.pipelines.dead_letters.causes import cause_digest, cause_texts
 from commitlake.pipelines.dead_letters.dead_letter_rows import (
-    Letters,
+    LetterBatch,
     failure_reason_sql,
     is_replayed_sql,
     read_letters,
@@ -112,7 +112,7 @@ def export_letters(
     return count
 
 
-def _export_rows(letters: Letters, writer: _Writer, *, with_bodies: bool) -> Iterator[Row]:
+def _export_rows(letters: LetterBatch, writer: _ExportWriter, *, with_bodies: bool) -> Iterator[Row]:
     """Yield one row of the export for each dead letter."""
     causes = [cause_digest(text) for text in cause_texts(letters).to_pylist()]
     rows = letters.rows
@@ -138,7 +138,7 @@ def _export_rows(letters: Letters, writer: _Writer, *, with_bodies: bool) -> Ite
         yield found
 
 
-class _Writer(Protocol):
+class _ExportWriter(Protocol):
     """Interface of a writer of exported rows to an open file."""
 
     has_times_as_text: bool
@@ -152,7 +152,7 @@ class _Writer(Protocol):
         """Write the remaining rows; the file stays open."""
 
 
-class _JsonWriter:
+class _JsonExportWriter:
     """Writes JSON lines."""
 
     has_times_as_text = True
@@ -171,7 +171,7 @@ class _JsonWriter:
         """Do nothing: each line was written at once."""
 
 
-class _CsvWriter:
+class _CsvExportWriter:
     """Writes CSV with a header; lists and maps become JSON."""
 
     has_times_as_text = True
@@ -199,7 +199,7 @@ class _CsvWriter:
         self._text.detach()
 
 
-class _ParquetWriter:
+class _ParquetExportWriter:
     """Writes Parquet, in row groups of bounded size."""
 
     has_times_as_text = False
@@ -230,10 +230,10 @@ class _ParquetWriter:
         self._rows, self._bytes = [], 0
 
 
-_WRITERS: dict[ExportFormat, type[_Writer]] = {
-    ExportFormat.CSV: _CsvWriter,
-    ExportFormat.JSONL: _JsonWriter,
-    ExportFormat.PARQUET: _ParquetWriter,
+_WRITERS: dict[ExportFormat, type[_ExportWriter]] = {
+    ExportFormat.CSV: _CsvExportWriter,
+    ExportFormat.JSONL: _JsonExportWriter,
+    ExportFormat.PARQUET: _ParquetExportWriter,
 }
 
 

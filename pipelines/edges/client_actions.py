@@ -139,8 +139,10 @@ def parse_traces(trace_messages: pa.Table, bodies: pa.Array) -> ParsedTraces:
         chosen &= widths >= least
         places = np.flatnonzero(chosen)
         if len(places):
-            texts = _TextColumns(columns.take(pa.array(places)), widths[places])
-            entries, refused = _parse_entries(action, texts, trace_messages, rows[parent[places]], numbers[places])
+            texts = _TraceTextColumns(columns.take(pa.array(places)), widths[places])
+            entries, refused = _parse_trace_entries(
+                action, texts, trace_messages, rows[parent[places]], numbers[places]
+            )
             found.append(entries)
             taken += len(places) - refused
     return ParsedTraces(pa.concat_tables(found).combine_chunks(), passed_over + len(records) - taken)
@@ -156,7 +158,7 @@ def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
     return records.filter(to_boolean_array(is_there)), parents[is_there], numbers[is_there]
 
 
-class _TextColumns:
+class _TraceTextColumns:
     """Columns of the trace records of one kind, accessed by column number."""
 
     def __init__(self, columns: pa.ListArray, widths: Array) -> None:
@@ -193,8 +195,8 @@ class _TextColumns:
         return _to_times(self.integers(column_index))
 
 
-def _parse_entries(
-    action: Action, texts: _TextColumns, trace_messages: pa.Table, rows: Array, entry_numbers: Array
+def _parse_trace_entries(
+    action: Action, texts: _TraceTextColumns, trace_messages: pa.Table, rows: Array, entry_numbers: Array
 ) -> tuple[pa.Table, int]:
     """Parse trace records of one kind into entries; return these and the number of records in an unknown format."""
     told = _COLUMNS[action](texts)
@@ -266,7 +268,7 @@ def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     )
 
 
-def _parse_published_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
+def _parse_published_columns(texts: _TraceTextColumns) -> Mapping[str, pa.Array]:
     is_long = to_boolean_array(texts.column_counts >= 14)
     # Without an offset id, the success is one column earlier.
     succeeded = pc.if_else(is_long, texts.texts(13), texts.texts(12))
@@ -281,7 +283,7 @@ def _parse_published_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     }
 
 
-def _parse_consume_start_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
+def _parse_consume_start_columns(texts: _TraceTextColumns) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.times(1),
         "group": _replace_placeholders(texts.texts(3)),
@@ -291,7 +293,7 @@ def _parse_consume_start_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     }
 
 
-def _parse_consume_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
+def _parse_consume_end_columns(texts: _TraceTextColumns) -> Mapping[str, pa.Array]:
     codes = to_numpy_numbers(texts.integers(6), null_value=-1)
     by_code = pa.array([*map(str, _CONTEXT), None], pa.string())
     known = np.where((codes >= 0) & (codes < len(_CONTEXT)), codes, len(_CONTEXT))
@@ -305,7 +307,7 @@ def _parse_consume_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     }
 
 
-def _parse_transaction_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
+def _parse_transaction_end_columns(texts: _TraceTextColumns) -> Mapping[str, pa.Array]:
     states = texts.texts(11)
     outcome: pa.Array = pa.nulls(len(texts), pa.string())
     for state, meaning in _STATES.items():
@@ -319,7 +321,7 @@ def _parse_transaction_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array
     }
 
 
-def _parse_recall_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
+def _parse_recall_columns(texts: _TraceTextColumns) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.times(1),
         "group": _replace_placeholders(texts.texts(3)),

@@ -14,7 +14,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.key_matching import Column, LinkableRecords, encode_key_columns
-from commitlake.pipelines.edges.lake_spans import Spans
+from commitlake.pipelines.edges.lake_spans import LakeSpans
 from commitlake.pipelines.edges.links.client_actions import (
     LATE_US,
     join_consumptions,
@@ -39,7 +39,7 @@ _ACTIONS = {EdgeKind.PRODUCED: Action.PUB, EdgeKind.ENDED: Action.END, EdgeKind.
 _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
-def link_records(members: pa.Table, entries: pa.Table, op_records: pa.Table, spans: Spans) -> pa.Table:
+def find_record_edges(members: pa.Table, entries: pa.Table, op_records: pa.Table, spans: LakeSpans) -> pa.Table:
     """Return an edge for every pair of records that follow each other, such as a delayed message and its delivery.
 
     Args:
@@ -76,7 +76,7 @@ def to_edges(steps: pa.Table) -> pa.Table:
 
     A step has one row for each distinct node at its ends.
     """
-    firsts, seconds = (_node_ids(steps, end) for end in (FROM, TO))
+    firsts, seconds = (_node_ids_at_end(steps, end) for end in (FROM, TO))
     firsts, seconds = pc.coalesce(firsts, seconds), pc.coalesce(seconds, firsts)
     is_same = pc.fill_null(pc.equal(firsts, seconds), True)
     two = np.flatnonzero(~is_same.to_numpy(zero_copy_only=False))
@@ -100,7 +100,7 @@ def _cast_if_needed(column: pa.Array | pa.ChunkedArray, data_type: pa.DataType) 
     return column if column.type == data_type else column.cast(data_type)
 
 
-def _node_ids(steps: pa.Table, end: str) -> pa.Array:
+def _node_ids_at_end(steps: pa.Table, end: str) -> pa.Array:
     """Return the ids of the records at one end of edges, as the table `edges` names its nodes.
 
     A node id is the record's unique key, or its broker and offset if it has no key.
@@ -131,7 +131,7 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
     known |= {
         "from_key": pc.if_else(of_replays, pa.scalar(None, pa.string()), keys),
         "to_key": keys,
-        "may_change": _may_get_another_end(rows),
+        "may_change": _may_get_other_end_mask(rows),
     }
     for name, told, column in zip(("broker", "offset"), evidence, ("broker", "physical_offset"), strict=True):
         of_record = pc.if_else(lacks_to, rows.column(f"from_{column}"), rows.column(f"to_{column}"))
@@ -139,22 +139,22 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
     return pa.table([known[f.name].cast(f.type) for f in STEPS], schema=STEPS)
 
 
-def _may_get_another_end(rows: pa.Table) -> Column:
+def _may_get_other_end_mask(rows: pa.Table) -> Column:
     """Return a mask of the edges of client actions that may later be linked to another record."""
     kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
     one = pc.and_(pc.equal(kinds, str(EdgeKind.CONSUMED)), pc.or_(pc.is_null(rows.column("attempt")), no_end))
-    return pc.or_(one, _are_actions_with_known_record(rows))
+    return pc.or_(one, _known_action_record_mask(rows))
 
 
-def _are_actions_with_known_record(rows: pa.Table) -> Column:
+def _known_action_record_mask(rows: pa.Table) -> Column:
     """Return a mask of the client actions whose record was found, or that the broker refused."""
     reasons = rows.column("absent_reason")
     is_refused = pc.fill_null(pc.equal(reasons, str(AbsentReason.REFUSED)), False)
-    return pc.and_(_are_client_actions(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
+    return pc.and_(_client_action_mask(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
 
 
-def _are_client_actions(kinds: Column) -> Column:
+def _client_action_mask(kinds: Column) -> Column:
     return pc.is_in(kinds, pa.array([str(kind) for kind in OF_CLIENTS]))
 
 
@@ -254,7 +254,7 @@ def _action_steps_to_entries(
 
 def positions_to_read(steps: pa.Table) -> pa.Table:
     """Return the log positions of the records that must be read to search again for the missing ends of edges."""
-    of_clients = _are_client_actions(steps.column("kind"))
+    of_clients = _client_action_mask(steps.column("kind"))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
     found = [PLACES.empty_table()]
     for end, chosen in ((FROM, of_clients), (TO, pc.and_(lacks_from, pc.invert(of_clients)))):
@@ -263,8 +263,8 @@ def positions_to_read(steps: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def need_relinking(
-    steps: pa.Table, keys: pa.Array, op_records: pa.Table, cancelled_keys: pa.Array, spans: Spans
+def relinking_needed_mask(
+    steps: pa.Table, keys: pa.Array, op_records: pa.Table, cancelled_keys: pa.Array, spans: LakeSpans
 ) -> Array:
     """Return a mask of the incomplete edges whose missing end must be searched for again, because of new rows.
 
@@ -281,7 +281,7 @@ def need_relinking(
     """
     key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
     kinds = steps.column("kind")
-    of_clients = _are_client_actions(kinds)
+    of_clients = _client_action_mask(kinds)
     lacks_from = pc.and_(pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False), pc.invert(of_clients))
     found: Array = pc.or_(pc.is_in(key, keys), lacks_from).to_numpy()
     times = to_numpy_numbers(steps.column("event_timestamp"))
@@ -289,9 +289,9 @@ def need_relinking(
     # after the event; otherwise, or if a broker gets no more messages, the step stays open until it is overdue.
     is_produced = pc.equal(kinds, str(EdgeKind.PRODUCED)).to_numpy()
     until = times + np.where(is_produced, LATE_US, 1)
-    found = found | (_are_actions_with_known_record(steps).to_numpy() & spans.are_newly_complete(until))
+    found = found | (_known_action_record_mask(steps).to_numpy() & spans.newly_linked_mask(until))
     is_later = pc.equal(kinds, str(EdgeKind.CONSUMED)).to_numpy() & (to_numpy_numbers(steps.column("attempt")) > 0)
-    found = found | (is_later & spans.are_newly_complete(times + LATE_US))
+    found = found | (is_later & spans.newly_linked_mask(times + LATE_US))
     if op_records.num_rows:
         ends = [steps.column(f"from_{name}") for name in ("broker", "queue_id", "queue_offset")]
         left, right = encode_key_columns(

@@ -14,20 +14,20 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.edge_rows import (
-    link_records,
-    need_relinking,
+    find_record_edges,
     positions_to_read,
+    relinking_needed_mask,
     select_rows,
     steps_to_entries,
     unfinished_messages,
 )
 from commitlake.pipelines.edges.key_matching import Column, encode_key_columns, match_same_key
-from commitlake.pipelines.edges.lake_spans import LINK_US, Spans
+from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
 from commitlake.pipelines.edges.message_reader import (
-    RowContents,
+    LinkInputs,
     distinct_positions,
-    members_of_rows,
-    plain_members_where,
+    ordinary_records_where,
+    rows_to_records,
 )
 from commitlake.pipelines.edges.row_lookup import (
     find_half_positions,
@@ -35,8 +35,8 @@ from commitlake.pipelines.edges.row_lookup import (
     read_rows_at_positions,
     refer_to_positions,
 )
-from commitlake.pipelines.edges.step_records import MEMBERS, TIME, DelayLevels
-from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, are_open_steps, close_overdue_steps
+from commitlake.pipelines.edges.step_records import MEMBERS, TIME, DelayCache
+from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue_steps, open_step_mask
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 _PLACE = ("broker", "physical_offset")
@@ -57,7 +57,7 @@ class LinkedSteps:
     open: pa.Table = field(default_factory=STEPS.empty_table)
 
 
-class Increments:
+class RowLinker:
     """Links new rows to each other and to earlier records of the lake, one increment at a time.
 
     Args:
@@ -66,14 +66,14 @@ class Increments:
         delay_levels: delay of each level, by broker.
     """
 
-    def __init__(self, lake: Lake, erased_places: pa.Table, delay_levels: DelayLevels) -> None:
+    def __init__(self, lake: Lake, erased_places: pa.Table, delay_levels: DelayCache) -> None:
         self._lake = lake
         self._delay_levels = delay_levels
-        self._spans = Spans()
+        self._spans = LakeSpans()
         self._erased = erased_places
 
     def link_increment(
-        self, new_rows: RowContents, open_steps: pa.Table, spans: Spans, *, has_linked_messages: bool
+        self, new_rows: LinkInputs, open_steps: pa.Table, spans: LakeSpans, *, has_linked_messages: bool
     ) -> LinkedSteps:
         """Find the edges between new records, and complete earlier edges that lacked a record at one end.
 
@@ -87,7 +87,9 @@ class Increments:
             return LinkedSteps()  # as in most increments: ordinary messages belong to no step
         cancels = new_rows.members.column("cancels").combine_chunks().drop_null()
         self._spans = spans
-        touched = need_relinking(open_steps, _keys_of_open_steps(new_rows, open_steps), new_rows.ops, cancels, spans)
+        touched = relinking_needed_mask(
+            open_steps, _keys_of_open_steps(new_rows, open_steps), new_rows.ops, cancels, spans
+        )
         again, left = select_rows(open_steps, touched), select_rows(open_steps, ~touched)
         definers = pa.concat_tables([
             distinct_positions(new_rows.members, *_PLACE),
@@ -96,11 +98,11 @@ class Increments:
         entries = pa.concat_tables([new_rows.entries, self._add_store_times(steps_to_entries(again))])
         whole = [
             new_rows.members,
-            self._read_members_at(positions_to_read(again)),
-            self._plain_members_to_link(new_rows, again),
+            self._read_records_at(positions_to_read(again)),
+            self._ordinary_records_to_link(new_rows, again),
         ]
         members = [*whole, unfinished_messages(again)]
-        steps = self._link_members(members, entries, new_rows.ops, definers, again)
+        steps = self._link_new_records(members, entries, new_rows.ops, definers, again)
         # The new rows were linked among themselves first. Only what they lack is read from the lake, and then all is
         # linked again.
         if has_linked_messages:
@@ -108,15 +110,15 @@ class Increments:
             more_keys = [*_keys_of_client_copies(new_rows), *actions.column("unique_key").chunks]
             since = _earliest_link_time(actions, ("event_timestamp", "store_timestamp"))
             known = pa.concat_tables([distinct_positions(table, *_PLACE) for table in whole])
-            found = self._read_earlier_members(steps, pa.chunked_array(more_keys, pa.string()), since, known)
+            found = self._read_earlier_records(steps, pa.chunked_array(more_keys, pa.string()), since, known)
             if found.num_rows:
-                steps = self._link_members([found, *members], entries, new_rows.ops, definers, again)
+                steps = self._link_new_records([found, *members], entries, new_rows.ops, definers, again)
         steps = pa.concat_tables([close_overdue_steps(steps, self._spans), close_overdue_steps(left, self._spans)])
         steps = self._drop_erased(steps)
-        chosen = are_open_steps(steps)
+        chosen = open_step_mask(steps)
         return LinkedSteps(select_rows(steps, ~chosen), select_rows(steps, chosen).combine_chunks())
 
-    def _link_members(
+    def _link_new_records(
         self,
         members: list[pa.Table],
         entries: pa.Table,
@@ -128,13 +130,13 @@ class Increments:
 
         All other steps are in `edges` already.
         """
-        steps = link_records(_distinct_members(pa.concat_tables(members)), entries, op_records, self._spans)
+        steps = find_record_edges(_distinct_records(pa.concat_tables(members)), entries, op_records, self._spans)
         is_new = refer_to_positions(steps, ("definer_broker", "definer_offset"), definer_positions).to_numpy(
             zero_copy_only=False
         )
-        return steps.filter(to_boolean_array(is_new | _were_open(steps, relinked_steps)))
+        return steps.filter(to_boolean_array(is_new | _relinked_step_mask(steps, relinked_steps)))
 
-    def _plain_members_to_link(self, new_rows: RowContents, relinked_steps: pa.Table) -> pa.Table:
+    def _ordinary_records_to_link(self, new_rows: LinkInputs, relinked_steps: pa.Table) -> pa.Table:
         """Return the new rows of ordinary messages to which an edge may lead, by unique key or log position."""
         keys = pa.chunked_array([
             new_rows.members.column("unique_key").combine_chunks(),
@@ -153,12 +155,12 @@ class Increments:
                 by_key = by_key | refer_to_positions(rows, _PLACE, origins).to_numpy(zero_copy_only=False)
             return by_key
 
-        return plain_members_where(new_rows.plain, is_needed)
+        return ordinary_records_where(new_rows.plain, is_needed)
 
-    def _read_members_at(self, positions: pa.Table) -> pa.Table:
+    def _read_records_at(self, positions: pa.Table) -> pa.Table:
         if not positions.num_rows:
             return MEMBERS.empty_table()
-        return members_of_rows(read_rows_at_positions(self._lake, positions), self._delay_levels)
+        return rows_to_records(read_rows_at_positions(self._lake, positions), self._delay_levels)
 
     def _add_store_times(self, entries: pa.Table) -> pa.Table:
         """Return the trace entries with the store times of their trace messages, where linking needs these."""
@@ -175,7 +177,7 @@ class Increments:
         times = pc.coalesce(times, entries.column("event_timestamp"))  # if the trace is no longer in the lake
         return entries.set_column(ENTRIES.get_field_index("store_timestamp"), ENTRIES.field("store_timestamp"), times)
 
-    def _read_earlier_members(
+    def _read_earlier_records(
         self, steps: pa.Table, extra_keys: pa.ChunkedArray, since_us: int, known_positions: pa.Table
     ) -> pa.Table:
         """Read earlier records from the lake that may be missing ends of edges, or have one of `extra_keys`.
@@ -196,20 +198,20 @@ class Increments:
             return MEMBERS.empty_table()
         times = [since_us] * bool(len(extra_keys)) + [_earliest_link_time(lacking, _END_TIMES)] * bool(lacking.num_rows)
         since_us = min(*times, self._spans.last_us - LINK_US)  # a client's clock may be ahead by any time
-        found = [self._read_members_at(distinct_positions(lacking, "from_broker", "from_physical_offset"))]
+        found = [self._read_records_at(distinct_positions(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
         keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()
         if halves.num_rows:
             names = ["from_broker", "from_queue_id", "from_queue_offset"]
             numbers = halves.select(names).rename_columns(["broker", "queue_id", "queue_offset"])
-            found.append(self._read_members_at(find_half_positions(self._lake, numbers, since_us)))
+            found.append(self._read_records_at(find_half_positions(self._lake, numbers, since_us)))
             keys = pa.concat_arrays([keys, found[-1].column("unique_key").combine_chunks()])
         keys = pa.concat_arrays([keys, extra_keys.combine_chunks()])
         places = find_positions_by_key(self._lake, keys, since_us)
         found.append(
-            self._read_members_at(places.filter(pc.invert(refer_to_positions(places, _PLACE, known_positions))))
+            self._read_records_at(places.filter(pc.invert(refer_to_positions(places, _PLACE, known_positions))))
         )
-        return _distinct_members(pa.concat_tables(found))
+        return _distinct_records(pa.concat_tables(found))
 
     def _drop_erased(self, steps: pa.Table) -> pa.Table:
         if not self._erased.num_rows:
@@ -220,7 +222,7 @@ class Increments:
         return steps
 
 
-def _keys_of_client_copies(new_rows: RowContents) -> list[pa.Array]:
+def _keys_of_client_copies(new_rows: LinkInputs) -> list[pa.Array]:
     """Return the unique keys of copies made by clients, which only the key links to their originals."""
     is_by_client = pc.fill_null(new_rows.members.column("by_client"), False)
     return list(new_rows.members.filter(is_by_client).column("unique_key").chunks)
@@ -239,7 +241,7 @@ def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
     return entries.filter(pc.invert(pc.or_(has_place, pc.equal(actions, str(Action.LOGGED)))))
 
 
-def _were_open(steps: pa.Table, relinked_steps: pa.Table) -> Array:
+def _relinked_step_mask(steps: pa.Table, relinked_steps: pa.Table) -> Array:
     """Return a mask of the edges that are among `relinked_steps`, compared by kind and defining record."""
     left, right = encode_key_columns(_step_key_columns(steps), _step_key_columns(relinked_steps))
     found: Array = (left >= 0) & np.isin(left, right)
@@ -251,7 +253,7 @@ def _step_key_columns(steps: pa.Table) -> list[Column]:
     return [*columns, pc.fill_null(steps.column("evidence_entry"), -1)]
 
 
-def _keys_of_open_steps(new_rows: RowContents, open_steps: pa.Table) -> pa.Array:
+def _keys_of_open_steps(new_rows: LinkInputs, open_steps: pa.Table) -> pa.Array:
     """Return the unique keys that new rows have in common with edges that lack a record at one end."""
     open_keys = pc.unique(pc.coalesce(open_steps.column("from_key"), open_steps.column("to_key")).drop_null())
     columns = [new_rows.members.column("unique_key"), new_rows.entries.column("unique_key")]
@@ -261,7 +263,7 @@ def _keys_of_open_steps(new_rows: RowContents, open_steps: pa.Table) -> pa.Array
     return pc.unique(found.filter(pc.is_in(found, open_keys)))
 
 
-def _distinct_members(members: pa.Table) -> pa.Table:
+def _distinct_records(members: pa.Table) -> pa.Table:
     """Return one record for each log position: the first one, which has the most complete data.
 
     A record that was read has more than one made of an open step, except whether it was committed.

@@ -33,7 +33,7 @@ _EXPIRED = "commitlake.expiredBefore.messages"
 
 
 @dataclass(frozen=True, slots=True)
-class LakeSpan:
+class BrokerSpan:
     """First and last physical offset and store time of one broker's rows in `messages`.
 
     Attributes:
@@ -50,7 +50,7 @@ class LakeSpan:
 
 
 @dataclass(frozen=True)
-class Spans:
+class LakeSpans:
     """First and last row of each broker in the lake, and up to which time its rows were searched for edges; picklable.
 
     Attributes:
@@ -62,7 +62,7 @@ class Spans:
         complete_us: store time up to which they are linked after it; a broker whose rows are all linked is absent.
     """
 
-    brokers: Mapping[str, LakeSpan] = field(default_factory=dict)
+    brokers: Mapping[str, BrokerSpan] = field(default_factory=dict)
     has_expired: bool = False
     pulled: frozenset[str] = frozenset()
     linked_us: Mapping[str, int] = field(default_factory=dict)
@@ -119,28 +119,28 @@ class Spans:
             found[is_by_client] = str(AbsentReason.NOT_YET)
         return pa.array(found, pa.string())
 
-    def complete_until_us(self, broker: str) -> int:
+    def linked_until_us(self, broker: str) -> int:
         """Return the store time up to which all rows of a broker have been searched for edges."""
         return self.complete_us.get(broker, self.brokers[broker].last_us)
 
     @property
-    def all_complete_us(self) -> int:
+    def all_linked_until_us(self) -> int:
         """Store time up to which the rows of every broker have been searched for edges."""
-        return min(map(self.complete_until_us, self.brokers), default=0)
+        return min(map(self.linked_until_us, self.brokers), default=0)
 
-    def are_complete(self, brokers: pa.Array, times: Array) -> Array:
+    def linked_until_time_mask(self, brokers: pa.Array, times: Array) -> Array:
         """Return, for each broker and time, whether all rows up to the time are linked; False for a null broker."""
         names = pc.dictionary_encode(brokers)
-        ends = [self.complete_until_us(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
+        ends = [self.linked_until_us(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
         codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=len(ends))
         found: Array = np.array([*ends, 0], np.int64)[codes] > times
         return found
 
-    def are_newly_complete(self, times: Array) -> Array:
+    def newly_linked_mask(self, times: Array) -> Array:
         """Return, for each time, whether all rows of some broker up to it are linked now and were not before."""
         found = np.zeros(len(times), bool)
         for broker in self.brokers:
-            found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_until_us(broker))
+            found |= (self.linked_us.get(broker, 0) <= times) & (times < self.linked_until_us(broker))
         return found
 
     def last_times_of(self, brokers: pa.Array) -> Array:
@@ -171,7 +171,7 @@ class LinkedExtents:
         stores = {} if newest is None else newest[1].stores
         files = list(_read_file_bounds(messages))
         names = {*stores, *(name for file in files for name in (file.least, file.greatest))}
-        contents = _FileContents(lake)
+        contents = _BrokerSpansOfFiles(lake)
         whole, linked = _BrokerSpans(files, contents), _BrokerSpans([f for f in files if f.name not in new], contents)
         brokers = {name: span for name in sorted(names) if (span := whole.span_of(name)) is not None}
         self._linked = {name: span.last_us for name in brokers if (span := linked.span_of(name)) is not None}
@@ -182,9 +182,9 @@ class LinkedExtents:
             if file.name in new
         }
         pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
-        self._spans = Spans(brokers, _EXPIRED in messages.metadata().configuration, pulled)
+        self._spans = LakeSpans(brokers, _EXPIRED in messages.metadata().configuration, pulled)
 
-    def spans_after(self, file_names: Iterable[str]) -> Spans:
+    def spans_after(self, file_names: Iterable[str]) -> LakeSpans:
         """Mark the given files as linked, and return up to which store time each broker's rows are linked now."""
         for name in file_names:
             self._left.pop(name, None)
@@ -194,7 +194,7 @@ class LinkedExtents:
             for broker in brokers:
                 complete[broker] = min(complete.get(broker, first_us), first_us)
         spans = replace(self._spans, linked_us=self._linked, complete_us=complete)
-        self._linked = {broker: spans.complete_until_us(broker) for broker in spans.brokers}
+        self._linked = {broker: spans.linked_until_us(broker) for broker in spans.brokers}
         return spans
 
 
@@ -205,7 +205,7 @@ class _FileBounds:
     name: str
     least: str
     greatest: str
-    span: LakeSpan
+    span: BrokerSpan
 
     @property
     def has_one_broker(self) -> bool:
@@ -224,15 +224,15 @@ def _read_file_bounds(messages: DeltaTable) -> Iterator[_FileBounds]:
             yield _FileBounds(unquote(action["path"]), least, greatest, span)
 
 
-class _FileContents:
+class _BrokerSpansOfFiles:
     """Reader of the first and last offset and store time of each broker's rows in data files, with a cache."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._brokers: dict[str, set[str | None]] = {}
-        self._spans: dict[str, dict[str, LakeSpan]] = {}
+        self._spans: dict[str, dict[str, BrokerSpan]] = {}
 
-    def span_of(self, file: _FileBounds, broker: str) -> LakeSpan | None:
+    def span_of(self, file: _FileBounds, broker: str) -> BrokerSpan | None:
         """Return the first and last offset and store time of a broker's rows in a file; None if it has none."""
         if file.has_one_broker:
             return file.span if file.least == broker else None
@@ -250,8 +250,8 @@ class _FileContents:
             self._spans[file.name] = self._read_spans(file)
         return self._spans[file.name].get(broker)
 
-    def _read_spans(self, file: _FileBounds) -> dict[str, LakeSpan]:
-        spans: dict[str, LakeSpan] = {}
+    def _read_spans(self, file: _FileBounds) -> dict[str, BrokerSpan]:
+        spans: dict[str, BrokerSpan] = {}
         limits = [(name, kind) for kind in ("min", "max") for name in _PLACE_IN_LOG]
         for rows in self._read_row_groups(file, ["broker", *_PLACE_IN_LOG]):
             for row in rows.group_by("broker").aggregate(limits).to_pylist():
@@ -276,14 +276,14 @@ class _FileContents:
 class _BrokerSpans:
     """First and last offset and store time of each broker's rows over several data files of `messages`."""
 
-    def __init__(self, files: Collection[_FileBounds], contents: _FileContents) -> None:
+    def __init__(self, files: Collection[_FileBounds], contents: _BrokerSpansOfFiles) -> None:
         self._files = files
         self._contents = contents
 
-    def span_of(self, broker: str) -> LakeSpan | None:
+    def span_of(self, broker: str) -> BrokerSpan | None:
         """Return the first and last offset and store time of a broker's rows; None if it has none."""
         files = [file for file in self._files if file.may_have(broker)]
-        found: LakeSpan | None = None
+        found: BrokerSpan | None = None
         for file in files:
             if file.has_one_broker:
                 found = file.span if found is None else _join_spans(found, file.span)
@@ -299,23 +299,23 @@ class _BrokerSpans:
             found = self._join_file(found, file, broker)
         return found
 
-    def _join_file(self, found: LakeSpan | None, file: _FileBounds, broker: str) -> LakeSpan | None:
+    def _join_file(self, found: BrokerSpan | None, file: _FileBounds, broker: str) -> BrokerSpan | None:
         span = self._contents.span_of(file, broker)
         if span is None or found is None:
             return span or found
         return _join_spans(found, span)
 
 
-def _to_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> LakeSpan | None:
+def _to_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> BrokerSpan | None:
     first, last = minimums.get("physical_offset"), maximums.get("physical_offset")
     begin, end = minimums.get("store_timestamp"), maximums.get("store_timestamp")
     if first is None or last is None or begin is None or end is None:
         return None
-    return LakeSpan(first, last + 1, epoch_us(begin), epoch_us(end))
+    return BrokerSpan(first, last + 1, epoch_us(begin), epoch_us(end))
 
 
-def _join_spans(first: LakeSpan, second: LakeSpan) -> LakeSpan:
-    return LakeSpan(
+def _join_spans(first: BrokerSpan, second: BrokerSpan) -> BrokerSpan:
+    return BrokerSpan(
         min(first.first_offset, second.first_offset),
         max(first.end_offset, second.end_offset),
         min(first.first_us, second.first_us),

@@ -28,10 +28,10 @@ from commitlake.pipelines.edges.step_records import (
     COLUMNS,
     MEMBERS,
     REPEATING,
-    DelayLevels,
-    have_roles,
-    plain_members,
-    role_members,
+    DelayCache,
+    ordinary_records,
+    special_records,
+    special_row_mask,
 )
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import Kind, parse_op_offsets
@@ -53,7 +53,7 @@ def open_messages_table(lake: Lake) -> TableRows:
 
 
 @dataclass(frozen=True)
-class RowContents:
+class LinkInputs:
     """Contents of rows of `messages` that are needed to find edges: records, trace entries and op records.
 
     Attributes:
@@ -73,11 +73,11 @@ class RowContents:
     unread: int = 0
 
 
-def join_contents(parts: Iterable[RowContents]) -> RowContents:
+def join_link_inputs(parts: Iterable[LinkInputs]) -> LinkInputs:
     """Combine the records, trace entries and op records of several parts."""
     known = list(parts)
     plain = [part.plain for part in known if part.plain is not None]
-    return RowContents(
+    return LinkInputs(
         pa.concat_tables([MEMBERS.empty_table(), *(part.members for part in known)]),
         pa.concat_tables(plain).unify_dictionaries() if plain else None,
         pa.concat_tables([ENTRIES.empty_table(), *(part.entries for part in known)]),
@@ -99,28 +99,28 @@ class RowReader:
 
     packs: PackStore
     erased: ErasedMessages = field(default_factory=ErasedMessages)
-    delay_levels: DelayLevels = field(default_factory=DelayLevels)
+    delay_levels: DelayCache = field(default_factory=DelayCache)
 
-    def read_contents(self, tables: Iterable[pa.Table]) -> Iterator[RowContents]:
+    def read_contents(self, tables: Iterable[pa.Table]) -> Iterator[LinkInputs]:
         """Yield the records, trace entries and op records of each given table.
 
         The tables must have the columns `COLUMNS`.
         """
         for table in tables:
             rows = self.erased.drop_erased_rows(table).combine_chunks()
-            chosen = have_roles(rows)
+            chosen = special_row_mask(rows)
             special = rows.filter(to_boolean_array(chosen)).combine_chunks()
             plain = rows.select(_PLAIN).filter(to_boolean_array(~chosen))
             yield self._make_row_contents(special, plain)
 
-    def _make_row_contents(self, rows: pa.Table, plain_rows: pa.Table) -> RowContents:
+    def _make_row_contents(self, rows: pa.Table, plain_rows: pa.Table) -> LinkInputs:
         kinds = rows.column("kind")
         traces = rows.filter(pc.equal(kinds, str(Kind.TRACE)))
         ops = rows.filter(pc.equal(kinds, str(Kind.OP)))
         entries, passed_over, unread = self._parse_traces(traces)
         finished, unread_ops = self._parse_ops(ops)
-        members = role_members(rows, self.delay_levels)
-        return RowContents(members, plain_rows, entries, finished, passed_over, unread + unread_ops)
+        members = special_records(rows, self.delay_levels)
+        return LinkInputs(members, plain_rows, entries, finished, passed_over, unread + unread_ops)
 
     def _parse_traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
         tables, passed_over, unread = [ENTRIES.empty_table()], 0, 0
@@ -184,26 +184,26 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
         return None
 
 
-def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
+def rows_to_records(rows: pa.Table, delay_levels: DelayCache) -> pa.Table:
     """Convert rows of `messages` with the columns `COLUMNS` to records between which edges are searched."""
     rows = rows.combine_chunks()
-    chosen = have_roles(rows)
+    chosen = special_row_mask(rows)
     special = rows.filter(to_boolean_array(chosen)).combine_chunks()
     plain = rows.filter(to_boolean_array(~chosen)).combine_chunks()
-    return pa.concat_tables([role_members(special, delay_levels), plain_members(plain)])
+    return pa.concat_tables([special_records(special, delay_levels), ordinary_records(plain)])
 
 
-def plain_members_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table:
+def ordinary_records_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table:
     """Convert the rows of ordinary messages that `make_mask` selects to records between which edges are searched.
 
     Args:
-        plain_rows: the rows, from `RowContents`.
+        plain_rows: the rows, from `LinkInputs`.
         make_mask: function that returns the selected rows as an array of booleans.
     """
     if plain_rows is None or not plain_rows.num_rows:
         return MEMBERS.empty_table()
     mask: Array = make_mask(plain_rows)
-    return plain_members(plain_rows.filter(to_boolean_array(mask)).combine_chunks())
+    return ordinary_records(plain_rows.filter(to_boolean_array(mask)).combine_chunks())
 
 
 def distinct_positions(rows: pa.Table, broker_column: str, offset_column: str) -> pa.Table:

@@ -18,7 +18,7 @@ from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.client_actions import build_unique_keys
 from commitlake.pipelines.edges.key_matching import LinkableRecords, encode_key_columns, match_same_key
-from commitlake.pipelines.edges.lake_spans import Spans
+from commitlake.pipelines.edges.lake_spans import LakeSpans
 from commitlake.pipelines.edges.row_lookup import refer_to_positions
 from commitlake.pipelines.edges.step_records import MEMBERS
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
@@ -26,7 +26,7 @@ from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 
 @dataclass(frozen=True)
-class RetryStates:
+class RetryEntries:
     """Messages in the retry stores in which brokers keep failed messages until their next attempt.
 
     Attributes:
@@ -37,17 +37,17 @@ class RetryStates:
     brokers: Collection[str] = ()
     rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
 
-    def drop_positions(self, positions: pa.Table) -> RetryStates:
+    def drop_positions(self, positions: pa.Table) -> RetryEntries:
         """Return a copy without the messages at the given log positions."""
         if not positions.num_rows or not self.rows.num_rows:
             return self
         chosen = pc.invert(refer_to_positions(self.rows, ("broker", "physical_offset"), positions))
         return replace(self, rows=self.rows.filter(chosen))
 
-    def differ_from(self, steps: pa.Table) -> bool:
+    def differs_from_steps(self, steps: pa.Table) -> bool:
         """Return whether the messages in these retry stores differ from those of the given edges."""
-        known = steps.filter(to_boolean_array(_are_retry_entries_of(steps, self.brokers))).select(_STATE)
-        state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
+        known = steps.filter(to_boolean_array(_retry_entry_of_broker_mask(steps, self.brokers))).select(_STATE)
+        state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, LakeSpans()).select(_STATE)
         if known.num_rows != state.num_rows:
             return True
         order = [(name, "ascending") for name in _STATE]
@@ -55,7 +55,7 @@ class RetryStates:
 
     def exclude_retry_steps(self, steps: pa.Table) -> pa.Table:
         """Return the edges that do not lead to an entry in one of these retry stores."""
-        return steps.filter(to_boolean_array(~_are_retry_entries_of(steps, self.brokers)))
+        return steps.filter(to_boolean_array(~_retry_entry_of_broker_mask(steps, self.brokers)))
 
 
 _STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_group", "attempt", "due_timestamp",
@@ -63,7 +63,7 @@ _STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_g
 _KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
 
 
-def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.Table:
+def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: LakeSpans) -> pa.Table:
     """Return an edge from the record of each message in a retry store to the message's entry there.
 
     Below, the second message is a dead letter whose record the lake never had:
@@ -111,13 +111,13 @@ def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: Spans) -
     })  # fmt: skip
 
 
-def are_retry_entries(steps: pa.Table) -> Array:
+def retry_entry_mask(steps: pa.Table) -> Array:
     """Return a mask of the edges that lead to an entry in a broker's retry store."""
     is_kind = pc.is_in(steps.column("kind"), pa.array(list(map(str, _KINDS))))
     found: Array = pc.and_(is_kind, pc.is_null(steps.column("to_physical_offset"))).to_numpy()
     return found
 
 
-def _are_retry_entries_of(steps: pa.Table, brokers: Collection[str]) -> Array:
+def _retry_entry_of_broker_mask(steps: pa.Table, brokers: Collection[str]) -> Array:
     of_them: Array = pc.is_in(steps.column("from_broker"), pa.array(sorted(brokers), pa.string())).to_numpy()
-    return are_retry_entries(steps) & of_them
+    return retry_entry_mask(steps) & of_them

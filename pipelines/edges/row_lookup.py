@@ -26,7 +26,7 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.pipelines.edges.message_reader import PLACES, ROWS, RowContents, distinct_positions
+from commitlake.pipelines.edges.message_reader import PLACES, ROWS, LinkInputs, distinct_positions
 from commitlake.pipelines.edges.step_records import KEYS_LEAF, MARKING
 from commitlake.pipelines.message_keys.key_files import key_hashes
 from commitlake.pipelines.message_keys.progress import UNIQUE_KEY
@@ -233,7 +233,7 @@ class WantedRows:
         waiting: open steps.
     """
 
-    def __init__(self, new: RowContents, waiting: pa.Table) -> None:
+    def __init__(self, new: LinkInputs, waiting: pa.Table) -> None:
         columns = [
             new.members.column(_KEY),
             new.entries.column(_KEY),
@@ -270,7 +270,7 @@ class WantedRows:
         )
 
 
-def rows_may_have_roles(rows: pa.Table) -> bool:
+def may_have_special_rows(rows: pa.Table) -> bool:
     """Return whether rows of `messages` in memory may include retries, delayed, half or other special messages.
 
     Args:
@@ -280,10 +280,10 @@ def rows_may_have_roles(rows: pa.Table) -> bool:
         return True
     if _has_commit_flag(rows.column(_FLAGS)):
         return True
-    return any(_has_role_property(_property_names(maps)) for maps in rows.column(_PROPERTIES).chunks)
+    return any(_has_special_property(_property_names(maps)) for maps in rows.column(_PROPERTIES).chunks)
 
 
-def file_may_have_roles(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
+def file_may_have_special_rows(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
     """Return whether a data file of `messages` may have retries, delayed, half or other special messages.
 
     Args:
@@ -291,12 +291,12 @@ def file_may_have_roles(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
     """
     try:
         with filesystem.open_input_file(file.name) as source, open_parquet(source, [KEYS_LEAF]) as parquet:
-            return any(_group_may_have_roles(parquet, group) for group in range(parquet.num_row_groups))
+            return any(_group_may_have_special_rows(parquet, group) for group in range(parquet.num_row_groups))
     except (pa.ArrowException, OSError, KeyError):
         return True  # the reader of the file reports the fault
 
 
-def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:
+def _group_may_have_special_rows(parquet: pq.ParquetFile, group: int) -> bool:
     metadata = parquet.metadata.row_group(group)
     columns = {metadata.column(place).path_in_schema: metadata.column(place) for place in range(metadata.num_columns)}
     kinds = columns[_KIND].statistics
@@ -312,7 +312,7 @@ def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:
         return True
     # A map without its values is read as a list of structs.
     keys = parquet.read_row_group(group, [KEYS_LEAF], use_threads=False).column(0)
-    return any(_has_role_property(lists.values.field(0)) for lists in keys.chunks)
+    return any(_has_special_property(lists.values.field(0)) for lists in keys.chunks)
 
 
 def _has_commit_flag(flags: pa.ChunkedArray) -> bool:
@@ -324,7 +324,7 @@ def _property_names(maps: pa.MapArray) -> pa.Array:
     return maps.keys.slice(first, last - first)
 
 
-def _has_role_property(names: pa.Array) -> bool:
+def _has_special_property(names: pa.Array) -> bool:
     """Return whether any of the property names marks a retry, a delayed message or another special record."""
     # A dictionary may have names of other rows, too.
     if pa.types.is_dictionary(names.type) and MARKING.isdisjoint(names.dictionary.to_pylist()):

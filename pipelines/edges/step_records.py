@@ -119,7 +119,7 @@ MEMBERS = pa.schema([
 """Columns of a table of members."""
 
 
-class Properties:
+class RowProperties:
     """Properties of many rows, looked up one name at a time.
 
     Args:
@@ -137,7 +137,7 @@ class Properties:
             self._names.setdefault(name, []).append(code)
         self._values = column.items
 
-    def have_any(self, names: Sequence[str]) -> Array:
+    def has_any_name_mask(self, names: Sequence[str]) -> Array:
         """Return a mask of the rows that have any of the given properties."""
         found: Array = np.zeros(self._rows, bool)
         found[self._rows_of_entries(self._entry_indexes(names))] = True
@@ -170,23 +170,25 @@ class Properties:
         return found
 
 
-def have_roles(rows: pa.Table) -> Array:
+def special_row_mask(rows: pa.Table) -> Array:
     """Return a mask of the rows of `messages` that are special, such as retries, delayed messages and half messages."""
     kinds = _text_column(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
-    is_commit = _number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
-    found: Array = special | is_commit | Properties(_single_chunk(rows, "properties")).have_any(sorted(MARKING))
+    is_commit = _numeric_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
+    found: Array = (
+        special | is_commit | RowProperties(_single_chunk(rows, "properties")).has_any_name_mask(sorted(MARKING))
+    )
     return found
 
 
-def plain_members(rows: pa.Table) -> pa.Table:
+def ordinary_records(rows: pa.Table) -> pa.Table:
     """Convert rows of ordinary messages to records between which edges are searched."""
     known = _columns_of_rows(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
-    return _to_members(known, rows.num_rows)
+    return _to_record_table(known, rows.num_rows)
 
 
-def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
+def special_records(rows: pa.Table, delay_levels: DelayCache) -> pa.Table:
     """Convert special rows of `messages`, such as retries, to records between which edges are searched.
 
     Args:
@@ -194,7 +196,7 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     """
     if not rows.num_rows:
         return MEMBERS.empty_table()
-    properties = Properties(_single_chunk(rows, "properties"))
+    properties = RowProperties(_single_chunk(rows, "properties"))
     known = _columns_of_rows(rows)
     roles, by_timer = _find_roles(rows, known, properties)
     waits = roles == Role.WAITING
@@ -209,7 +211,7 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
         "by_timer": pa.array(by_timer),
         "group": _consumer_groups(named, known["origin_topic"]),
         "origin_id": properties.texts(ORIGIN_MESSAGE_ID),
-        "by_client": pa.array(properties.have_any([_BY_CLIENT])),
+        "by_client": pa.array(properties.has_any_name_mask([_BY_CLIENT])),
         "due": _due_times(rows, known["broker"], properties, waits, by_timer, delay_levels),
         "prepared_offset": _single_chunk(rows, "prepared_transaction_offset").cast(pa.int64()),
         "checks": pa.array(np.maximum(properties.numbers(CHECK_TIMES), 0)),
@@ -221,19 +223,19 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
         "replay_offset": _null_if_negative(properties.numbers(_ORIGIN_OFFSET)),
         "replay_topic": properties.texts(_ORIGIN_TOPIC),
     }
-    return _to_members(known, rows.num_rows).filter(pa.array(roles != ""))
+    return _to_record_table(known, rows.num_rows).filter(pa.array(roles != ""))
 
 
-def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
+def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: RowProperties) -> tuple[Array, Array]:
     """Return the role of each row (empty for none), and whether a timer delays or has delayed the row."""
     kinds = np.array(columns["kind"].to_pylist(), object)
     topics, next_topics = columns["topic"], properties.texts(REAL_TOPIC)
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
     by_level = properties.numbers(DELAY) > 0
-    by_timer = properties.have_any([TIMER_OUT]) & ~by_level
+    by_timer = properties.has_any_name_mask([TIMER_OUT]) & ~by_level
     # Copies that a broker makes after a failure keep the flag.
-    is_commit = (_number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT) & (
-        _number_column(rows, "reconsume_times") == 0
+    is_commit = (_numeric_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT) & (
+        _numeric_column(rows, "reconsume_times") == 0
     )
     is_timer = kinds == Kind.TIMER
     own = (kinds == Kind.NORMAL) | (kinds == Kind.RETRY) | (kinds == Kind.DLQ)
@@ -242,7 +244,7 @@ def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: Proper
     given_up = pc.fill_null(pc.equal(topics, GIVEN_UP_TOPIC), False).to_numpy(zero_copy_only=False)
     choices: list[tuple[Array, Role | None]] = [
         (is_timer & is_internal, None),
-        (is_timer & properties.have_any([_CANCELS]), Role.CANCELLED),
+        (is_timer & properties.has_any_name_mask([_CANCELS]), Role.CANCELLED),
         (is_timer | (kinds == Kind.DELAY), Role.WAITING),
         (kinds == Kind.HALF, Role.HALF),
         (kinds == Kind.OP, Role.OP),
@@ -263,12 +265,12 @@ def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: Proper
 def _due_times(
     rows: pa.Table,
     brokers: pa.Array,
-    properties: Properties,
+    properties: RowProperties,
     is_delayed: Array,
     is_by_timer: Array,
-    delay_levels: DelayLevels,
+    delay_levels: DelayCache,
 ) -> pa.Array:
-    queues = _number_column(rows, "queue_id").astype(np.int64)
+    queues = _numeric_column(rows, "queue_id").astype(np.int64)
     delays = np.zeros(rows.num_rows, np.int64)
     by_broker = pc.dictionary_encode(brokers)
     codes = to_numpy_numbers(by_broker.indices, null_value=-1)
@@ -277,7 +279,7 @@ def _due_times(
         levels = np.array(delay_levels.delays_of(by_broker.dictionary[code].as_py()), np.int64)
         mine = chosen & (codes == code)
         delays[mine] = levels[np.clip(queues[mine], 0, len(levels) - 1)]
-    by_level = _number_column(rows, "store_timestamp") + delays * _US_OF_MS
+    by_level = _numeric_column(rows, "store_timestamp") + delays * _US_OF_MS
     timers = properties.numbers(TIMER_OUT)
     is_known = is_delayed & np.where(is_by_timer, (timers >= 0) & (timers <= _MAX_MS), True)
     due = np.where(is_by_timer, np.clip(timers, 0, _MAX_MS) * _US_OF_MS, by_level)
@@ -339,7 +341,7 @@ def _columns_of_rows(rows: pa.Table) -> dict[str, pa.Array]:
     }
 
 
-def _to_members(known_columns: dict[str, pa.Array], row_count: int) -> pa.Table:
+def _to_record_table(known_columns: dict[str, pa.Array], row_count: int) -> pa.Table:
     columns = [
         known_columns[field.name].cast(field.type) if field.name in known_columns else pa.nulls(row_count, field.type)
         for field in MEMBERS
@@ -359,7 +361,7 @@ def _text_column(rows: pa.Table, name: str) -> pa.Array:
     return column.dictionary_decode().cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _number_column(rows: pa.Table, name: str) -> Array:
+def _numeric_column(rows: pa.Table, name: str) -> Array:
     return to_numpy_numbers(_single_chunk(rows, name))
 
 
@@ -367,7 +369,7 @@ def _null_if_negative(numbers: Array) -> pa.Array:
     return pa.array(numbers, pa.int64(), mask=numbers < 0)
 
 
-class DelayLevels:
+class DelayCache:
     """Cache of brokers' delay levels in `store_config`, which are read when first needed.
 
     Args:

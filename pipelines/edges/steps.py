@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.key_matching import Column
-from commitlake.pipelines.edges.lake_spans import LINK_US, Spans
+from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
 from commitlake.pipelines.edges.step_records import TIME
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
@@ -105,14 +105,14 @@ def absent_end_columns(end: str, rows: Array, reasons: Column) -> dict[str, Colu
     }
 
 
-def are_open_steps(steps: pa.Table) -> Array:
+def open_step_mask(steps: pa.Table) -> Array:
     """Return a mask of the edges that a later run may complete or change."""
     not_yet = pc.fill_null(pc.equal(steps.column("absent_reason"), str(AbsentReason.NOT_YET)), False)
     found: Array = pc.or_(not_yet, pc.fill_null(steps.column("may_change"), False)).to_numpy()
     return found
 
 
-def close_overdue_steps(steps: pa.Table, spans: Spans) -> pa.Table:
+def close_overdue_steps(steps: pa.Table, spans: LakeSpans) -> pa.Table:
     """Give up edges that have lacked a record for more than `LINK_DAYS`, and set the reason why it is absent.
 
     Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,
@@ -138,7 +138,7 @@ def close_overdue_steps(steps: pa.Table, spans: Spans) -> pa.Table:
     consumed -    -  success before_archive
     consumed -    -  success other_cluster
     """
-    waiting = np.flatnonzero(are_open_steps(steps))
+    waiting = np.flatnonzero(open_step_mask(steps))
     if not len(waiting):
         return steps
     chosen = steps.take(pa.array(waiting))

@@ -41,16 +41,16 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.client_actions import consumptions_to_entries, open_consumptions
 from commitlake.pipelines.edges.edge_rows import SCHEMA, open_steps_of_rows, select_rows, to_edges
-from commitlake.pipelines.edges.incremental_linking import Increments
+from commitlake.pipelines.edges.incremental_linking import RowLinker
 from commitlake.pipelines.edges.key_matching import LinkableRecords
-from commitlake.pipelines.edges.lake_spans import LinkedExtents, Spans
+from commitlake.pipelines.edges.lake_spans import LakeSpans, LinkedExtents
 from commitlake.pipelines.edges.message_reader import (
     PLACES,
-    RowContents,
+    LinkInputs,
     RowReader,
-    join_contents,
-    members_of_rows,
+    join_link_inputs,
     open_messages_table,
+    rows_to_records,
 )
 from commitlake.pipelines.edges.progress import (
     APPLICATION_ID,
@@ -61,9 +61,9 @@ from commitlake.pipelines.edges.progress import (
     followed_messages_version,
     is_open_steps_file,
 )
-from commitlake.pipelines.edges.retry_states import RetryStates, are_retry_entries, link_retry_entries
-from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_roles, read_rows_at_positions
-from commitlake.pipelines.edges.step_records import DelayLevels
+from commitlake.pipelines.edges.retry_states import RetryEntries, link_retry_entries, retry_entry_mask
+from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_special_rows, read_rows_at_positions
+from commitlake.pipelines.edges.step_records import DelayCache
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.progress import followed_version as followed_keys
 from commitlake.pipelines.message_keys.table_update import catch_up_keys
@@ -71,7 +71,7 @@ from commitlake.pipelines.message_keys.table_update import catch_up_keys
 _CHUNK_ROWS = 1 << 19  # rows of messages: some 300 MiB
 _GROUP_ROWS = 1 << 15
 _IN_LAKE = "bodies"
-_NO_STATES = RetryStates()
+_NO_STATES = RetryEntries()
 _ENCODINGS = {
     "node_hash": "DELTA_BINARY_PACKED",
     "node": "PLAIN",
@@ -104,7 +104,7 @@ def catch_up_edges(
     lake: Lake,
     runner: Runner = HERE,
     wait: Callable[[float], object] = time.sleep,
-    states: RetryStates = _NO_STATES,
+    states: RetryEntries = _NO_STATES,
     files_without_roles: Collection[str] = (),
     lake_view: Lake | None = None,
 ) -> EdgesUpdate:
@@ -144,7 +144,7 @@ def catch_up_edges(
 def follow_edges(
     lake: Lake,
     runner: Runner = HERE,
-    states: RetryStates = _NO_STATES,
+    states: RetryEntries = _NO_STATES,
     files_without_roles: Collection[str] = (),
     lake_view: Lake | None = None,
 ) -> EdgesUpdate:
@@ -203,12 +203,12 @@ def follow_edges(
     )
 
 
-def _have_retry_states_changed(lake: Lake, states: RetryStates) -> bool:
+def _have_retry_states_changed(lake: Lake, states: RetryEntries) -> bool:
     """Return whether the given retry stores have changed since `edges` was last updated."""
     if not states.brokers:
         return False
     wanted = states.drop_positions(_to_positions_table(read_erased_messages(lake)))
-    return wanted.differ_from(_read_open_steps(lake, _list_open_step_files(lake)))
+    return wanted.differs_from_steps(_read_open_steps(lake, _list_open_step_files(lake)))
 
 
 def _consumptions_version(lake: Lake) -> int:
@@ -241,14 +241,14 @@ class _EdgesWriter:
 
     def __init__(self, lake: Lake, erased: ErasedMessages, run_id: str, without_roles: Collection[str]) -> None:
         messages = lake.table("messages")
-        levels = DelayLevels(lake)
+        levels = DelayCache(lake)
         self._lake = lake
         self._run_id = run_id
         self._without_roles = frozenset(without_roles)
         self._reader = RowReader(open_pack_store(_find_packs(lake)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
-        self._increments = Increments(lake, _to_positions_table(erased), levels)
+        self._increments = RowLinker(lake, _to_positions_table(erased), levels)
         self.passed_over = 0
         self.unread = 0
 
@@ -257,7 +257,7 @@ class _EdgesWriter:
         files: Sequence[AddedFile],
         consumption_files: Sequence[AddedFile],
         open_steps: pa.Table,
-        states: RetryStates,
+        states: RetryEntries,
         *,
         has_linked_messages: bool,
     ) -> list[DataFile]:
@@ -282,7 +282,7 @@ class _EdgesWriter:
         has_others = has_linked_messages or (count > 1 and bool(logs))
         nothing: list[AddedFile] = []
         extents = LinkedExtents(self._lake, self._messages, {file.name for file in files})
-        is_stored = are_retry_entries(open_steps)
+        is_stored = retry_entry_mask(open_steps)
         waiting, stored = (
             select_rows(open_steps, ~is_stored),
             states.exclude_retry_steps(select_rows(open_steps, is_stored)),
@@ -297,20 +297,20 @@ class _EdgesWriter:
         stored = pa.concat_tables([stored, self._link_retry_states(states, spans)])
         return written + self._write_steps(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
-    def _link_retry_states(self, states: RetryStates, spans: Spans) -> pa.Table:
+    def _link_retry_states(self, states: RetryEntries, spans: LakeSpans) -> pa.Table:
         """Return an edge from the record of each message in a retry store to the message's entry there."""
         places = states.rows.select(PLACES.names).cast(PLACES)
-        members = members_of_rows(read_rows_at_positions(self._lake, places), self._delay_levels)
+        members = rows_to_records(read_rows_at_positions(self._lake, places), self._delay_levels)
         return link_retry_entries(LinkableRecords(members), states.rows, spans)
 
     def _read_contents(
         self, files: Sequence[AddedFile], consumption_files: Sequence[AddedFile], waiting: pa.Table
-    ) -> RowContents:
+    ) -> LinkInputs:
         """Read new data files of `messages` and `consumptions`, except files without rows that edges can need."""
         folder = self._lake.open_folder("messages")
         table = open_messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
-        have_roles = map_concurrently(partial(file_may_have_roles, folder), unknown, LOCAL_THREADS)
+        have_roles = map_concurrently(partial(file_may_have_special_rows, folder), unknown, LOCAL_THREADS)
         with_roles = {file.name for file, has_roles in zip(unknown, have_roles, strict=True) if has_roles}
         found = [
             part
@@ -318,14 +318,14 @@ class _EdgesWriter:
             if file.name in with_roles
             for part in self._reader.read_contents(table.read_file(file))
         ]
-        new = self._add_consumptions(join_contents(found), consumption_files)
+        new = self._add_consumptions(join_link_inputs(found), consumption_files)
         wanted = WantedRows(new, waiting)
         others = [file for file in files if file.name not in with_roles and wanted.may_be_in_file(folder, file)]
-        return join_contents(
+        return join_link_inputs(
             [new, *(part for file in others for part in self._reader.read_contents(table.read_file(file)))]
         )
 
-    def _add_consumptions(self, new_rows: RowContents, consumption_files: Sequence[AddedFile]) -> RowContents:
+    def _add_consumptions(self, new_rows: LinkInputs, consumption_files: Sequence[AddedFile]) -> LinkInputs:
         """Add the entries in data files of `consumptions` to the contents of rows of `messages`."""
         if not consumption_files:
             return new_rows

@@ -33,7 +33,7 @@ _MAX_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class PackBodies:
+class BodiesOfPack:
     """References to bodies in one pack, to be erased.
 
     Attributes:
@@ -46,7 +46,7 @@ class PackBodies:
 
 
 @dataclass(frozen=True, slots=True)
-class PackWork:
+class PackErasureCounts:
     """Numbers and sizes of packs and bodies that an erasure has overwritten, or would overwrite.
 
     Attributes:
@@ -63,7 +63,7 @@ class PackWork:
     rewritten_bytes: int = 0
     gone: int = 0
 
-    def add_wipe_result(self, wipe_result: WipeResult) -> PackWork:
+    def add_wipe_result(self, wipe_result: WipeResult) -> PackErasureCounts:
         """Return this work plus the work on one more pack."""
         return replace(
             self,
@@ -74,7 +74,7 @@ class PackWork:
         )
 
 
-def bodies_by_pack(rows: pa.Table) -> list[PackBodies]:
+def bodies_by_pack(rows: pa.Table) -> list[BodiesOfPack]:
     """Return references to the bodies of the given rows, grouped by pack.
 
     Args:
@@ -93,12 +93,12 @@ def bodies_by_pack(rows: pa.Table) -> list[PackBodies]:
             places[name].to_numpy().astype(np.int64)[chosen]
             for name in ("frame_offset", "frame_length", "offset", "length")
         ]
-        found.append(PackBodies(pack, PackRefs(*numbers)))
+        found.append(BodiesOfPack(pack, PackRefs(*numbers)))
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _FileBodies:
+class _BodiesOfPackFile:
     """Bodies to erase in one file, which holds one pack or several merged ones."""
 
     file: str
@@ -106,7 +106,9 @@ class _FileBodies:
     packs: Sequence[str]
 
 
-def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, PackCopies]]:
+def _group_by_file(
+    store: PackStore, bodies: Sequence[BodiesOfPack]
+) -> tuple[list[_BodiesOfPackFile], dict[str, PackCopies]]:
     """Group bodies by the files that hold their packs, including all copies of a pack.
 
     Also return the copies of each pack.
@@ -117,12 +119,12 @@ def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list
         for place in copies[one.pack].places:
             parts[place.file].append((one.pack, replace(one.refs, frame_offsets=one.refs.frame_offsets + place.offset)))
     return [
-        _FileBodies(file, join_refs([refs for _, refs in found]), [pack for pack, _ in found])
+        _BodiesOfPackFile(file, join_refs([refs for _, refs in found]), [pack for pack, _ in found])
         for file, found in sorted(parts.items())
     ], copies
 
 
-def measure_pack_work(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
+def measure_pack_erasure(bodies: Sequence[BodiesOfPack], location: PackLocation) -> PackErasureCounts:
     """Return how many bodies and bytes in packs an erasure of the given bodies would overwrite.
 
     Raises:
@@ -134,14 +136,14 @@ def measure_pack_work(bodies: Sequence[PackBodies], location: PackLocation) -> P
     for pack, found in copies.items():
         if not found.places:
             pack_size(store, pack)  # reports what is missing
-    work = PackWork()
+    work = PackErasureCounts()
     for one in files:
         wiped = WipeResult(int((one.refs.lengths > 0).sum()), int(one.refs.lengths.sum()), store.size(one.file))
         work = work.add_wipe_result(wiped)
     return work
 
 
-def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[PackWork, dict[str, PackError]]:
+def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[PackErasureCounts, dict[str, PackError]]:
     """Erase the bodies of all erased messages in the given packs, in all copies of them.
 
     Args:
@@ -154,7 +156,7 @@ def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[Pa
         PackStoreError: if the location of the packs cannot be used.
         ConcurrentRunError: if other processes write the same packs on every attempt.
     """
-    work = PackWork()
+    work = PackErasureCounts()
     errors: dict[str, PackError] = {}
     store = open_pack_store(lake.packs)
     for attempt in range(_MAX_TRIES):
@@ -179,7 +181,7 @@ def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[Pa
     )
 
 
-def _wipe_bodies_in_file(location: PackLocation, bodies: _FileBodies) -> WipeResult | PackError:
+def _wipe_bodies_in_file(location: PackLocation, bodies: _BodiesOfPackFile) -> WipeResult | PackError:
     try:
         return wipe_bodies(open_pack_store(location), bodies.file, bodies.refs)
     except PackStoreError:

@@ -29,10 +29,10 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
-from commitlake.connectors.lake.erasures import FORM, newest_erasure_number, open_erasures, read_erased_form_number
+from commitlake.connectors.lake.erasures import FORM, newest_erasure_number, open_erasures, read_erasure_rules_version
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.pipelines.erasure.data_file_rewriting import TableWork, commit_rewritten_files
+from commitlake.pipelines.erasure.data_file_rewriting import TableErasureCounts, commit_rewritten_files
 from commitlake.pipelines.erasure.ledger import newest_erasure_rows, read_erasure_rows
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.file_replacement import (
@@ -61,7 +61,7 @@ Changes = Mapping[int, Mapping[str, int]]
 """By row of a data file, what to add to each figure."""
 
 
-def recount_minutes(lake: Lake, erasure_number: int) -> TableWork | None:
+def recount_minutes(lake: Lake, erasure_number: int) -> TableErasureCounts | None:
     """Count messages again for the rows of `topic_minutes` that include erased messages.
 
     Args:
@@ -93,7 +93,7 @@ def recount_minutes(lake: Lake, erasure_number: int) -> TableWork | None:
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in removed), sum(file.size for file in new)
-        return TableWork("topic_minutes", len(whole), len(removed), *sizes)
+        return TableErasureCounts("topic_minutes", len(whole), len(removed), *sizes)
     raise ConcurrentRunError(
         f"{lake.uri('topic_minutes')}: another writer committed first at each of {_MAX_TRIES} attempts. "
         "Run the command again"
@@ -204,7 +204,7 @@ def _write_minutes(
     return [new_table_file(write_minutes_file(pa.concat_tables(parts), lake, name))]
 
 
-def correct_profiles(lake: Lake, erasure_number: int) -> TableWork | None:
+def correct_profiles(lake: Lake, erasure_number: int) -> TableErasureCounts | None:
     """Change the counts and checksums in `profiles` to those of the messages after all erasures up to a number.
 
     Args:
@@ -228,7 +228,7 @@ def correct_profiles(lake: Lake, erasure_number: int) -> TableWork | None:
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
-        return TableWork("profiles", sum(map(len, changes.values())), len(files), *sizes)
+        return TableErasureCounts("profiles", sum(map(len, changes.values())), len(files), *sizes)
     raise ConcurrentRunError(
         f"{lake.uri('profiles')}: another writer committed first at each of {_MAX_TRIES} attempts. "
         "Run the command again"
@@ -300,7 +300,7 @@ def _correct_rows(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.
         yield changed
 
 
-def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
+def delete_content_hashes(lake: Lake, erasure_number: int) -> TableErasureCounts | None:
     """Delete from `erasures` the hashes of rows before their erasure, and the CRCs of their bodies.
 
     Args:
@@ -338,7 +338,7 @@ def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
-        return TableWork("erasures", rows, len(files), *sizes)
+        return TableErasureCounts("erasures", rows, len(files), *sizes)
     raise ConcurrentRunError(
         f"{lake.uri('erasures')}: another writer committed first at each of {_MAX_TRIES} attempts. "
         "Run the command again"
@@ -348,7 +348,7 @@ def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
 def _newest_erasure_in_profiles(lake: Lake) -> int:
     """Return the number of the newest erasure that is applied to both `messages` and `profiles`."""
     messages = lake.table("messages")
-    if read_erased_form_number(messages) < FORM:
+    if read_erasure_rules_version(messages) < FORM:
         return 0
     done = newest_erasure_number(messages)
     profiles = lake.find("profiles")

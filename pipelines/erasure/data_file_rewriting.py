@@ -25,7 +25,7 @@ from commitlake.connectors.lake.erasures import (
     FORM_ID,
     ErasedMessages,
     newest_erasure_number,
-    read_erased_form_number,
+    read_erasure_rules_version,
 )
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
@@ -36,15 +36,15 @@ from commitlake.pipelines.erasure.ledger import newest_erasure_rows
 from commitlake.pipelines.erasure.ledger import read_erasure_rows as read_ledger
 from commitlake.pipelines.erasure.selection import (
     ROWS,
-    FileHits,
-    drop_erased_hits,
+    RowsToEraseInFile,
+    drop_already_erased_rows,
     find_files_with_messages,
-    read_hit_rows,
+    read_rows_to_erase,
     rows_refer_to_messages,
 )
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.file_replacement import ConcurrentMaintenanceError, replace_table_files
-from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
+from commitlake.pipelines.masking.erased_rows import erase_rows, erased_row_mask
 from commitlake.pipelines.masking.erasure_rows import make_erasure_rows
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.erasures import ErasureEvent
@@ -57,7 +57,7 @@ Change = Callable[[ErasedMessages, Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
-class TableWork:
+class TableErasureCounts:
     """Numbers of rows and files of one table that an erasure has changed, or would change.
 
     Attributes:
@@ -131,13 +131,13 @@ CHANGES: Mapping[str, Change] = {
 """Tables whose rows refer to messages and have data of them, in the order of the commits."""
 
 
-def find_table_work(lake: Lake, table: str, erased_messages: ErasedMessages) -> TableWork | None:
+def count_rows_to_erase(lake: Lake, table: str, erased_messages: ErasedMessages) -> TableErasureCounts | None:
     """Return how many rows and files of a table an erasure would change; None if the lake lacks the table."""
     opened = lake.find(table)
     if opened is None:
         return None
     hits = list(_find_unerased_rows(lake, table, opened, erased_messages))
-    return TableWork(table, sum(one.row_count for one in hits), len(hits), sum(one.file.size for one in hits))
+    return TableErasureCounts(table, sum(one.row_count for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
 def is_erasure_done(lake: Lake, table: str, erasure_number: int) -> bool:
@@ -146,7 +146,7 @@ def is_erasure_done(lake: Lake, table: str, erasure_number: int) -> bool:
     if opened is None:
         return True
     return newest_erasure_number(opened) >= erasure_number and (
-        table != "messages" or not erasure_number or read_erased_form_number(opened) >= FORM
+        table != "messages" or not erasure_number or read_erasure_rules_version(opened) >= FORM
     )
 
 
@@ -160,7 +160,7 @@ def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser
     """
     opened = lake.table("messages")
     # All rows have the form of this version already.
-    if read_erased_form_number(opened) >= FORM:
+    if read_erasure_rules_version(opened) >= FORM:
         return
     recorded = newest_erasure_rows(read_ledger(lake))
     known = {
@@ -169,9 +169,9 @@ def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser
     }
     folder = lake.open_folder("messages")
     for hits in find_files_with_messages(opened, folder, erased_messages):
-        left = drop_erased_hits(folder, hits)
-        rows = read_hit_rows(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
-        old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
+        left = drop_already_erased_rows(folder, hits)
+        rows = read_rows_to_erase(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
+        old = rows.filter(pa.array(erased_row_mask(rows, by_any_version=True))).combine_chunks()
         if not old.num_rows:
             continue
         after, _ = erase_rows(old, erased_messages)
@@ -190,7 +190,7 @@ def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser
 
 def erase_from_table(
     lake: Lake, table: str, erased_messages: ErasedMessages, runner: Runner = HERE
-) -> TableWork | None:
+) -> TableErasureCounts | None:
     """Erase the data of erased messages from one of the lake's tables.
 
     Args:
@@ -222,7 +222,7 @@ def erase_from_table(
             # A merge may have deleted a file, or committed first: the table is examined again.
             continue
         before, after = sum(file.size for file in removed), sum(file.size for file in added)
-        return TableWork(table, sum(one.row_count for one in hits), len(removed), before, after)
+        return TableErasureCounts(table, sum(one.row_count for one in hits), len(removed), before, after)
     raise ConcurrentRunError(
         f"{uri}: another writer committed first at each of {_MAX_TRIES} attempts. Finished steps remain done: "
         "run the command again"
@@ -231,10 +231,10 @@ def erase_from_table(
 
 def _find_unerased_rows(
     lake: Lake, table: str, delta_table: DeltaTable, erased_messages: ErasedMessages
-) -> Iterator[FileHits]:
+) -> Iterator[RowsToEraseInFile]:
     folder = lake.open_folder(table)
     for hits in find_files_with_messages(delta_table, folder, erased_messages, _PREFIXES.get(table, ("",))):
-        left = drop_erased_hits(folder, hits) if table == "messages" else hits
+        left = drop_already_erased_rows(folder, hits) if table == "messages" else hits
         if left.groups:
             yield left
 

@@ -34,7 +34,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure_files
-from commitlake.pipelines.maintenance.log_cleanup import find_garbage, vacuum
+from commitlake.pipelines.maintenance.log_cleanup import find_vacuumable_files, vacuum
 from commitlake.pipelines.maintenance.pack_merging import find_orphan_packs
 from commitlake.pipelines.repair.delta_log import ASIDE
 from commitlake.schemas.errors import UsageError
@@ -47,7 +47,7 @@ _UNFINISHED = re.compile(r"\.tmp$|#\d+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class PurgeResult:
     """Numbers and sizes of files of older table versions that were deleted, or would be deleted.
 
     Attributes:
@@ -75,7 +75,7 @@ def purge_old_versions(
     now: datetime.datetime,
     *,
     is_only_user: bool = False,
-) -> Purged:
+) -> PurgeResult:
     """Delete files of older table versions, which may still have erased data, and return what was deleted.
 
     Args:
@@ -95,11 +95,11 @@ def purge_old_versions(
             f"archive run {last.sequence} of {lake.root} is not finished, and data that it has written might be "
             "deleted. Run 'commitlake archive' first, then this command again"
         )
-    purged = Purged()
+    purged = PurgeResult()
     for table in LAKE_TABLES:
         if lake.find(table) is None:
             continue
-        garbage = find_garbage(lake, table, retention)
+        garbage = find_vacuumable_files(lake, table, retention)
         if garbage.count:
             vacuum(lake, table, retention, is_only_user=is_only_user)
         entries, checkpoints = strip_log_statistics(lake, table, now - retention)
@@ -119,8 +119,8 @@ def _purge_packs(
     last_commit: ArchiveCommit,
     min_age: datetime.timedelta,
     now: datetime.datetime,
-    purged_so_far: Purged,
-) -> Purged:
+    purged_so_far: PurgeResult,
+) -> PurgeResult:
     store = open_pack_store(lake.packs)
     orphans = find_orphan_packs(
         store, lake, store.list_packs(), last_commit.stores, now, min_age, age_range=datetime.timedelta.max

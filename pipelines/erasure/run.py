@@ -32,19 +32,19 @@ from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.body_erasure import (
-    PackWork,
+    PackErasureCounts,
     bodies_by_pack,
     erase_bodies,
-    measure_pack_work,
+    measure_pack_erasure,
     packs_of_erasures,
 )
 from commitlake.pipelines.erasure.count_corrections import correct_profiles, delete_content_hashes, recount_minutes
 from commitlake.pipelines.erasure.data_file_rewriting import (
     CHANGES,
-    TableWork,
+    TableErasureCounts,
     add_missing_erasure_rows,
+    count_rows_to_erase,
     erase_from_table,
-    find_table_work,
     is_erasure_done,
 )
 from commitlake.pipelines.erasure.ledger import (
@@ -54,7 +54,7 @@ from commitlake.pipelines.erasure.ledger import (
     read_erasure_rows,
     read_erasure_states,
 )
-from commitlake.pipelines.erasure.purge import Purged, purge_old_versions
+from commitlake.pipelines.erasure.purge import PurgeResult, purge_old_versions
 from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, select_messages
 from commitlake.pipelines.erasure.text_erasure import TABLES, erase_texts, measure_text_erasure
 from commitlake.pipelines.maintenance.log_cleanup import SHORTEST_RETENTION
@@ -103,8 +103,8 @@ class ErasurePlan:
     """
 
     selection: FoundMessages
-    tables: Sequence[TableWork]
-    packs: PackWork
+    tables: Sequence[TableErasureCounts]
+    packs: PackErasureCounts
     kept_copies: bool = False
     lifted: int = 0
 
@@ -114,7 +114,7 @@ class ErasurePlan:
         return int(self.selection.rows.num_rows)
 
     @property
-    def is_empty_plan(self) -> bool:
+    def has_nothing_to_erase(self) -> bool:
         """True if there is nothing to erase for the requested keys and ids."""
         return not self.message_count and not self.lifted and not any(work.rows for work in self.tables)
 
@@ -132,8 +132,8 @@ class ErasureResult:
     """
 
     state: ErasureState
-    tables: Sequence[TableWork] = field(default=())
-    packs: PackWork = field(default_factory=PackWork)
+    tables: Sequence[TableErasureCounts] = field(default=())
+    packs: PackErasureCounts = field(default_factory=PackErasureCounts)
     hbase: int | None = None
     error: PackError | None = None
 
@@ -162,8 +162,8 @@ def plan_erasure(target: ErasureTarget, keys_to_erase: KeysToErase, *, keeps_lat
             f"{MAX_MESSAGES:,} at a time: use fewer keys at a time"
         )
     works = [measure_text_erasure(target.lake, table, selection.texts) for table in TABLES]
-    works += [find_table_work(target.lake, table, selection.messages_to_erase) for table in CHANGES]
-    packs = measure_pack_work(bodies_by_pack(selection.rows), target.lake.packs)
+    works += [count_rows_to_erase(target.lake, table, selection.messages_to_erase) for table in CHANGES]
+    packs = measure_pack_erasure(bodies_by_pack(selection.rows), target.lake.packs)
     lifted = 0
     if keeps_later_copies:
         lifted = len(list(read_later_copies(target.lake).iterate_detail_json(selection.copies, are_copies_kept=True)))
@@ -273,17 +273,19 @@ def _first_pack_error(packs: set[str], errors: Mapping[str, PackError]) -> PackE
 
 def _delete_run_page(lake: Lake) -> None:
     """Delete the HTML page of the newest archive run, which may show erased values; the next run writes a new one."""
-    if lake.report_page is None:
+    if lake.report_page_path is None:
         return
     try:
-        Path(lake.report_page).unlink(missing_ok=True)
+        Path(lake.report_page_path).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{lake.report_page} may show erased values, but cannot be deleted: {error.strerror}. Delete it"
+            f"{lake.report_page_path} may show erased values, but cannot be deleted: {error.strerror}. Delete it"
         ) from None
 
 
-def _erase_from_tables(target: ErasureTarget, erased_messages: ErasedMessages, on_step: OnStep) -> list[TableWork]:
+def _erase_from_tables(
+    target: ErasureTarget, erased_messages: ErasedMessages, on_step: OnStep
+) -> list[TableErasureCounts]:
     works = []
     for table in CHANGES:
         on_step(table)
@@ -327,7 +329,7 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_o
 
 def purge_erasures(
     target: ErasureTarget, now: datetime.datetime, on_step: OnStep, *, is_only_user: bool = False
-) -> tuple[list[ErasureState], Purged, PackError | None]:
+) -> tuple[list[ErasureState], PurgeResult, PackError | None]:
     """Delete the data of all due erasures from older table versions and from packs.
 
     Args:
@@ -343,14 +345,14 @@ def purge_erasures(
     """
     due = due_erasures(read_erasure_states(target.lake), now, is_only_user=is_only_user)
     if not due:
-        return [], Purged(), None
+        return [], PurgeResult(), None
     on_step("packs")
     _, errors = erase_bodies(target.lake, packs_of_erasures(read_erasure_rows(target.lake)), target.runner)
     packs_of = _packs_by_erasure(target.lake, due)
     error = next((found for packs in packs_of.values() if (found := _first_pack_error(packs, errors))), None)
     due = [state for state in due if not packs_of[state.number] & errors.keys()]
     if not due:
-        return [], Purged(), error
+        return [], PurgeResult(), error
     delete_content_hashes(target.lake, max(state.number for state in due))
     on_step("older versions")
     retention = datetime.timedelta() if is_only_user else max(MIN_RETENTION, min(state.retention for state in due))

@@ -30,7 +30,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.masking.copies_of_erased import NO_TEXTS, CopyTexts
-from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
+from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erased_row_mask
 from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.errors import UsageError
@@ -145,9 +145,9 @@ def read_message_rows(lake: Lake, erased_messages: ErasedMessages) -> pa.Table:
     found = [ROWS.empty_table()]
     if erased_messages:
         for hits in find_files_with_messages(table, folder, erased_messages):
-            left = drop_erased_hits(folder, hits)
+            left = drop_already_erased_rows(folder, hits)
             if left.groups:
-                found.append(read_hit_rows(folder, left, ROWS))
+                found.append(read_rows_to_erase(folder, left, ROWS))
     return pa.concat_tables(found).sort_by([("broker", "ascending"), ("physical_offset", "ascending")]).combine_chunks()
 
 
@@ -192,7 +192,7 @@ def _to_erased_places(rows: pa.Table) -> ErasedMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class FileHits:
+class RowsToEraseInFile:
     """Data file, with the indexes of its rows that refer to messages to erase.
 
     Attributes:
@@ -211,7 +211,7 @@ class FileHits:
 
 def find_files_with_messages(
     table: DeltaTable, folder: pafs.FileSystem, messages: ErasedMessages, column_prefixes: Sequence[str] = ("",)
-) -> Iterator[FileHits]:
+) -> Iterator[RowsToEraseInFile]:
     """Find the data files of a table with rows that refer to the given messages.
 
     Args:
@@ -243,7 +243,7 @@ def find_files_with_messages(
                 ):
                     groups[group] = found
         if groups:
-            yield FileHits(file, groups)
+            yield RowsToEraseInFile(file, groups)
 
 
 def rows_refer_to_messages(rows: pa.Table, messages: ErasedMessages, column_prefixes: Sequence[str] = ("",)) -> Array:
@@ -261,19 +261,19 @@ def rows_refer_to_messages(rows: pa.Table, messages: ErasedMessages, column_pref
     return found
 
 
-def drop_erased_hits(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
+def drop_already_erased_rows(folder: pafs.FileSystem, hits: RowsToEraseInFile) -> RowsToEraseInFile:
     """Leave out the rows of `hits` whose messages are already erased, in a data file of `messages`."""
     groups = {}
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         for group, rows in hits.groups.items():
             columns = parquet.read_row_group(group, list(CHANGED_COLUMNS), use_threads=False).combine_chunks()
-            is_left = ~are_erased(columns.take(pa.array(rows)))
+            is_left = ~erased_row_mask(columns.take(pa.array(rows)))
             if is_left.any():
                 groups[group] = rows[is_left]
-    return FileHits(hits.file, groups)
+    return RowsToEraseInFile(hits.file, groups)
 
 
-def read_hit_rows(folder: pafs.FileSystem, hits: FileHits, schema: pa.Schema) -> pa.Table:
+def read_rows_to_erase(folder: pafs.FileSystem, hits: RowsToEraseInFile, schema: pa.Schema) -> pa.Table:
     """Read the rows of `hits` from a table's data file, with null in columns that the file lacks."""
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         there = [name for name in schema.names if name in parquet.schema_arrow.names]

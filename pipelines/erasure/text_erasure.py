@@ -25,7 +25,7 @@ from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_ta
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.pipelines.erasure.data_file_rewriting import TableWork
+from commitlake.pipelines.erasure.data_file_rewriting import TableErasureCounts
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.file_replacement import ConcurrentMaintenanceError, replace_table_files
 from commitlake.schemas.errors import ConcurrentRunError
@@ -35,16 +35,16 @@ _MAX_TRIES = 50
 _WORD = r"[\w-]"
 
 
-def measure_text_erasure(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
+def measure_text_erasure(lake: Lake, table: str, texts: Collection[str]) -> TableErasureCounts | None:
     """Return how many rows and files have the texts to erase in a table; None if the lake lacks the table."""
     opened = lake.find(table)
     if opened is None:
         return None
     hits = list(_files_with_texts(lake, table, opened, texts))
-    return TableWork(table, sum(rows for _, rows in hits), len(hits), sum(file.size for file, _ in hits))
+    return TableErasureCounts(table, sum(rows for _, rows in hits), len(hits), sum(file.size for file, _ in hits))
 
 
-def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
+def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableErasureCounts | None:
     """Remove keys and ids of erased messages from the texts of a table, in one commit.
 
     Args:
@@ -61,7 +61,7 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
             return None
         hits = list(_files_with_texts(lake, table, opened, texts))
         if not hits:
-            return TableWork(table)
+            return TableErasureCounts(table)
         removed = [file for file, _ in hits]
         try:
             added = [
@@ -74,7 +74,7 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = (sum(file.size for file in removed), sum(file.size for file in added))
-        return TableWork(table, sum(rows for _, rows in hits), len(hits), *sizes)
+        return TableErasureCounts(table, sum(rows for _, rows in hits), len(hits), *sizes)
     raise ConcurrentRunError(
         f"{uri}: another writer committed first at each of {_MAX_TRIES} attempts. Run the command again"
     )
@@ -88,14 +88,14 @@ def _files_with_texts(
     for file in read_table_files(delta_table):
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=list(columns), page_checksum_verification=True)
-        count = int(_contain_texts(rows, table, texts).sum())
+        count = int(_rows_with_texts_mask(rows, table, texts).sum())
         if count:
             yield file, count
 
 
 def _erase_texts_in_batches(table: str, texts: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
-        hits = _contain_texts(batch, table, texts)
+        hits = _rows_with_texts_mask(batch, table, texts)
         if not hits.any():
             yield batch
             continue
@@ -107,7 +107,7 @@ def _erase_texts_in_batches(table: str, texts: Collection[str], batches: Iterato
         yield batch
 
 
-def _contain_texts(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
+def _rows_with_texts_mask(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
     """Return whether a column of each row contains one of the texts as a word."""
     found: Array = np.zeros(rows.num_rows, bool)
     for name in _COLUMNS[table]:

@@ -37,7 +37,7 @@ _SCHEMA = arrow_schema(EVIDENCE)
 _TEXT = "coalesce(document, '') AS document"
 
 
-class _Subject(NamedTuple):
+class _DocumentedWork(NamedTuple):
     """Kind of work that evidence documents describe, such as archive runs, and the table that lists this work.
 
     Attributes:
@@ -60,9 +60,9 @@ class _Subject(NamedTuple):
 
 
 _SUBJECTS = (
-    _Subject("archive", "run", "archive_runs", "sequence", "run_id", "finished_at", "true"),
-    _Subject("erasure", "erasure", "erasures", "number", "erasure_id", "at", "event = 'erased'"),
-    _Subject("purge", "the purge of erasure", "erasures", "number", "erasure_id", "at", "event = 'purged'"),
+    _DocumentedWork("archive", "run", "archive_runs", "sequence", "run_id", "finished_at", "true"),
+    _DocumentedWork("erasure", "erasure", "erasures", "number", "erasure_id", "at", "event = 'erased'"),
+    _DocumentedWork("purge", "the purge of erasure", "erasures", "number", "erasure_id", "at", "event = 'purged'"),
 )
 _STATISTICS = ("number", "at", "kind", "key_id")
 

@@ -92,7 +92,7 @@ class GrepResult:
 
 
 @dataclass
-class _Counts:
+class _SearchCounts:
     messages: int = 0
     bytes: int = 0
     packs: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
     selected = ", ".join(quote_column_name(name) for name in names)
     # In the order of the packs, so that each frame is read and decompressed once.
     sql = f"SELECT {selected} FROM messages WHERE {where} ORDER BY {_SQL_ORDER}"
-    counts = _Counts()
+    counts = _SearchCounts()
     matches: list[pa.Table] = []
     for batch in _read_bodies(search, run_sql(table, "messages", sql, sorts_large_result=True), counts):
         is_match = search.pattern.match_bodies(batch.column("body"))
@@ -151,7 +151,7 @@ def _append_excerpt_columns(search: SearchParameters, batch: pa.RecordBatch) -> 
 
 
 def _read_bodies(
-    search: SearchParameters, query_batches: Iterator[pa.RecordBatch], counts: _Counts
+    search: SearchParameters, query_batches: Iterator[pa.RecordBatch], counts: _SearchCounts
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows with their bodies as sent by the producers, in batches of limited size."""
     store, cache = open_pack_store(search.bodies), FrameCache()
@@ -180,7 +180,7 @@ def _replace_view_types(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
+def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _SearchCounts) -> bool:
     """Return whether a pack exists, asking the store once for all of its rows.
 
     If the pack is missing, `rows` are counted as missing in `counts`.
@@ -202,7 +202,7 @@ def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts
 
 
 def _readable_rows(
-    rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts
+    rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _SearchCounts
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of one pack with their stored bodies; unreadable bodies are counted and left out."""
     done = 0
@@ -235,7 +235,7 @@ def _frame_starts(rows: pa.RecordBatch) -> list[int]:
 
 
 def _readable_rows_of_frame(
-    rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts, error: str
+    rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _SearchCounts, error: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield the readable rows of one compressed frame one by one, after reading the whole frame has failed."""
     refs = rows.column("body_ref")
@@ -263,7 +263,7 @@ def _readable_rows_of_frame(
 _FRAME = ("frame_offset", "frame_length")
 
 
-def _decompress_bodies(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBatch]:
+def _decompress_bodies(rows: pa.RecordBatch, counts: _SearchCounts) -> Iterator[pa.RecordBatch]:
     """Yield the given rows with decompressed bodies.
 
     Each compressed body is decompressed alone, within its size limit.
@@ -306,7 +306,7 @@ def _set_bodies(rows: pa.RecordBatch, row_numbers: list[int], bodies: list[bytes
     return taken.set_column(rows.schema.get_field_index("body"), "body", pa.array(bodies, pa.binary()))
 
 
-def _count_bodies(rows: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
+def _count_bodies(rows: pa.RecordBatch, counts: _SearchCounts) -> pa.RecordBatch:
     counts.messages += rows.num_rows
     counts.bytes += pc.sum(pc.binary_length(rows.column("body")).cast(pa.int64())).as_py() or 0
     return rows

@@ -28,7 +28,7 @@ from commitlake.pipelines.journeys.sql_statements import (
     SENT_TIMES,
     STEP_COLUMNS,
     TOTALS,
-    Sum,
+    StepAggregate,
 )
 from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS, OPEN_STATES, STEP, JourneyState
@@ -37,12 +37,12 @@ Values: TypeAlias = pa.Array | pa.ChunkedArray
 _NONE = -1
 """Stands for null in numbers, none of which is negative."""
 _LATEST = np.iinfo(np.int64).max
-_REDUCE = {Sum.SUM: np.add, Sum.MIN: np.minimum, Sum.MAX: np.maximum}
-_SENT: Mapping[str, Sum] = {
+_REDUCE = {StepAggregate.SUM: np.add, StepAggregate.MIN: np.minimum, StepAggregate.MAX: np.maximum}
+_SENT: Mapping[str, StepAggregate] = {
     **{name: how for name, (how, _) in SENT_TIMES.items()},
-    **dict.fromkeys(SENT_FLAGS, Sum.MAX),
-    **dict.fromkeys(SENT_COUNTS, Sum.SUM),
-    "due_us": Sum.MAX,
+    **dict.fromkeys(SENT_FLAGS, StepAggregate.MAX),
+    **dict.fromkeys(SENT_COUNTS, StepAggregate.SUM),
+    "due_us": StepAggregate.MAX,
 }
 """Columns of messages, by how they are summed up over records, and over messages that belong to one step."""
 _STATES = tuple(JourneyState)
@@ -69,7 +69,7 @@ class KeyRows:
     @cached_property
     def key_starts(self) -> Array:
         """Index of the first row of each key."""
-        return _run_starts(self["key"])
+        return _value_change_indexes(self["key"])
 
     def add_columns(self, new_columns: Mapping[str, Array]) -> KeyRows:
         """Return the same rows with further columns."""
@@ -156,7 +156,7 @@ def _group_into_messages(records: KeyRows) -> KeyRows:
     order = np.lexsort([records[name] for name in ("topic", "node", "key")])
     is_new = np.zeros(len(order), bool)
     for name in ("topic", "node", "key"):
-        is_new[_run_starts(records[name][order])] = True
+        is_new[_value_change_indexes(records[name][order])] = True
     starts = np.flatnonzero(is_new)
     firsts = order[starts]
     # Back to the order of the first record of each message.
@@ -168,18 +168,18 @@ def _group_into_messages(records: KeyRows) -> KeyRows:
         values = records[name]
         if name in SENT_TIMES:
             # A record counts with its time only if the flag says so; other values must not win.
-            values = np.where(values > 0, records["stored_us"], _LATEST if how is Sum.MIN else _NONE)
+            values = np.where(values > 0, records["stored_us"], _LATEST if how is StepAggregate.MIN else _NONE)
         columns[name] = _aggregate_groups(how, values[order], starts)[by_time]
     columns["visible_us"] = np.where(columns["visible_us"] == _LATEST, _NONE, columns["visible_us"])
     return KeyRows(columns, records.texts)
 
 
-def _aggregate_groups(aggregation: Sum, values: Array, group_starts: Array) -> Array:
+def _aggregate_groups(aggregation: StepAggregate, values: Array, group_starts: Array) -> Array:
     """Return the sum, minimum or maximum of each group of consecutive values, given where the groups begin."""
     return _REDUCE[aggregation].reduceat(values, group_starts) if len(values) else np.empty(0, np.int64)
 
 
-def _run_starts(codes: Array) -> Array:
+def _value_change_indexes(codes: Array) -> Array:
     """Return the indexes at which a sorted column of codes changes its value."""
     is_new = np.ones(len(codes), bool)
     is_new[1:] = codes[1:] != codes[:-1]
@@ -201,14 +201,14 @@ def _merge_into_steps(messages: KeyRows) -> KeyRows:
         topics = messages["key"] * (len(messages.texts["topic"]) + 1) + messages["topic"]
         order = np.argsort(topics, kind="stable")
         first_of_topic = np.zeros(len(messages), bool)
-        first_of_topic[order[_run_starts(topics[order])]] = True
+        first_of_topic[order[_value_change_indexes(topics[order])]] = True
         is_start = is_start | first_of_topic
         starts = order[is_start[order]]
         step = starts[np.cumsum(is_start[order]) - 1]
         others = ~is_start[order]
         rows, targets = order[others], step[others]
         for name, how in _SENT.items():
-            if how is Sum.MIN:
+            if how is StepAggregate.MIN:
                 columns[name] = _merge_earliest_times(columns[name], rows, targets)
             else:
                 # A copy, because the columns of `messages` may be shared with other tables.
@@ -276,7 +276,7 @@ def _state_codes(steps: KeyRows) -> Array:
     return np.select(list(rules.values()), codes, _STATES.index(JourneyState.UNKNOWN))
 
 
-def _aggregate_by_journey(steps: KeyRows, aggregation: Sum, name: str) -> Array:
+def _aggregate_by_journey(steps: KeyRows, aggregation: StepAggregate, name: str) -> Array:
     """Return the sum, minimum or maximum of a column over the steps of each journey.
 
     It is `_NONE` if all values are.
@@ -384,16 +384,16 @@ def hops_table(hop_count_table: pa.Table) -> pa.Table:
     """
     rows = hop_count_table.sort_by([(name, "ascending") for name in _HOP_KEYS])
     keys = [pc.rank(rows.column(name), tiebreaker="dense").to_numpy() for name in _HOP_KEYS[:3]]
-    starts = np.unique(np.concatenate([_run_starts(key) for key in keys]))
+    starts = np.unique(np.concatenate([_value_change_indexes(key) for key in keys]))
     offsets = np.append(starts, rows.num_rows)
     hops, bounds = (to_numpy_numbers(rows.column(name)) for name in ("hops", "bound_ms"))
-    totals = _aggregate_groups(Sum.SUM, hops, starts)
+    totals = _aggregate_groups(StepAggregate.SUM, hops, starts)
     before = np.append(0, np.cumsum(hops))[starts]
     at_most = np.cumsum(hops) - np.repeat(before, np.diff(offsets))
     total = np.repeat(totals, np.diff(offsets))
     columns: dict[str, Values] = {
         f"p{percent}_ms": pa.array(
-            _aggregate_groups(Sum.MIN, np.where(at_most * 100 >= total * percent, bounds, _LATEST), starts)
+            _aggregate_groups(StepAggregate.MIN, np.where(at_most * 100 >= total * percent, bounds, _LATEST), starts)
         )
         for percent in PERCENTS
     }

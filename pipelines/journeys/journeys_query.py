@@ -37,12 +37,12 @@ class JourneysQuestion:
     selection: Selection = ALL_MESSAGES
 
     @property
-    def begin(self) -> datetime.datetime:
+    def read_begin(self) -> datetime.datetime:
         """Time from which records are read: the start of the window minus the margin."""
         return max(self.since, EPOCH + self.margin) - self.margin
 
     @property
-    def end(self) -> datetime.datetime:
+    def read_end(self) -> datetime.datetime:
         """Time up to which records are read, exclusive: the end of the window plus the margin."""
         return min(self.until, LAST_TIME - self.margin) + self.margin
 
@@ -59,12 +59,12 @@ class JourneysQuestion:
     @property
     def begin_us(self) -> int:
         """Time from which records are read, microseconds since 1970."""
-        return epoch_us(self.begin)
+        return epoch_us(self.read_begin)
 
     @property
     def end_us(self) -> int:
         """Time up to which records are read, exclusive, microseconds since 1970."""
-        return epoch_us(self.end)
+        return epoch_us(self.read_end)
 
     @property
     def margin_us(self) -> int:

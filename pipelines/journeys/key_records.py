@@ -29,7 +29,7 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
-from commitlake.pipelines.journeys.sql_statements import RECORD_TEXTS, Sources, Statements
+from commitlake.pipelines.journeys.sql_statements import RECORD_TEXTS, JourneyStatements, SourceTables
 
 Tables = Mapping[str, DeltaTable]
 _CODED = ("topic", "broker")
@@ -40,7 +40,7 @@ KEY_HASH = "key_hash"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RowLimits:
     """Largest numbers of rows that are held in memory at once.
 
     Attributes:
@@ -63,7 +63,7 @@ class Limits:
         return min(1.0, 2_000 / self.slice_rows)
 
 
-LIMITS = Limits()
+LIMITS = RowLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,16 @@ class KeyRecords:
     def __init__(
         self,
         tables: Tables,
-        sources: Sources,
+        sources: SourceTables,
         question: JourneysQuestion,
         end_us: int | None = None,
-        limits: Limits | None = None,
+        limits: RowLimits | None = None,
     ) -> None:
         self._tables = tables
         self._question = question
         self._end_us = question.end_us if end_us is None else end_us
         self._limits = limits or LIMITS
-        self._statements = Statements(question, Engine.DELTALAKE, sources)
+        self._statements = JourneyStatements(question, Engine.DELTALAKE, sources)
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _CODED}
         self._kept: list[pa.Table] = []
         self._kept_rows = 0

@@ -26,7 +26,7 @@ BETWEEN = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
-class Misfits:
+class MisfitRules:
     """Conditions that find business keys with an unexpected path over topics.
 
     A key must meet `missing`, `stuck` or `is_unexpected`, if any is set.
@@ -113,7 +113,7 @@ def rare_paths(counts: pa.Table) -> pa.Array:
     return join_chunks(counts.column("path")).take(pa.array(np.flatnonzero(keys * 100 < keys.sum() * RARE_PERCENT)))
 
 
-def misfits_of_table(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None = None) -> pa.Table:
+def misfits_of_table(journeys: pa.Table, criteria: MisfitRules, rare_path_texts: pa.Array | None = None) -> pa.Table:
     """Return the journeys of the keys that meet `criteria`, in the same order, with the reasons why.
 
     Args:
@@ -133,7 +133,7 @@ def misfits_of_table(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.
     return found.append_column("reasons", pa.array(texts, pa.list_(pa.string())))
 
 
-def _reason_masks(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None) -> dict[str, Array]:
+def _reason_masks(journeys: pa.Table, criteria: MisfitRules, rare_path_texts: pa.Array | None) -> dict[str, Array]:
     is_cut = journeys.column("is_cut").to_numpy()
     found = {missing_topic_reason(topic): ~_has_topic(journeys, topic) & ~is_cut for topic in criteria.missing}
     for topic, length in criteria.stuck:

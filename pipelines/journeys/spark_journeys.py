@@ -30,18 +30,18 @@ from commitlake.pipelines.journeys.misfits import (
     BETWEEN,
     RARE_PERCENT,
     UNEXPECTED,
-    Misfits,
+    MisfitRules,
     missing_topic_reason,
     stuck_topic_reason,
 )
-from commitlake.pipelines.journeys.sql_statements import Sources, Statements
+from commitlake.pipelines.journeys.sql_statements import JourneyStatements, SourceTables
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS
 from commitlake.schemas.tables.spark_schemas import spark_schema
 
 _Compute = Callable[[KeySlice, JourneysQuestion], Iterable[pa.Table]]
-_SOURCES = Sources("{messages}", "{edges}")
+_SOURCES = SourceTables("{messages}", "{edges}")
 _WITHOUT_STEPS = JOURNEYS.drop_columns("steps")
 JOURNEYS_AND_HOP_COUNTS = Columns([*_WITHOUT_STEPS, *HOP_COUNTS])
 _BATCH_ROWS = 10_000
@@ -146,7 +146,7 @@ def _compute_by_key(
         columns: columns of these tables.
     """
     is_short = (question.until_us - question.since_us) * _NEAR_SHARE <= question.end_us - question.begin_us
-    statements = Statements(question, Engine.SPARK, _SOURCES)
+    statements = JourneyStatements(question, Engine.SPARK, _SOURCES)
     sql = statements.records_sql(question.begin_us, end_us, only_window_keys=is_short)
     records = messages.sparkSession.sql(sql, messages=messages, edges=edges)
     # Sorted by a number, and not by the key itself, because Spark sorts rows by numbers several times as fast.
@@ -209,7 +209,7 @@ def first_keys_of(journeys: DataFrame, paths: Sequence[Sequence[str]], limit: in
     return chosen.where(F.col("number") <= limit).select("path", "key").orderBy("key")
 
 
-def misfits_of(journeys: DataFrame, criteria: Misfits) -> DataFrame:
+def misfits_of(journeys: DataFrame, criteria: MisfitRules) -> DataFrame:
     """Return the journeys of the keys that meet `criteria`, in the order of keys, with the reasons why."""
     found = journeys.where("NOT began_before")
     reasons = [

@@ -42,7 +42,7 @@ PERCENTS = (50, 95, 99)
 """Percentiles of delays."""
 
 
-class Sources(NamedTuple):
+class SourceTables(NamedTuple):
     """Names of the tables, or queries in parentheses, from which a statement reads messages and edges.
 
     Attributes:
@@ -80,7 +80,7 @@ STEP_COLUMNS: Mapping[str, str] = {
 """Columns of steps from which the fields of a step are made, by name."""
 
 
-class Sum(StrEnum):
+class StepAggregate(StrEnum):
     """SQL function that aggregates a column over the steps of a journey."""
 
     SUM = "sum"
@@ -88,21 +88,21 @@ class Sum(StrEnum):
     MAX = "max"
 
 
-TOTALS: Mapping[str, tuple[Sum, str]] = {
-    "messages": (Sum.MAX, "number"),
-    "records": (Sum.SUM, "records"),
-    "first_at": (Sum.MIN, "sent_us"),
-    "last_at": (Sum.MAX, "last_us"),
-    "last_sent_at": (Sum.MAX, "sent_us"),
-    "retries": (Sum.SUM, "retries"),
-    "dead_letters": (Sum.SUM, "dead_letters"),
-    "open_transactions": (Sum.SUM, "is_prepared"),
-    "waiting": (Sum.SUM, "is_waiting"),
-    "due_at": (Sum.MAX, "due_us"),
-    "replays": (Sum.SUM, "replays"),
-    "lacks_first": (Sum.MAX, "lacks_first"),
-    "order_uncertain": (Sum.MAX, "is_back"),
-    "openness": (Sum.MAX, "openness"),
+TOTALS: Mapping[str, tuple[StepAggregate, str]] = {
+    "messages": (StepAggregate.MAX, "number"),
+    "records": (StepAggregate.SUM, "records"),
+    "first_at": (StepAggregate.MIN, "sent_us"),
+    "last_at": (StepAggregate.MAX, "last_us"),
+    "last_sent_at": (StepAggregate.MAX, "sent_us"),
+    "retries": (StepAggregate.SUM, "retries"),
+    "dead_letters": (StepAggregate.SUM, "dead_letters"),
+    "open_transactions": (StepAggregate.SUM, "is_prepared"),
+    "waiting": (StepAggregate.SUM, "is_waiting"),
+    "due_at": (StepAggregate.MAX, "due_us"),
+    "replays": (StepAggregate.SUM, "replays"),
+    "lacks_first": (StepAggregate.MAX, "lacks_first"),
+    "order_uncertain": (StepAggregate.MAX, "is_back"),
+    "openness": (StepAggregate.MAX, "openness"),
 }
 """Columns of a journey by name: how, and over which column of its steps they are summed up.
 
@@ -111,7 +111,7 @@ TOTALS: Mapping[str, tuple[Sum, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class JourneyStatements:
     """Builder of the SQL that reads the records of business keys, for one query and one SQL engine.
 
     Attributes:
@@ -122,7 +122,7 @@ class Statements:
 
     question: JourneysQuestion
     engine: Engine
-    sources: Sources
+    sources: SourceTables
 
     def records_sql(self, first_us: int, end_us: int, *, only_window_keys: bool) -> str:
         """Return SQL for records in a part of the time range, one row for each record and business key.
@@ -299,13 +299,13 @@ _FACTS = (
 _ENDED = "has_moved = 0 AND is_rolled_back = 0 AND is_cancelled = 0"
 _IS_HELD = f"CASE WHEN kind IN ('delay', 'timer') AND is_tracked = 1 AND {_ENDED} THEN 1 ELSE 0 END"
 _DUE = f"CASE WHEN {_IS_HELD} + kept > 0 THEN due_us END"
-SENT_TIMES: Mapping[str, tuple[Sum, str]] = {
-    "last_us": (Sum.MAX, "stored_us IS NOT NULL"),
-    "last_send_us": (Sum.MAX, "is_copy = 0"),
-    "visible_us": (Sum.MIN, "kind = 'normal'"),
-    "died_us": (Sum.MAX, "kind = 'dlq' OR deaths > 0"),
+SENT_TIMES: Mapping[str, tuple[StepAggregate, str]] = {
+    "last_us": (StepAggregate.MAX, "stored_us IS NOT NULL"),
+    "last_send_us": (StepAggregate.MAX, "is_copy = 0"),
+    "visible_us": (StepAggregate.MIN, "kind = 'normal'"),
+    "died_us": (StepAggregate.MAX, "kind = 'dlq' OR deaths > 0"),
     # A dead letter is open if nothing was sent later under the same id, by its application or by a replay.
-    "dead_us": (Sum.MAX, "(kind = 'dlq' AND was_sent_again = 0) OR deaths > 0"),
+    "dead_us": (StepAggregate.MAX, "(kind = 'dlq' AND was_sent_again = 0) OR deaths > 0"),
 }
 """First or last store time of the records of a message that meet a condition; null if none does."""
 SENT_FLAGS: Mapping[str, str] = {

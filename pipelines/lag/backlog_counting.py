@@ -35,7 +35,7 @@ class Queue(NamedTuple):
     queue_id: int
 
 
-class Cursor(NamedTuple):
+class LagCursor(NamedTuple):
     """Position in a queue from which on the messages that a subscription wants are counted.
 
     Attributes:
@@ -79,7 +79,7 @@ PartialBacklogs: TypeAlias = tuple[Mapping[tuple[Queue, _Choice], _Arrays], Mapp
 class _CursorCounts:
     """Cursors of one queue with the same filter, and the number of messages from each of them on."""
 
-    def __init__(self, cursors: Iterable[Cursor]) -> None:
+    def __init__(self, cursors: Iterable[LagCursor]) -> None:
         self.cursors = sorted(cursors, key=lambda cursor: cursor.offset)
         self.offsets = np.array([cursor.offset for cursor in self.cursors], np.int64)
         self.messages = np.zeros(len(self.offsets), np.int64)
@@ -126,7 +126,7 @@ class _CursorCounts:
         self.next_time[is_next] = times[is_next]
         self.next_physical[is_next] = physical_offsets[is_next]
 
-    def iter_backlogs(self, preceding_times: Array | None) -> Iterable[tuple[Cursor, Backlog]]:
+    def iter_backlogs(self, preceding_times: Array | None) -> Iterable[tuple[LagCursor, Backlog]]:
         """Yield each cursor with its counts.
 
         Args:
@@ -150,7 +150,7 @@ class _CursorCounts:
 class _PrecedingMessages:
     """Finds the store times of the messages just before the cursors of one queue, including unwanted messages."""
 
-    def __init__(self, cursors: Iterable[Cursor]) -> None:
+    def __init__(self, cursors: Iterable[LagCursor]) -> None:
         self.offsets: Array = np.unique(np.array([cursor.offset - 1 for cursor in cursors], np.int64))
         self.times = np.full(len(self.offsets), _NONE)
         self.physical = np.full(len(self.offsets), -1, np.int64)
@@ -199,7 +199,7 @@ class BacklogCounter:
 
     def __init__(
         self,
-        cursors: Iterable[Cursor],
+        cursors: Iterable[LagCursor],
         until_ms: int | None = None,
         log_start: int | None = None,
         topics: Mapping[str, Collection[SubscriptionFilter]] | None = None,
@@ -212,7 +212,7 @@ class BacklogCounter:
         self.log_start = log_start
         self._floors: Mapping[Queue, int] = {}
         cursors = set(cursors)
-        chosen: dict[Queue, dict[_Choice, list[Cursor]]] = defaultdict(lambda: defaultdict(list))
+        chosen: dict[Queue, dict[_Choice, list[LagCursor]]] = defaultdict(lambda: defaultdict(list))
         for cursor in cursors:
             chosen[cursor.queue][cursor.wanted, cursor.until_ms].append(cursor)
         self._places = {
@@ -248,7 +248,7 @@ class BacklogCounter:
         if queue in self._places or queue.topic not in self.topics:
             return
         self._places[queue] = {
-            (wanted, None): _CursorCounts([Cursor(queue, 0, wanted)]) for wanted in self.topics[queue.topic]
+            (wanted, None): _CursorCounts([LagCursor(queue, 0, wanted)]) for wanted in self.topics[queue.topic]
         }
         self.starts[queue] = 0
 
@@ -347,9 +347,9 @@ class BacklogCounter:
                 last.times[place] = _NONE if time is None else time
 
     @property
-    def backlog_by_cursor(self) -> dict[Cursor, Backlog]:
+    def backlog_by_cursor(self) -> dict[LagCursor, Backlog]:
         """Backlog of each cursor, from the messages counted so far."""
-        found: dict[Cursor, Backlog] = {}
+        found: dict[LagCursor, Backlog] = {}
         for queue, choices in self._places.items():
             last = self._last.get(queue)
             for places in choices.values():
@@ -357,7 +357,7 @@ class BacklogCounter:
         return found
 
 
-def _all_cursors(counts_by_filter: Mapping[_Choice, _CursorCounts]) -> list[Cursor]:
+def _all_cursors(counts_by_filter: Mapping[_Choice, _CursorCounts]) -> list[LagCursor]:
     return [cursor for places in counts_by_filter.values() for cursor in places.cursors]
 
 

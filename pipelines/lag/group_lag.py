@@ -18,9 +18,9 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, Cursor, OffsetRangeCounter, Queue
-from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan
+from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, LagCursor, OffsetRangeCounter, Queue
+from commitlake.pipelines.lag.offsets import OffsetAt, OffsetState
+from commitlake.pipelines.lag.queue_offset_spans import MessageCounter, QueueSpan
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import (
     BROADCASTING,
@@ -53,7 +53,7 @@ UNKNOWN_FILTER = (
 """Note on a group whose subscription is not known."""
 
 
-class Lag(NamedTuple):
+class LagRow(NamedTuple):
     """Lag of a group in a queue, with a verdict on it.
 
     Attributes:
@@ -70,7 +70,7 @@ class Lag(NamedTuple):
         seconds: Time that the next message has been waiting.
         next_time: Store time of the next message; None if no message is known to wait.
         last_consumed_time: Store time of the message just before `offset`, whether the group wants it or not, as
-            OffsetWrapper.lastTimestamp; None if the broker did not have that message any more, or held it back.
+            QueueOffsetPair.lastTimestamp; None if the broker did not have that message any more, or held it back.
         judged: The verdict.
         filter: Subscription of the group as text; None if not known. The lower bounds are 0 then.
         filter_as_of: Last time at which a client subscribed so; None if not known, or if the user gives the filter.
@@ -103,7 +103,7 @@ class Lag(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def is_selected_owner(selection: Selection, owner: OffsetOwner) -> bool:
+def is_selected_offset_owner(selection: Selection, owner: OffsetOwner) -> bool:
     """Return whether the group and topic of an offset are selected; False for the broker's own groups."""
     return (
         not is_system_group(owner.group)
@@ -116,7 +116,7 @@ def is_selected_owner(selection: Selection, owner: OffsetOwner) -> bool:
 
 def is_selected_group(selection: Selection, group_topic: GroupTopic) -> bool:
     """Return whether a group's consumption of a topic is selected."""
-    return is_selected_owner(selection, OffsetOwner(OffsetKind.GROUP, *group_topic, 0))
+    return is_selected_offset_owner(selection, OffsetOwner(OffsetKind.GROUP, *group_topic, 0))
 
 
 def is_selected_topic(selection: Selection, topic: str) -> bool:
@@ -137,7 +137,7 @@ class GroupLag:
         counts: Counters to feed with messages.
     """
 
-    def __init__(self, moment: Moment, subscriptions: Subscriptions, selection: Selection, missing: str) -> None:
+    def __init__(self, moment: OffsetState, subscriptions: Subscriptions, selection: Selection, missing: str) -> None:
         self._moment, self._missing = moment, missing
         subscribed: dict[GroupTopic, SubscribedAt | None] = {}  # there are many queues of each
         committed: dict[GroupTopic, set[int]] = {}
@@ -147,13 +147,13 @@ class GroupLag:
         for position, offset in offsets:
             key = GroupTopic(position.group, position.topic)
             if key not in subscribed:
-                is_taken = is_selected_owner(selection, position) and not _has_outdated_message_model(
+                is_taken = is_selected_offset_owner(selection, position) and not _has_outdated_message_model(
                     key, known, subscriptions
                 )
                 subscribed[key] = find_owner_subscription(key, subscriptions) if is_taken else None
                 committed[key] = set()
             if (found := subscribed[key]) is not None:
-                self._plans.append(_LagPlan(position, offset, queue_of_owner(moment, position), found))
+                self._plans.append(_LagPlan(position, offset, queue_of_offset_owner(moment, position), found))
                 committed[key].add(position.queue_id)
         self._committed: Mapping[GroupTopic, set[int]] = committed
         self._consumers = find_consumers_by_topic(committed, subscriptions, partial(is_selected_group, selection))
@@ -164,7 +164,7 @@ class GroupLag:
         cursors = (cursor for plan in self._plans for cursor in plan.cursors())
         wanted = {topic: frozenset(one.wanted for one in groups.values()) for topic, groups in self._consumers.items()}
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start, wanted, finds_last=True)
-        self.counts: Sequence[Count] = (self._counter,)
+        self.counts: Sequence[MessageCounter] = (self._counter,)
         self._lost: OffsetRangeCounter | None = None
 
     @property
@@ -216,7 +216,7 @@ class GroupLag:
         self._lost = OffsetRangeCounter(places, floors, self._moment.log_start)
         return self._lost
 
-    def lag_rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[LagRow]:
         """Yield a row of lag for each group and queue.
 
         Args:
@@ -253,12 +253,12 @@ def _has_outdated_message_model(
     return model is not None and (model == BROADCASTING) != broadcasts and other in topics_with_offsets
 
 
-def queue_of_owner(moment: Moment, owner: OffsetOwner) -> Queue:
+def queue_of_offset_owner(moment: OffsetState, owner: OffsetOwner) -> Queue:
     """Return the queue that a group's offset is for."""
     return Queue(moment.broker, owner.topic, owner.queue_id)
 
 
-def missing_messages_note(moment: Moment, archived_until: int | None) -> str:
+def missing_messages_note(moment: OffsetState, archived_until: int | None) -> str:
     """Return a note if the lake may lack messages stored by the measured time; otherwise an empty string.
 
     Args:
@@ -299,10 +299,10 @@ class _LagPlan(NamedTuple):
     is_committed: bool = True
     is_new: bool = False
 
-    def _cursor_at(self, offset: int) -> Cursor:
-        return Cursor(self.queue, offset, self.subscribed.wanted)
+    def _cursor_at(self, offset: int) -> LagCursor:
+        return LagCursor(self.queue, offset, self.subscribed.wanted)
 
-    def cursors(self) -> Iterator[Cursor]:
+    def cursors(self) -> Iterator[LagCursor]:
         """Yield the positions from which messages are counted: the lowest and the highest possible offset."""
         yield self._cursor_at(self.offset.low)
         if self.offset.high is not None and not self.offset.is_exact:
@@ -338,12 +338,12 @@ class _LagPlan(NamedTuple):
 
     def lag_row(
         self,
-        moment: Moment,
+        moment: OffsetState,
         span: QueueSpan | None,
-        backlogs: Mapping[Cursor, Backlog],
+        backlogs: Mapping[LagCursor, Backlog],
         lost_messages: FigureBounds,
         missing_note: str,
-    ) -> Lag:
+    ) -> LagRow:
         """Return the row of lag for this group and queue."""
         most = backlogs[self._cursor_at(self.offset.low)]
         least = most
@@ -386,7 +386,7 @@ class _LagPlan(NamedTuple):
             of_slowest = "; the broker has the one at which the slowest last pulled"
             notes.append(f"{BROADCASTS}{'' if group == self.position.group else of_slowest}")
         is_all = not missing_note
-        return Lag(
+        return LagRow(
             broker=self.queue.broker,
             kind="retry" if self.position.topic.startswith(RETRY_PREFIX) else "group",
             group=group,
@@ -419,7 +419,7 @@ def _to_datetime(ms: int | None) -> datetime.datetime | None:
     return None if ms is None else from_ms(ms)
 
 
-def _next_message_wait_seconds(backlog: Backlog, moment: Moment) -> float:
+def _next_message_wait_seconds(backlog: Backlog, moment: OffsetState) -> float:
     if backlog.next_time_ms is None:
         return 0.0
     return max(0.0, (epoch_ms(moment.at) - backlog.next_time_ms) / 1000)

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX
@@ -30,10 +30,10 @@ class GroupSummary:
     """
 
     group: str
-    rows: Sequence[Lag]
+    rows: Sequence[LagRow]
 
     @property
-    def worst_row(self) -> Lag:
+    def worst_row(self) -> LagRow:
         """The row with the worst verdict; among several, the one whose next message has waited longest."""
         return self.rows[0]
 
@@ -45,17 +45,17 @@ class GroupSummary:
     @property
     def messages_behind(self) -> FigureBounds:
         """Number of messages by which the group is behind, summed over all its queues."""
-        return sum_bounds(row.messages for row in self.rows)
+        return sum_of_bounds(row.messages for row in self.rows)
 
     @property
     def lost_messages(self) -> FigureBounds:
         """Number of messages that brokers deleted before the group consumed them."""
-        return sum_bounds(row.lost for row in self.rows)
+        return sum_of_bounds(row.lost for row in self.rows)
 
     @property
     def bytes_behind(self) -> FigureBounds:
         """Size in bytes of the messages by which the group is behind, summed over all its queues."""
-        return sum_bounds(row.bytes for row in self.rows)
+        return sum_of_bounds(row.bytes for row in self.rows)
 
     @property
     def longest_wait_seconds(self) -> FigureBounds:
@@ -72,7 +72,7 @@ class GroupSummary:
         return sorted(ill or {row.topic for row in self.rows})
 
 
-def sum_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
+def sum_of_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
     """Return the sum of numbers given by lower and upper bounds; it has no upper bound if one of them has none."""
     low, high = 0.0, 0.0
     is_bounded = True
@@ -83,7 +83,7 @@ def sum_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
     return FigureBounds(low, high if is_bounded else None)
 
 
-def group_row_times(rows: Sequence[Lag]) -> list[datetime.datetime]:
+def group_row_times(rows: Sequence[LagRow]) -> list[datetime.datetime]:
     """Return the distinct times of those rows that are of consumer groups, oldest first.
 
     If there are no such rows, return those of all rows.
@@ -93,20 +93,20 @@ def group_row_times(rows: Sequence[Lag]) -> list[datetime.datetime]:
     return sorted({row.as_of for row in rows if row.kind in GROUP_KINDS} or {row.as_of for row in rows})
 
 
-def sort_worst_first(rows: Iterable[Lag]) -> list[Lag]:
+def sort_worst_first(rows: Iterable[LagRow]) -> list[LagRow]:
     """Sort rows by verdict, the worst first, then by waiting time."""
     return sorted(rows, key=lambda row: (-row.judged.verdict.severity_rank, -row.seconds.largest, row.topic))
 
 
-def summarize_by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
+def summarize_by_group(rows: Iterable[LagRow]) -> list[GroupSummary]:
     """Sum up rows of lag by consumer group, and return the worst group first."""
-    found: dict[str, list[Lag]] = defaultdict(list)
+    found: dict[str, list[LagRow]] = defaultdict(list)
     for row in sort_worst_first(row for row in rows if row.kind in GROUP_KINDS):
         found[row.group].append(row)
     return [GroupSummary(group, group_rows) for group, group_rows in found.items()]
 
 
-def find_stalled_since(lake: Lake, row: Lag) -> datetime.datetime | None:
+def find_stalled_since(lake: Lake, row: LagRow) -> datetime.datetime | None:
     """Return since when a group has consumed nothing in a queue; None if no message waits for it.
 
     This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.lag.backlog_counting import COLUMNS, Backlog, Queue, integer_column, milliseconds_column
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.held_back_messages import held_back_lag_row
-from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queue_offset_spans import BODY, Count, QueueSpan
+from commitlake.pipelines.lag.offsets import OffsetAt, OffsetState
+from commitlake.pipelines.lag.queue_offset_spans import BODY, MessageCounter, QueueSpan
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import (
     CHECK_TIMES,
@@ -45,7 +45,7 @@ class HalfLag:
         counts: Counters to feed with messages.
     """
 
-    def __init__(self, moment: Moment, missing: str) -> None:
+    def __init__(self, moment: OffsetState, missing: str) -> None:
         self._moment, self._missing = moment, missing
         until_ms = epoch_ms(moment.at)
         own = {position: offset for position, offset in moment.offsets.items() if position.group == TRANSACTION_GROUP}
@@ -62,9 +62,9 @@ class HalfLag:
                 )
         self._given_up = _GivenUpKeys(Queue(moment.broker, GIVEN_UP_TOPIC, 0), until_ms)
         parts = [part for _, halves, ops in self._queues.values() for part in (halves, ops)]
-        self.counts: Sequence[Count] = [*parts, self._given_up] if parts else ()
+        self.counts: Sequence[MessageCounter] = [*parts, self._given_up] if parts else ()
 
-    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[LagRow]:
         """Yield a row of lag for each half queue that has, or may have, half messages without an outcome."""
         for position, (offset, halves, ops) in self._queues.items():
             most, absent = halves.count_in_flight(ops.finished, self._given_up.unique_keys)

@@ -24,14 +24,14 @@ from commitlake.pipelines.lag.backlog_counting import (
     COLUMNS,
     Backlog,
     BacklogCounter,
-    Cursor,
+    LagCursor,
     Queue,
     integer_column,
     milliseconds_column,
 )
-from commitlake.pipelines.lag.group_lag import Lag, is_selected_owner, queue_of_owner
-from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan
+from commitlake.pipelines.lag.group_lag import LagRow, is_selected_offset_owner, queue_of_offset_owner
+from commitlake.pipelines.lag.offsets import OffsetAt, OffsetState
+from commitlake.pipelines.lag.queue_offset_spans import MessageCounter, QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.formatted_counts import format_count
@@ -89,7 +89,7 @@ class DelayLag:
         counts: Counters to feed with messages.
     """
 
-    def __init__(self, moment: Moment, levels: DelayLevels, missing: str) -> None:
+    def __init__(self, moment: OffsetState, levels: DelayLevels, missing: str) -> None:
         self._moment, self._levels, self._missing = moment, levels, missing
         topic = next((position.topic for position in moment.offsets), SCHEDULE_TOPIC)
         every_level = (OffsetOwner(OffsetKind.DELAY, "", topic, number) for number in range(len(levels.delays_ms)))
@@ -103,16 +103,16 @@ class DelayLag:
             for cursor in (self._waiting_cursor(position, place), self._overdue_cursor(position, place))
         )
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
-        self.counts: Sequence[Count] = (self._counter,)
+        self.counts: Sequence[MessageCounter] = (self._counter,)
 
-    def _waiting_cursor(self, owner: OffsetOwner, offset: int) -> Cursor:
-        return Cursor(queue_of_owner(self._moment, owner), offset)
+    def _waiting_cursor(self, owner: OffsetOwner, offset: int) -> LagCursor:
+        return LagCursor(queue_of_offset_owner(self._moment, owner), offset)
 
-    def _overdue_cursor(self, owner: OffsetOwner, offset: int) -> Cursor:
+    def _overdue_cursor(self, owner: OffsetOwner, offset: int) -> LagCursor:
         until_ms = epoch_ms(self._moment.at) - self._levels.delay_ms(owner.queue_id + 1)
-        return Cursor(queue_of_owner(self._moment, owner), offset, until_ms=until_ms)
+        return LagCursor(queue_of_offset_owner(self._moment, owner), offset, until_ms=until_ms)
 
-    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[LagRow]:
         """Yield a row of lag for each delay level with waiting messages."""
         counted = self._counter.backlog_by_cursor
         for position, offset in self._offsets.items():
@@ -151,9 +151,14 @@ class TimerLag:
     """
 
     def __init__(
-        self, broker: str, delivered: Moment | None, entered: Moment | None, at: datetime.datetime, missing: str
+        self,
+        broker: str,
+        delivered: OffsetState | None,
+        entered: OffsetState | None,
+        at: datetime.datetime,
+        missing: str,
     ) -> None:
-        self._moment = delivered or Moment(broker=broker, at=at, taken=at)
+        self._moment = delivered or OffsetState(broker=broker, at=at, taken=at)
         self._missing = missing
         self._position = OffsetOwner(OffsetKind.TIMER_TIME, "", TIMER_TOPIC, 0)
         self._delivered = None if delivered is None else delivered.offsets.get(self._position)
@@ -162,11 +167,11 @@ class TimerLag:
         on_wheel = min((offset.low for offset in entered.offsets.values()), default=None) if entered else None
         since_ms = min(self._low_ms, now_ms) - TIMER_WHEEL_MS
         self._timers = _PendingTimers(
-            queue_of_owner(self._moment, self._position), self._low_ms, now_ms, since_ms, on_wheel
+            queue_of_offset_owner(self._moment, self._position), self._low_ms, now_ms, since_ms, on_wheel
         )
-        self.counts: Sequence[Count] = (self._timers,)
+        self.counts: Sequence[MessageCounter] = (self._timers,)
 
-    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[LagRow]:
         """Yield a row of lag if timer messages wait."""
         due = self._timers.pending_due_times_ms()
         if not len(due):
@@ -267,7 +272,7 @@ def _property_column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def held_back_lag_row(
-    moment: Moment,
+    moment: OffsetState,
     kind: str,
     owner: OffsetOwner,
     offset: OffsetAt,
@@ -276,7 +281,7 @@ def held_back_lag_row(
     notes: Sequence[str],
     *,
     is_complete: bool,
-) -> Lag:
+) -> LagRow:
     """Return the row of lag for messages that a broker holds back, such as delayed or half messages.
 
     Args:
@@ -293,7 +298,7 @@ def held_back_lag_row(
     late = [0.0 if due is None else max(0.0, (epoch_ms(moment.at) - due) / 1000) for due in due_times_ms]
     is_slow = most.messages > 0 and kind != "half"
     oldest = due_times_ms[1]
-    return Lag(
+    return LagRow(
         broker=moment.broker,
         kind=kind,
         group=owner.group,
@@ -311,7 +316,7 @@ def held_back_lag_row(
     )
 
 
-class Entry(NamedTuple):
+class HeldMessage(NamedTuple):
     """A message that waits in a broker's retry store for another attempt, or is dead.
 
     Attributes:
@@ -337,7 +342,7 @@ class _RetryStoreCounts:
     first: datetime.datetime | None = None
     following: datetime.datetime | None = None
 
-    def add_entry(self, entry: Entry, counted_at: datetime.datetime) -> None:
+    def add_entry(self, entry: HeldMessage, counted_at: datetime.datetime) -> None:
         if entry.is_dead:
             self.dead += 1
         elif entry.due is not None and entry.due <= counted_at:
@@ -354,7 +359,7 @@ class _RetryStoreCounts:
         return f"in the retry store; {self.waiting} more wait{following}{dead}"
 
 
-def read_store_retry_entries(store: Store) -> tuple[list[Entry], list[str]]:
+def read_store_retry_entries(store: Store) -> tuple[list[HeldMessage], list[str]]:
     """Return the messages in the retry store among a store's files, and sentences on files that cannot be read.
 
     Raises:
@@ -365,10 +370,10 @@ def read_store_retry_entries(store: Store) -> tuple[list[Entry], list[str]]:
         return [], []
     found = read_retry_store(store.folder, store.broker)
     names = ["consumer_group", "topic", "queue_id", "is_dead", "due_timestamp"]
-    return [Entry(*row.values()) for row in found.rows.select(names).to_pylist()], list(found.problems)
+    return [HeldMessage(*row.values()) for row in found.rows.select(names).to_pylist()], list(found.problems)
 
 
-def read_lake_retry_entries(lake: Lake, broker: str) -> list[Entry]:
+def read_lake_retry_entries(lake: Lake, broker: str) -> list[HeldMessage]:
     """Return the messages in a broker's retry store, as of the last archive run."""
     if not lake.has_log("consumptions"):  # only JMQ's stores have retry stores
         return []
@@ -381,11 +386,11 @@ def read_lake_retry_entries(lake: Lake, broker: str) -> list[Entry]:
         f"WHERE absent_reason = {text_literal(AbsentReason.RETRY_STORE)} AND from_broker = {text_literal(broker)}"
     )
     rows = run_sql(table, "edges", sql).read_all().to_pylist()
-    return [Entry(group, topic, queue_id, kind == EdgeKind.DEAD, due)
+    return [HeldMessage(group, topic, queue_id, kind == EdgeKind.DEAD, due)
             for group, topic, queue_id, kind, due in (row.values() for row in rows)]  # fmt: skip
 
 
-def retry_store_lag_rows(moment: Moment, entries: Iterable[Entry], selection: Selection) -> Iterator[Lag]:
+def retry_store_lag_rows(moment: OffsetState, entries: Iterable[HeldMessage], selection: Selection) -> Iterator[LagRow]:
     """Yield a row of lag for each group and queue with messages in a broker's retry store.
 
     Args:
@@ -395,7 +400,7 @@ def retry_store_lag_rows(moment: Moment, entries: Iterable[Entry], selection: Se
     counts: dict[OffsetOwner, _RetryStoreCounts] = {}
     for entry in entries:
         position = OffsetOwner(OffsetKind.GROUP, entry.group, entry.topic, entry.queue_id)
-        if is_selected_owner(selection, position):
+        if is_selected_offset_owner(selection, position):
             counts.setdefault(position, _RetryStoreCounts()).add_entry(entry, moment.at)
     for position, found in sorted(counts.items()):
         late = Backlog(found.late)

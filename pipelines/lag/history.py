@@ -33,7 +33,7 @@ from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp
 from commitlake.pipelines.lag.backlog_counting import OffsetRangeCounter, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
-from commitlake.pipelines.lag.queue_offset_spans import Times
+from commitlake.pipelines.lag.queue_offset_spans import CountLimits
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import PastSubscriptions, read_subscriptions_over_time
 from commitlake.pipelines.snapshot.progress import GroupTopic
@@ -233,7 +233,7 @@ class _StoreHistory:
         clustering = {key: figures for key, figures in offsets.items() if (key[0], key[1].topic) not in self._broadcast}
         consumers = self._consumed_topics_by_window(clustering, windows.count, groups, topics)
         names = {queue.topic for _, queue in offsets}.union(consumers)
-        known = self._store.measure_queues(Times(until=self._until), names, [])
+        known = self._store.measure_queues(CountLimits(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
         ends = self._queue_ends_by_window(known_windows, names, floors)
         # Queues without a message since their topic was created again: other queues of the topic show when that was.
@@ -321,7 +321,7 @@ class _StoreHistory:
                     places[queue, wanted] += span
         counter = OffsetRangeCounter(places, restart_offsets)
         if places:
-            self._store.measure_queues(Times(until=self._until), (), [counter])
+            self._store.measure_queues(CountLimits(until=self._until), (), [counter])
         figures: dict[str, dict[int, int | None]] = {group: {} for group, _ in offset_ranges}
         for (group, queue), of_windows in offset_ranges.items():
             mine = figures[group]

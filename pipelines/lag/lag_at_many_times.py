@@ -12,11 +12,11 @@ from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_
 from commitlake.connectors.lake.lake import PinnedLake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.store_config import config_at, read_config_changes
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.loaded_snapshots import LoadedSnapshots
 from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
-from commitlake.pipelines.lag.offsets import moment_at
+from commitlake.pipelines.lag.offsets import offset_state_at
 from commitlake.pipelines.lag.store_lag import lag_of_groups
 from commitlake.pipelines.lag.subscriptions import Subscriptions, SubscriptionTimeline
 from commitlake.pipelines.snapshot.progress import OffsetKind
@@ -41,12 +41,12 @@ class StoreLag:
         self._progress = (commit and commit.stores.get(broker)) or StoreProgress(0)
         self._messages = LakeMessages(ArrowMessagesTable(lake.table("messages")), broker, last=last)
 
-    def lag_rows_at(self, time: datetime.datetime) -> list[Lag]:
+    def lag_rows_at(self, time: datetime.datetime) -> list[LagRow]:
         """Return the lag of the groups at a time, which must be later than in the previous call.
 
         It is empty before the first snapshot.
         """
-        moment = moment_at(self._snapshots, OffsetKind.GROUP, time)
+        moment = offset_state_at(self._snapshots, OffsetKind.GROUP, time)
         if moment is None:
             return []
         subscriptions = Subscriptions() if self._subscribed is None else self._subscribed.subscriptions_at_time(time)

@@ -33,11 +33,11 @@ from commitlake.pipelines.lag.backlog_counting import (
 )
 from commitlake.pipelines.lag.messages_table import MessagesTable, stored_columns
 from commitlake.pipelines.lag.queue_offset_spans import (
-    Count,
+    CountLimits,
+    MessageCounter,
     QueueRun,
     QueueSpan,
     SpanFinder,
-    Times,
     find_topic_restarts,
 )
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
@@ -70,7 +70,7 @@ class LakeMessages:
         self._first_stored: dict[str, dict[Queue, datetime.datetime]] = {}
 
     def measure_queues(
-        self, times: Times, topics: Collection[str], counters: Sequence[Count]
+        self, times: CountLimits, topics: Collection[str], counters: Sequence[MessageCounter]
     ) -> dict[Queue, QueueSpan]:
         """Pass each counter the messages that it needs, and return the first and end offset of each queue."""
         starts: dict[Queue, int] = {}
@@ -95,7 +95,7 @@ class LakeMessages:
         )
         return spans
 
-    def read_queue_ends(self, times: Times, excluded_topics: Collection[str] = ()) -> dict[Queue, QueueSpan]:
+    def read_queue_ends(self, times: CountLimits, excluded_topics: Collection[str] = ()) -> dict[Queue, QueueSpan]:
         """Return the first and end offset of each queue of ordinary topics, from messages that the broker still has.
 
         Args:
@@ -118,7 +118,7 @@ class LakeMessages:
             for row in self._query_rows(sql)
         }
 
-    def _time_conditions(self, times: Times) -> list[str]:
+    def _time_conditions(self, times: CountLimits) -> list[str]:
         """Return SQL conditions for messages stored up to `times.until` that the broker has not deleted."""
         where = self._stored_conditions(times.until)
         if times.log_start is not None:
@@ -143,7 +143,7 @@ class LakeMessages:
     def _queue_condition(self, queue: Queue) -> str:
         return f"(topic = {self._text(queue.topic)} AND queue_id = {queue.queue_id})"
 
-    def _queues_without_cursor(self, times: Times, counter: BacklogCounter) -> Iterator[Queue]:
+    def _queues_without_cursor(self, times: CountLimits, counter: BacklogCounter) -> Iterator[Queue]:
         """Yield the queues of a counter's topics that have messages but in which it does not count yet.
 
         If it has cursors in all queues of the topics, statistics of the files show that there are no others.
@@ -168,7 +168,7 @@ class LakeMessages:
             if queue.topic in counter.topics:
                 yield queue
 
-    def _queues_with_messages(self, times: Times, conditions: Sequence[str]) -> Iterator[Queue]:
+    def _queues_with_messages(self, times: CountLimits, conditions: Sequence[str]) -> Iterator[Queue]:
         """Yield the queues with a message that meets one of the SQL conditions and is not deleted by the broker."""
         # One query for the latest time that will be asked for; the times of first messages then answer for all earlier
         # ones.
@@ -189,7 +189,7 @@ class LakeMessages:
                     yield queue
 
     def _queue_spans(
-        self, times: Times, topics: Collection[str], start_offsets: Mapping[Queue, int]
+        self, times: CountLimits, topics: Collection[str], start_offsets: Mapping[Queue, int]
     ) -> dict[Queue, QueueSpan]:
         """Return the first and end offset of each queue of the given topics.
 
@@ -261,7 +261,7 @@ class LakeMessages:
         return spans | {queue: QueueSpan(0, 0, floor=floor) for queue, floor in deleted.items()}
 
     def _spans_of_truncated_queues(
-        self, times: Times, live_conditions: Sequence[str], start_offsets: Mapping[Queue, int]
+        self, times: CountLimits, live_conditions: Sequence[str], start_offsets: Mapping[Queue, int]
     ) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of queues whose first messages the broker has deleted.
 
@@ -302,7 +302,7 @@ class LakeMessages:
         return rows_to_dicts(self._table.query(sql))
 
     def _spans_from_all_messages(
-        self, times: Times, where: Sequence[str], queues: Collection[Queue] | None = None
+        self, times: CountLimits, where: Sequence[str], queues: Collection[Queue] | None = None
     ) -> dict[Queue, QueueSpan]:
         """Return the first and end offset of each given queue, by reading all of its messages.
 
@@ -334,7 +334,7 @@ class LakeMessages:
                 spans[queue] = self._span_since_recreation(queue, times, where)
         return spans
 
-    def _span_since_recreation(self, queue: Queue, times: Times, where: Sequence[str]) -> QueueSpan:
+    def _span_since_recreation(self, queue: Queue, times: CountLimits, where: Sequence[str]) -> QueueSpan:
         """Return the first and end offset of a queue since its topic was created again."""
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
@@ -353,7 +353,7 @@ class LakeMessages:
             compared_end = max((offsets[is_old] + 1).tolist(), default=None)
         return replace(span, first=first, compared_end=compared_end)
 
-    def _batch_statements(self, counter: Count, spans: Mapping[Queue, QueueSpan]) -> Iterator[str]:
+    def _batch_statements(self, counter: MessageCounter, spans: Mapping[Queue, QueueSpan]) -> Iterator[str]:
         """Yield SELECT statements for the messages that a counter needs; none of them is in two answers."""
         starts = {
             queue: start for queue, start in counter.starts.items() if queue not in spans or start < spans[queue].end
@@ -363,7 +363,7 @@ class LakeMessages:
         for places in self._start_offset_conditions(starts):
             yield f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
 
-    def _counter_conditions(self, counter: Count) -> Iterator[str]:
+    def _counter_conditions(self, counter: MessageCounter) -> Iterator[str]:
         yield from self._stored_conditions(None if counter.until_ms is None else from_ms(counter.until_ms))
         if counter.since_ms is not None:
             since = from_ms(counter.since_ms)

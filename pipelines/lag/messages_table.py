@@ -16,7 +16,7 @@ from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
-from commitlake.pipelines.lag.queue_offset_spans import BODY, Count
+from commitlake.pipelines.lag.queue_offset_spans import BODY, MessageCounter
 from commitlake.schemas.tables.messages import MESSAGES
 
 _BODY_COLUMNS = ("body_ref", "body_crc")
@@ -35,7 +35,7 @@ class MessagesTable(Protocol):
     def query(self, sql: str) -> pa.Table:
         """Return the rows of a SELECT from `messages` that has a small result."""
 
-    def feed_counters(self, broker: str, needed: Sequence[tuple[Count, Sequence[str]]]) -> None:
+    def feed_counters(self, broker: str, needed: Sequence[tuple[MessageCounter, Sequence[str]]]) -> None:
         """Feed counters the messages that they need.
 
         Args:
@@ -61,7 +61,7 @@ class ArrowMessagesTable:
         """Return the rows of a SELECT; see `MessagesTable.query`."""
         return self._run_sql(sql).read_all()
 
-    def feed_counters(self, broker: str, needed: Sequence[tuple[Count, Sequence[str]]]) -> None:
+    def feed_counters(self, broker: str, needed: Sequence[tuple[MessageCounter, Sequence[str]]]) -> None:
         """Feed counters the messages that they need; see `MessagesTable.feed_counters`."""
         for counter, statements in needed:
             batches = (batch for sql in statements for batch in self._run_sql(sql))

@@ -50,7 +50,7 @@ class OffsetAt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class OffsetState:
     """Offsets in one store at a given time, derived from the snapshots before and after it.
 
     Attributes:
@@ -82,7 +82,7 @@ class Moment:
     moves: Mapping[OffsetOwner, Sequence[int]] = field(default_factory=dict)
 
 
-Moments = dict[tuple[str, OffsetKind], Moment]
+Moments = dict[tuple[str, OffsetKind], OffsetState]
 
 
 class Snapshots(Protocol):
@@ -130,7 +130,7 @@ class StoredSnapshots:
 
 def offsets_at(
     table: DeltaTable, broker: str, as_of: datetime.datetime | None, watch_duration: datetime.timedelta = WATCH
-) -> dict[OffsetKind, Moment]:
+) -> dict[OffsetKind, OffsetState]:
     """Return a store's offsets at a time, by kind, from the snapshots in a lake.
 
     Args:
@@ -142,13 +142,13 @@ def offsets_at(
         A moment for each kind that has a snapshot at or before the time.
     """
     snapshots = StoredSnapshots(table, broker)
-    found = {kind: moment_at(snapshots, kind, as_of, watch_duration) for kind in OffsetKind}
+    found = {kind: offset_state_at(snapshots, kind, as_of, watch_duration) for kind in OffsetKind}
     return {kind: moment for kind, moment in found.items() if moment is not None}
 
 
-def moment_at(
+def offset_state_at(
     snapshots: Snapshots, kind: OffsetKind, as_of: datetime.datetime | None, watch_duration: datetime.timedelta = WATCH
-) -> Moment | None:
+) -> OffsetState | None:
     """Return the offsets of one kind at a time; None if there is no snapshot at or before it.
 
     Args:
@@ -166,7 +166,7 @@ class _SnapshotsAround:
     Attributes:
         last: The last one at or before the time.
         following: The first one after it; None if there is none.
-        compared_at: See `Moment`; the time of `last` where there is no earlier one.
+        compared_at: See `OffsetState`; the time of `last` where there is no earlier one.
     """
 
     last: Row
@@ -199,7 +199,7 @@ def _offset_owners(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
 
 def _read_offsets_at(
     snapshots: Snapshots, kind: OffsetKind, surrounding_snapshots: _SnapshotsAround, as_of: datetime.datetime | None
-) -> Moment:
+) -> OffsetState:
     taken: datetime.datetime = surrounding_snapshots.last["as_of"]
     taken_next: datetime.datetime | None = (
         None if surrounding_snapshots.following is None else surrounding_snapshots.following["as_of"]
@@ -219,7 +219,7 @@ def _read_offsets_at(
         bounds = {place: _offset_bounds_between(known.get(place), offset) for place, offset in following.items()}
         offsets = {place: one for place, one in bounds.items() if one is not None}
     earlier = zip(positions, rows["earlier"].to_pylist(), strict=True)
-    return Moment(
+    return OffsetState(
         broker=snapshots.broker,
         at=moment,
         taken=taken,

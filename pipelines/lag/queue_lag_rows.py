@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.verdicts import FigureBounds
 
 Row = Mapping[str, Any]
 
 
-def queue_lag_row(row: Lag) -> Row:
+def queue_lag_row(row: LagRow) -> Row:
     """Return the lag of a group in a queue, with the columns `QUEUE_LAG`."""
     return {
         "broker": row.broker,

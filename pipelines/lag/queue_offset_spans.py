@@ -19,7 +19,7 @@ BODY = "body"
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class CountLimits:
     """Limits of the messages to count: store times, and the start of the broker's log.
 
     Attributes:
@@ -179,7 +179,7 @@ class SpanFinder:
         return self._floors
 
 
-class Count(Protocol):
+class MessageCounter(Protocol):
     """Interface of a counter to which messages are passed in batches.
 
     Attributes:
@@ -211,7 +211,7 @@ class Count(Protocol):
         """Add the `partial_counts` of a copy that was given other batches."""
 
 
-class Messages(Protocol):
+class StoredMessages(Protocol):
     """Interface to one store's messages, in a lake or in the store's own files.
 
     Attributes:
@@ -221,7 +221,7 @@ class Messages(Protocol):
     has_deleted: bool
 
     def measure_queues(
-        self, times: Times, topics: Collection[str], counters: Sequence[Count]
+        self, times: CountLimits, topics: Collection[str], counters: Sequence[MessageCounter]
     ) -> dict[Queue, QueueSpan]:
         """Pass each counter the messages that it needs, and return the first and end offset of each queue.
 

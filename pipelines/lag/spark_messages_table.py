@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
-from commitlake.connectors.lake.spark_reader import read_rows, select_at_version
+from commitlake.connectors.lake.spark_reader import rows_of_answer, select_at_version
 from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.connectors.worker_errors import forward_worker_errors, raise_worker_errors
 from commitlake.pipelines.lag.messages_table import prepare_batches
-from commitlake.pipelines.lag.queue_offset_spans import Count
+from commitlake.pipelines.lag.queue_offset_spans import MessageCounter
 
 _COUNTS = pa.schema([("counter", pa.int32()), ("counts", pa.binary())])
 
@@ -40,9 +40,9 @@ class SparkMessagesTable:
 
     def query(self, sql: str) -> pa.Table:
         """Return the rows of a SELECT; see `MessagesTable.query`."""
-        return read_rows(self._select(sql))
+        return rows_of_answer(self._select(sql))
 
-    def feed_counters(self, broker: str, needed: Sequence[tuple[Count, Sequence[str]]]) -> None:
+    def feed_counters(self, broker: str, needed: Sequence[tuple[MessageCounter, Sequence[str]]]) -> None:
         """Feed counters the messages that they need, in one Spark job; see `MessagesTable.feed_counters`."""
         counts = []
         for number, (counter, statements) in enumerate(needed):
@@ -66,7 +66,7 @@ def _count_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Count the messages of a partition, and yield the pickled counts, with the number of the counter."""
     with forward_worker_errors():
-        counter: Count = pickle.loads(pickled_counter)  # noqa: S301 (from the driver)
+        counter: MessageCounter = pickle.loads(pickled_counter)  # noqa: S301 (from the driver)
         has_rows = False
         for prepared in prepare_batches(batches, counter.columns, packs):
             has_rows = has_rows or prepared.num_rows > 0

@@ -20,8 +20,8 @@ from commitlake.pipelines.archive.store_config import read_broker_settings, read
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.group_lag import (
     GroupLag,
-    Lag,
-    is_selected_owner,
+    LagRow,
+    is_selected_offset_owner,
     is_selected_topic,
     missing_messages_note,
 )
@@ -37,8 +37,8 @@ from commitlake.pipelines.lag.held_back_messages import (
 )
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
-from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queue_offset_spans import Messages, QueueSpan, Times
+from commitlake.pipelines.lag.offsets import WATCH, OffsetAt, OffsetState, offsets_at
+from commitlake.pipelines.lag.queue_offset_spans import CountLimits, QueueSpan, StoredMessages
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
@@ -66,7 +66,7 @@ _Part: TypeAlias = GroupLag | DelayLag | TimerLag | HalfLag
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Overrides:
     """Settings from the user, which override those of the lake or the store.
 
     Attributes:
@@ -104,11 +104,11 @@ class LagAnswer:
         times: By store, the times at which the queues of these rows were measured.
     """
 
-    rows: Sequence[Lag]
+    rows: Sequence[LagRow]
     missing: Sequence[str]
     known: Collection[OffsetOwner] = ()
     broadcasting: Sequence[Broadcasting] = ()
-    times: Mapping[str, Times] = field(default_factory=dict)
+    times: Mapping[str, CountLimits] = field(default_factory=dict)
 
     @cached_property
     def groups(self) -> Sequence[GroupSummary]:
@@ -120,7 +120,7 @@ def lag_of_lake(
     lake: Lake,
     as_of: datetime.datetime | None,
     selection: Selection = ALL_MESSAGES,
-    overrides: Given | None = None,
+    overrides: Overrides | None = None,
     messages: MessagesTable | None = None,
 ) -> LagAnswer:
     """Return the lag of all consumer groups in a lake's stores, at one time.
@@ -130,17 +130,17 @@ def lag_of_lake(
         selection: Stores, groups and topics to measure.
         messages: The lake's messages; None to read them in this process.
     """
-    overrides = overrides or Given()
+    overrides = overrides or Overrides()
     table = messages or ArrowMessagesTable(lake.table("messages"), lake.packs)
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
     last = read_last_commit(lake)
     archived = {} if last is None else last.stores
     known = [] if offsets is None else snapshot_brokers(offsets, OFFSETS)
-    rows: list[Lag] = []
+    rows: list[LagRow] = []
     missing: list[str] = []
     broadcasting: list[Broadcasting] = []
     positions: set[OffsetOwner] = set()
-    times: dict[str, Times] = {}
+    times: dict[str, CountLimits] = {}
     for broker in sorted(selection.brokers or {*known, *archived}):
         moments = {} if offsets is None else offsets_at(offsets, broker, as_of, overrides.watch)
         if OffsetKind.GROUP not in moments:
@@ -181,8 +181,12 @@ def lag_of_lake(
 
 
 def lag_of_groups(
-    moment: Moment, messages: LakeMessages, subscriptions: Subscriptions, config: StoreConfig, progress: StoreProgress
-) -> list[Lag]:
+    moment: OffsetState,
+    messages: LakeMessages,
+    subscriptions: Subscriptions,
+    config: StoreConfig,
+    progress: StoreProgress,
+) -> list[LagRow]:
     """Return the lag of the groups of one store in a lake at one time, one row for each group and queue.
 
     Args:
@@ -208,14 +212,14 @@ def _limit_to_archived_topics(selection: Selection, progress: StoreProgress) -> 
     return replace(selection, topics=topics) if topics else None
 
 
-def _apply_store_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
+def _apply_store_config(rows: Sequence[LagRow], config: StoreConfig) -> list[LagRow]:
     """Mark rows of topics that the store's configuration says are deleted, or whose records may be batches."""
     deleted = {name for kind, name in config.removed if kind == TOPIC}
     marked = _mark_batch_topics(rows, config.values_of_kind(TOPIC))
     return [_mark_deleted_topic(row) if row.topic in deleted else row for row in marked]
 
 
-def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
+def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[LagRow]) -> Iterator[LostRange]:
     """Yield the log ranges that the lake has lost and that may have messages not yet consumed by a group."""
     for lost in lost_ranges(lake) if rows else ():
         of_broker = (row for row in rows if lost.belongs_to([row.broker]))
@@ -237,8 +241,8 @@ def read_other_queue_ends(lake: Lake, lag_answer: LagAnswer) -> dict[Queue, Queu
     return found
 
 
-def _times_of_moment(moment: Moment) -> Times:
-    return Times(moment.at, moment.compared_at, moment.log_start)
+def _times_of_moment(moment: OffsetState) -> CountLimits:
+    return CountLimits(moment.at, moment.compared_at, moment.log_start)
 
 
 def _partly_archived_note(broker: str, topics: Sequence[str]) -> str:
@@ -249,17 +253,17 @@ def _partly_archived_note(broker: str, topics: Sequence[str]) -> str:
 
 
 def _broadcasting_groups(
-    broker: str, subscriptions: Subscriptions, moment: Moment, selection: Selection
+    broker: str, subscriptions: Subscriptions, moment: OffsetState, selection: Selection
 ) -> Iterator[Broadcasting]:
     """Yield each group that broadcasts a topic, so that the broker does not have its offsets."""
     known = {GroupTopic(strip_broadcast_suffix(position.group), position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
-        is_wanted = is_selected_owner(selection, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
+        is_wanted = is_selected_offset_owner(selection, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
         if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
             yield Broadcasting(broker, *key)
 
 
-def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
+def _drop_impossible_offsets(moment: OffsetState, topics: Mapping[str, Any]) -> tuple[OffsetState, list[str]]:
     """Leave out offsets in queues that do not exist, if there are more than `MAX_IMPOSSIBLE` of them.
 
     Args:
@@ -289,7 +293,7 @@ def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple
     return replace(moment, offsets=left), [sentence]
 
 
-def _mark_deleted_topic(row: Lag) -> Lag:
+def _mark_deleted_topic(row: LagRow) -> LagRow:
     """Return a group's row with the verdict UNKNOWN, because its topic is deleted; other rows stay unchanged."""
     if row.kind != "group":
         return row
@@ -298,7 +302,7 @@ def _mark_deleted_topic(row: Lag) -> Lag:
     return row._replace(judged=judged, notes=(DELETED_TOPIC, *notes))
 
 
-def _mark_batch_topics(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
+def _mark_batch_topics(rows: Sequence[LagRow], topics: Mapping[str, Any]) -> list[LagRow]:
     """Mark message counts of groups as unknown in topics whose records may be batches of several messages.
 
     Args:
@@ -311,7 +315,7 @@ def _mark_batch_topics(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[L
     return [_mark_batch_figures_unknown(row) if row.topic in batched and row.kind == "group" else row for row in rows]
 
 
-def _mark_batch_figures_unknown(row: Lag) -> Lag:
+def _mark_batch_figures_unknown(row: LagRow) -> LagRow:
     judged, notes = row.judged, row.notes
     if judged.verdict is LagVerdict.AHEAD:
         notes = tuple(note for note in notes if note != judged.reason)
@@ -336,13 +340,13 @@ def _delay_levels(user_delays_ms: Sequence[int] | None, settings: Mapping[str, o
 
 
 def _measure_store(
-    moments: Mapping[OffsetKind, Moment],
-    messages: Messages,
+    moments: Mapping[OffsetKind, OffsetState],
+    messages: StoredMessages,
     subscriptions: Subscriptions,
     selection: Selection,
     delay_levels: DelayLevels,
     archived_until: int | None = None,
-) -> list[Lag]:
+) -> list[LagRow]:
     """Return all rows of lag of one store: groups, and messages that the broker holds back.
 
     Args:
@@ -368,7 +372,9 @@ def _measure_store(
     return _measure_lags(moment, messages, groups, parts)
 
 
-def _measure_lags(moment: Moment, messages: Messages, group_lag: GroupLag, measured_lags: Sequence[_Part]) -> list[Lag]:
+def _measure_lags(
+    moment: OffsetState, messages: StoredMessages, group_lag: GroupLag, measured_lags: Sequence[_Part]
+) -> list[LagRow]:
     """Pass a store's messages to all counters once, and return the rows of lag.
 
     Args:
@@ -381,15 +387,15 @@ def _measure_lags(moment: Moment, messages: Messages, group_lag: GroupLag, measu
     )
     # A second pass, only if a group may have lost messages: it reads rows of the lake that the broker no longer has.
     if messages.has_deleted and (lost := group_lag.deleted_message_counter(spans)) is not None:
-        messages.measure_queues(Times(moment.at), (), [lost])
+        messages.measure_queues(CountLimits(moment.at), (), [lost])
     return [row for part in measured_lags for row in part.lag_rows(spans)]
 
 
-def _all_group_owners(moment: Moment) -> set[OffsetOwner]:
+def _all_group_owners(moment: OffsetState) -> set[OffsetOwner]:
     return {
         position._replace(group=strip_broadcast_suffix(position.group))
         for position in moment.offsets
-        if is_selected_owner(ALL_MESSAGES, position)
+        if is_selected_offset_owner(ALL_MESSAGES, position)
     }
 
 
@@ -399,7 +405,7 @@ def _no_snapshot_note(broker: str, as_of: datetime.datetime | None) -> str:
 
 
 def lag_of_store(
-    store: Store, now: datetime.datetime, selection: Selection = ALL_MESSAGES, overrides: Given | None = None
+    store: Store, now: datetime.datetime, selection: Selection = ALL_MESSAGES, overrides: Overrides | None = None
 ) -> LagAnswer:
     """Return the lag of a store's groups now, read from the store's own files.
 
@@ -411,7 +417,7 @@ def lag_of_store(
         CommitLogError: The log cannot be read.
         UnsafeFileError: A file of the retry store is a link or not regular.
     """
-    overrides = overrides or Given()
+    overrides = overrides or Overrides()
     progress = read_store_snapshot(store, now)
     if progress is None or OffsetKind.GROUP not in progress.taken:
         why = (
@@ -444,10 +450,10 @@ def lag_of_store(
     return LagAnswer(rows, [*missing, *problems], _all_group_owners(moments[OffsetKind.GROUP]))
 
 
-def offsets_by_kind(snapshot: StoreSnapshot) -> dict[OffsetKind, Moment]:
+def offsets_by_kind(snapshot: StoreSnapshot) -> dict[OffsetKind, OffsetState]:
     """Return the offsets of a snapshot, by kind."""
     return {
-        kind: Moment(
+        kind: OffsetState(
             broker=snapshot.broker,
             at=as_of,
             taken=as_of,

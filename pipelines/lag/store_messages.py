@@ -36,7 +36,7 @@ from commitlake.pipelines.lag.backlog_counting import (
     milliseconds_column,
     rows_by_queue,
 )
-from commitlake.pipelines.lag.queue_offset_spans import BODY, Count, QueueSpan, SpanFinder, Times
+from commitlake.pipelines.lag.queue_offset_spans import BODY, CountLimits, MessageCounter, QueueSpan, SpanFinder
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.safe_store_files import UnsafeFileError, folders_in
 from commitlake.schemas.tables.messages import SOURCE
@@ -64,7 +64,7 @@ class StoreMessages:
         self.damaged = 0
 
     def measure_queues(
-        self, times: Times, topics: Collection[str], counters: Sequence[Count]
+        self, times: CountLimits, topics: Collection[str], counters: Sequence[MessageCounter]
     ) -> dict[Queue, QueueSpan]:
         """Pass each counter the messages that it needs, and return the first and end offset of each queue.
 
@@ -84,7 +84,9 @@ class StoreMessages:
                 count.set_preceding_message_times(self._store_time_if_readable)
         return {queue: span for queue, span in spans.queue_spans.items() if queue.topic in topics}
 
-    def _read_log(self, until_ms: int | None, topics: Collection[str], counters: Sequence[Count]) -> SpanFinder:
+    def _read_log(
+        self, until_ms: int | None, topics: Collection[str], counters: Sequence[MessageCounter]
+    ) -> SpanFinder:
         """Read the log once, and pass all counters the messages that they need."""
         spans = SpanFinder(self._is_queue_deleted)
         damaged = 0
@@ -173,7 +175,7 @@ class StoreMessages:
         except IndexMismatchError:
             return None
 
-    def _add_bodies_if_needed(self, batch: pa.RecordBatch, counter: Count) -> pa.RecordBatch:
+    def _add_bodies_if_needed(self, batch: pa.RecordBatch, counter: MessageCounter) -> pa.RecordBatch:
         """Return a batch; if the counter needs bodies, with bodies and only with messages of the counter's topics."""
         if BODY not in counter.columns:
             return batch
@@ -194,7 +196,7 @@ def _split_off_damage(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     return batch.drop_columns([CORRUPT_RECORD]), 0
 
 
-def _can_count_index_entries(counter: Count, topic: str) -> bool:
+def _can_count_index_entries(counter: MessageCounter, topic: str) -> bool:
     if isinstance(counter, BacklogCounter):
         return counter.can_count_index_entries(topic)
     return all(queue.topic != topic for queue in counter.starts)

@@ -69,14 +69,14 @@ class AddedMinutes:
     repeated: int = 0
 
 
-def _show_nothing(_total: int) -> AbstractContextManager[Callable[[int], None]]:
+def _show_no_progress(_total: int) -> AbstractContextManager[Callable[[int], None]]:
     return nullcontext(lambda _: None)
 
 
 def backfill_lag_minutes(
     lake: Lake,
     runner: Runner = HERE,
-    show_progress: Callable[[int], AbstractContextManager[Callable[[int], None]]] = _show_nothing,
+    show_progress: Callable[[int], AbstractContextManager[Callable[[int], None]]] = _show_no_progress,
 ) -> AddedMinutes:
     """Compute the lag for each minute that `lag_minutes` lacks or whose input has changed, and add the rows.
 

@@ -22,7 +22,7 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.group_summaries import GROUP_KINDS
 from commitlake.pipelines.lag.lag_at_many_times import StoreLag
 from commitlake.pipelines.lag.queue_lag_rows import queue_lag_row
@@ -128,7 +128,7 @@ def compute_minute_rows(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]
         known = now
 
 
-def _rows_by_key(rows: Sequence[Lag]) -> dict[Key, Row]:
+def _rows_by_key(rows: Sequence[LagRow]) -> dict[Key, Row]:
     found = (
         {**queue_lag_row(row), "minute": row.as_of, "broadcasts": row.broadcasts, "verdict": str(row.judged.verdict)}
         for row in rows

@@ -47,7 +47,7 @@ _TIMES = {"messages": "store_timestamp", OFFSETS: "as_of", SUBSCRIBED: "as_of", 
 """By followed table, the column with the time from which a row has an effect."""
 
 
-class _Marks:
+class _SnapshotTimes:
     """Times of a store's complete snapshots of group offsets, and the log's end at each, in the order of time.
 
     Args:
@@ -146,7 +146,7 @@ def find_minutes_to_compute(
     found = {}
     for broker, store in progress.stores.items():
         of_store = archive_progress.get(broker, StoreProgress(0))
-        marks = _Marks(lake.table(OFFSETS), broker)
+        marks = _SnapshotTimes(lake.table(OFFSETS), broker)
         last = marks.last_archived_minute(of_store)
         if last is None:
             continue
@@ -163,7 +163,7 @@ def find_minutes_to_compute(
 
 
 def _first_outdated_minutes(
-    lake: PinnedLake, broker: str, snapshots: _Marks, new_rows: Mapping[str, _NewRows]
+    lake: PinnedLake, broker: str, snapshots: _SnapshotTimes, new_rows: Mapping[str, _NewRows]
 ) -> Iterator[int]:
     for table, rows in new_rows.items():
         first = rows.first.get(broker)

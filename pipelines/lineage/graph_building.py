@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from commitlake.pipelines.lineage.message_history import Consumption, Edge, Missing, Record, Step, StepKind
+from commitlake.pipelines.lineage.message_history import Consumption, Edge, MissingRecord, Record, Step, StepKind
 from commitlake.pipelines.lineage.row_gathering import WITHOUT_FROM, WITHOUT_TO, GatheredRows, place_of_edge_end
 from commitlake.pipelines.lineage.step_texts import (
     GONE,
@@ -85,7 +85,7 @@ def order_graph(graph: Graph) -> tuple[list[Step], list[Edge]]:
     sources = {edge.target: edge.source for edge in graph.edges}
     targets = {edge.source: edge.target for edge in graph.edges}
 
-    def key(step: Step) -> tuple[datetime.datetime, int, int, str]:
+    def step_sort_key(step: Step) -> tuple[datetime.datetime, int, int, str]:
         rank = 0 if step.record is not None else 1
         at, place = step.at, step.record.physical_offset if step.record is not None else 0
         if at is None:
@@ -94,7 +94,7 @@ def order_graph(graph: Graph) -> tuple[list[Step], list[Edge]]:
             at = other.at if other is not None else None
         return at or _LAST, rank, place, step.id
 
-    steps = sorted(graph.steps.values(), key=key)
+    steps = sorted(graph.steps.values(), key=step_sort_key)
     order = {step.id: number for number, step in enumerate(steps)}
     return steps, sorted(graph.edges, key=lambda edge: (order[edge.target], order[edge.source], edge.kind))
 
@@ -187,7 +187,7 @@ def _add_missing_step(graph: Graph, edge_row: Row, edge_end: str, now: datetime.
     if (known := graph.steps.get(name)) is not None:
         return known
     reason = str(told["absent_reason"])
-    missing = Missing(reason, missing_record_text(told, edge_end, now), missing_record_name(edge_row, edge_end))
+    missing = MissingRecord(reason, missing_record_text(told, edge_end, now), missing_record_name(edge_row, edge_end))
     lane = RETRY_STORE if is_stored else edge_row[f"{edge_end}_topic"] or ""
     is_past = edge_row["absent_end"] != edge_end or edge_end == "from"
     at = edge_row[f"{edge_end}_timestamp"] if is_past else edge_row["event_timestamp"] if is_stored else None

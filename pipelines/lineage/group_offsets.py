@@ -45,7 +45,7 @@ class NewestOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class GroupOffsetsByTopic:
     """Consumer groups' offsets in the queues of one message history.
 
     Attributes:
@@ -74,7 +74,7 @@ class Offsets:
         return found
 
 
-def read_offsets(lake: Lake, rows_of_stories: Sequence[Collection[Row]]) -> list[Offsets]:
+def read_offsets(lake: Lake, rows_of_stories: Sequence[Collection[Row]]) -> list[GroupOffsetsByTopic]:
     """Return, for each message history, the offsets of groups in the queues of its records.
 
     Args:
@@ -82,11 +82,11 @@ def read_offsets(lake: Lake, rows_of_stories: Sequence[Collection[Row]]) -> list
     """
     rows = list({(row["broker"], row["physical_offset"]): row for own in rows_of_stories for row in own}.values())
     if not rows:
-        return [Offsets()] * len(rows_of_stories)
+        return [GroupOffsetsByTopic()] * len(rows_of_stories)
     try:
         table = lake.table(OFFSETS)
     except NoTableError:
-        return [Offsets()] * len(rows_of_stories)
+        return [GroupOffsetsByTopic()] * len(rows_of_stories)
     brokers = in_condition("broker", map(text_literal, sorted({row["broker"] for row in rows})))
     topics = in_condition("topic", map(text_literal, sorted({row["topic"] for row in rows})))
     sql = (
@@ -119,10 +119,10 @@ def _offsets_of_story(
     newest_offsets: Mapping[Queue, Mapping[str, NewestOffset]],
     snapshot_times: Mapping[str, datetime.datetime],
     passed_times: Mapping[Place, Mapping[str, datetime.datetime]],
-) -> Offsets:
+) -> GroupOffsetsByTopic:
     """Select, from the offsets for many message histories, those that concern the records of one."""
     brokers, topics = {row["broker"] for row in rows}, {row["topic"] for row in rows}
-    return Offsets(
+    return GroupOffsetsByTopic(
         {queue: known for queue, known in newest_offsets.items() if queue[0] in brokers and queue[1] in topics},
         {(place, group): at for place, times in passed_times.items() for group, at in times.items()},
         {broker: at for broker, at in snapshot_times.items() if broker in brokers},

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from commitlake.pipelines.lineage.graph_building import NONE, Graph, consumption_id, step_id
-from commitlake.pipelines.lineage.group_offsets import NewestOffset, Offsets
+from commitlake.pipelines.lineage.group_offsets import GroupOffsetsByTopic, NewestOffset
+from commitlake.pipelines.lineage.message_history import Evidence, OutcomeState
 from commitlake.pipelines.lineage.message_history import Outcome as Result
-from commitlake.pipelines.lineage.message_history import OutcomeState, Proof
 from commitlake.pipelines.lineage.row_gathering import GatheredRows, place_of_edge_end
 from commitlake.pipelines.lineage.step_texts import (
     is_for_dead_letters,
@@ -49,7 +49,7 @@ _LATE = datetime.timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Chain:
+class _RetryChain:
     """A message with its retry copies for one group, and the group's attempts to consume them.
 
     Attributes:
@@ -76,7 +76,7 @@ class Outcomes:
     """
 
     def __init__(
-        self, found: GatheredRows, graph: Graph, offsets: Offsets, now: Mapping[str, datetime.datetime]
+        self, found: GatheredRows, graph: Graph, offsets: GroupOffsetsByTopic, now: Mapping[str, datetime.datetime]
     ) -> None:
         self._records, self._from, self._to = found.records, graph.rows_from, graph.rows_to
         self._has_edges, self._offsets, self._now = found.has_edges, offsets, now
@@ -106,7 +106,7 @@ class Outcomes:
             elif row["topic"] == GIVEN_UP_TOPIC:
                 text = "given up by the broker: its producer neither committed nor rolled it back, and no group gets it"
                 found.append(
-                    Result(step_id(place), OutcomeState.CANCELLED, text, Proof.RECORDS, at=row["store_timestamp"])
+                    Result(step_id(place), OutcomeState.CANCELLED, text, Evidence.RECORDS, at=row["store_timestamp"])
                 )
         return found
 
@@ -119,7 +119,7 @@ class Outcomes:
             reported_places.update(chain.records[1:])
             yield self._outcome_of_chain(chain)
         if not groups:
-            yield Result(step_id(place), OutcomeState.UNKNOWN, self._no_known_group_text(row), Proof.NONE)
+            yield Result(step_id(place), OutcomeState.UNKNOWN, self._no_known_group_text(row), Evidence.NONE)
 
     def _no_known_group_text(self, row: Row) -> str:
         seen = "no snapshot of offsets has a group in its topic"
@@ -127,7 +127,7 @@ class Outcomes:
             seen = "the lake has no snapshot of the broker's offsets"
         return f"it is not known who consumes {row['topic']}: {seen}, and no trace names the message"
 
-    def _follow_chain(self, first_place: Place, group: str) -> _Chain:
+    def _follow_chain(self, first_place: Place, group: str) -> _RetryChain:
         records, consumptions = [first_place], []
         seen = {first_place}
         for place in records:  # grows
@@ -143,7 +143,7 @@ class Outcomes:
                         records.append(to)
         records.sort(key=lambda place: _time_sort_key(self._records[place]))
         consumptions.sort(key=lambda edge: (edge["attempt"] or 0, edge["event_timestamp"] or _FIRST))
-        return _Chain(first_place, group, records, consumptions)
+        return _RetryChain(first_place, group, records, consumptions)
 
     def _edges_from_record(self, place: Place, group: str) -> Iterator[Row]:
         """Yield, in order, the edges that start at a record, except those of other groups."""
@@ -156,7 +156,7 @@ class Outcomes:
         for _, edge in heapq.merge(edges.get(group, ()), edges.get(None, ()), key=itemgetter(0)):
             yield edge
 
-    def _outcome_of_chain(self, chain: _Chain) -> Result:
+    def _outcome_of_chain(self, chain: _RetryChain) -> Result:
         last = chain.records[-1]
         row = self._records[last]
         if row["kind"] == Kind.DLQ:
@@ -175,24 +175,24 @@ class Outcomes:
             return self._outcome_of_attempt(chain.consumptions[-1], chain)
         return self._outcome_by_offset(last, chain)
 
-    def _retry_store_edge(self, chain: _Chain) -> Row | None:
+    def _retry_store_edge(self, chain: _RetryChain) -> Row | None:
         """Return the edge from a message to its entry in the broker's retry store; None if there is none."""
         edges = self._edges_from_record(chain.head, chain.group)
         return next((edge for edge in edges if is_in_retry_store(edge) and edge["absent_end"] == "to"), None)
 
-    def _outcome_in_retry_store(self, edge: Row, chain: _Chain) -> Result:
+    def _outcome_in_retry_store(self, edge: Row, chain: _RetryChain) -> Result:
         now, at, due = self._now.get(chain.head[0]), edge["event_timestamp"], edge["due_timestamp"]
         if edge["kind"] == EdgeKind.DEAD:
             tries = "" if edge["attempt"] is None else f", after {format_count(edge['attempt'], 'try', 'tries')}"
             since = self._time_text_of_record(at, chain.head)
             text = f"dead letter of {chain.group} since {since}{tries}, in the retry store"
-            return Result(step_id(chain.head), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, at)
+            return Result(step_id(chain.head), OutcomeState.DEAD, text, Evidence.RECORDS, chain.group, at)
         is_late = due is not None and now is not None and due + _LATE < now
         text = f"{'overdue ' if is_late else ''}{retry_entry_text(edge, now)}"
         state = OutcomeState.OVERDUE if is_late else OutcomeState.WAITING
-        return Result(step_id(chain.head), state, text, Proof.RECORDS, chain.group, due)
+        return Result(step_id(chain.head), state, text, Evidence.RECORDS, chain.group, due)
 
-    def _outcome_of_dead_letter(self, place: Place, chain: _Chain) -> Result:
+    def _outcome_of_dead_letter(self, place: Place, chain: _RetryChain) -> Result:
         row = self._records[place]
         since = self._time_text_of_record(row["store_timestamp"], place)
         again = [edge for edge in self._from.get(place, NONE) if edge["kind"] in _SENT_AGAIN]
@@ -203,18 +203,18 @@ class Outcomes:
                 after = f", redriven {approximate_duration_text(min(times) - row['store_timestamp'])} later"
             text = f"dead letter of {chain.group} since {since}{after or ', redriven'}"
             return Result(
-                step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
+                step_id(place), OutcomeState.REDRIVEN, text, Evidence.RECORDS, chain.group, row["store_timestamp"]
             )
         if (later := self._find_application_copy(row)) is not None:
             after = approximate_duration_text(later["store_timestamp"] - row["store_timestamp"])
             where = f"{later['topic']} ({later['broker']}:{later['physical_offset']})"
             text = f"dead letter of {chain.group} since {since}, sent again by an application {after} later, to {where}"
             return Result(
-                step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
+                step_id(place), OutcomeState.REDRIVEN, text, Evidence.RECORDS, chain.group, row["store_timestamp"]
             )
         sent = "not redriven" if self._has_edges else "without the table edges it is not known whether it was redriven"
         text = f"dead letter of {chain.group} since {since}, {sent}"
-        return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
+        return Result(step_id(place), OutcomeState.DEAD, text, Evidence.RECORDS, chain.group, row["store_timestamp"])
 
     def _find_application_copy(self, dead_letter: Row) -> Row | None:
         """Return the first record with a dead letter's unique key that an application sent after it."""
@@ -230,14 +230,14 @@ class Outcomes:
         ]
         return min(later, key=_time_sort_key, default=None)
 
-    def _outcome_of_success(self, edge: Row, chain: _Chain) -> Result:
+    def _outcome_of_success(self, edge: Row, chain: _RetryChain) -> Result:
         at, sent = edge["event_timestamp"], self._first_store_time(chain.head)
         attempt = f" at the {ordinal_text(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         after = ""
         if at is not None and sent is not None:
             after = f", {approximate_duration_text(at - sent)} after it was sent"
         text = f"consumed by {chain.group}{attempt}{after}"
-        return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
+        return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Evidence.TRACE, chain.group, at)
 
     def _first_store_time(self, place: Place) -> datetime.datetime | None:
         """Return when a message was first stored, which may be before its delay or its commit."""
@@ -256,7 +256,7 @@ class Outcomes:
             place = before[0]
             seen.add(place)
 
-    def _outcome_of_attempt(self, edge: Row, chain: _Chain) -> Result:
+    def _outcome_of_attempt(self, edge: Row, chain: _RetryChain) -> Result:
         attempt = f" at the {ordinal_text(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         said = outcome_text(edge["outcome"])
         step = consumption_id(edge)
@@ -264,43 +264,43 @@ class Outcomes:
             since = self._time_text_of_record(edge["event_timestamp"], chain.head)
             tries = "" if edge["attempt"] is None else f", after {format_count(edge['attempt'] + 1, 'try', 'tries')}"
             text = f"dead letter of {chain.group} since {since}{tries}"
-            return Result(step, OutcomeState.DEAD, text, Proof.TRACE, chain.group, edge["event_timestamp"])
+            return Result(step, OutcomeState.DEAD, text, Evidence.TRACE, chain.group, edge["event_timestamp"])
         if said is None:
             text = f"{chain.group} began to consume it{attempt}; the result is not known"
-            return Result(step, OutcomeState.UNKNOWN, text, Proof.TRACE, chain.group, edge["event_timestamp"])
+            return Result(step, OutcomeState.UNKNOWN, text, Evidence.TRACE, chain.group, edge["event_timestamp"])
         text = f"failed in {chain.group}{attempt} ({said}), and no later record of it is in the lake"
-        return Result(step, OutcomeState.FAILED, text, Proof.TRACE, chain.group, edge["event_timestamp"])
+        return Result(step, OutcomeState.FAILED, text, Evidence.TRACE, chain.group, edge["event_timestamp"])
 
-    def _outcome_by_offset(self, place: Place, chain: _Chain) -> Result:
+    def _outcome_by_offset(self, place: Place, chain: _RetryChain) -> Result:
         row, group = self._records[place], chain.group
         known = self._offsets.offsets_of_groups(row).get(group)
         stored, number = row["store_timestamp"], row["queue_offset"]
         what = "it" if place == chain.head else "its newest copy"
 
-        def result(state: OutcomeState, text: str, proof: Proof, time: datetime.datetime | None = None) -> Result:
+        def result(state: OutcomeState, text: str, proof: Evidence, time: datetime.datetime | None = None) -> Result:
             return Result(step_id(place), state, text, proof, group, time)
 
         if known is None or number is None:
             return result(
                 OutcomeState.UNKNOWN,
                 f"it is not known what {group} did with {what}: there is no trace of it, and no offset in its queue",
-                Proof.NONE,
+                Evidence.NONE,
             )
         if stored is not None and known.taken < stored:
             return result(
                 OutcomeState.UNKNOWN,
                 f"it is not known whether {group} has consumed {what}: the newest snapshot of its offset, from "
                 f"{self._time_text_of_record(known.taken, place)}, is older than the record",
-                Proof.NONE,
+                Evidence.NONE,
             )
         if known.offset <= number:
             at = self._time_text_of_record(known.taken, place)
             text = f"not yet consumed by {group}: offset {number:,}, group at {known.offset:,} as of {at}"
-            return result(OutcomeState.NOT_CONSUMED, text, Proof.OFFSETS, known.taken)
-        return result(OutcomeState.PASSED, self._offset_passed_text(place, chain, known), Proof.OFFSETS,
+            return result(OutcomeState.NOT_CONSUMED, text, Evidence.OFFSETS, known.taken)
+        return result(OutcomeState.PASSED, self._offset_passed_text(place, chain, known), Evidence.OFFSETS,
                       self._offsets.passed.get((place, group)))  # fmt: skip
 
-    def _offset_passed_text(self, place: Place, chain: _Chain, newest_offset: NewestOffset) -> str:
+    def _offset_passed_text(self, place: Place, chain: _RetryChain, newest_offset: NewestOffset) -> str:
         by = self._offsets.passed.get((place, chain.group))
         when = f" before {self._time_text_of_record(by, place)}" if by is not None else ""
         copy = "its newest copy was " if place != chain.head else ""
@@ -320,7 +320,7 @@ class Outcomes:
         if is_for_dead_letters(row):
             what = f" to become a dead letter of {group}"
 
-        def result(state: OutcomeState, text: str, proof: Proof, time: datetime.datetime | None) -> Result:
+        def result(state: OutcomeState, text: str, proof: Evidence, time: datetime.datetime | None) -> Result:
             return Result(step_id(place), state, text, proof, group, time)
 
         edge, now = edges[0], self._now.get(row["broker"])
@@ -329,7 +329,7 @@ class Outcomes:
             yield result(
                 OutcomeState.CANCELLED,
                 "cancelled before it was due: no group gets it",
-                Proof.RECORDS,
+                Evidence.RECORDS,
                 edge["to_timestamp"],
             )
         elif edge["absent_reason"] == AbsentReason.OVERDUE or (
@@ -337,13 +337,13 @@ class Outcomes:
         ):
             told = f", due {self._time_text_of_record(due, place)}" if due is not None else ""
             text = f"overdue in {where}{what}{told}, and not delivered by {self._time_text_of_record(now, place)}"
-            yield result(OutcomeState.OVERDUE, text, Proof.RECORDS, due)
+            yield result(OutcomeState.OVERDUE, text, Evidence.RECORDS, due)
         elif edge["absent_reason"] == AbsentReason.NOT_YET:
             told = f", due {self._time_text_of_record(due, place)}" if due is not None else ""
-            yield result(OutcomeState.WAITING, f"waiting in {where}{what}{told}", Proof.RECORDS, due)
+            yield result(OutcomeState.WAITING, f"waiting in {where}{what}{told}", Evidence.RECORDS, due)
         else:
             text = f"its delivery from {where}{what} is not in the lake: {missing_record_text(edge, 'to', now)}"
-            yield result(OutcomeState.UNKNOWN, text, Proof.NONE, None)
+            yield result(OutcomeState.UNKNOWN, text, Evidence.NONE, None)
 
     def _outcomes_of_half_message(self, place: Place) -> Iterator[Result]:
         edges = self._from.get(place, NONE)
@@ -354,11 +354,11 @@ class Outcomes:
         if any(edge["outcome"] == StepOutcome.ROLLED_BACK for edge in finished):
             text = "rolled back: no group gets it"
             at = next((edge["to_timestamp"] for edge in finished), None)
-            yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)
+            yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Evidence.RECORDS, at=at)
         elif not any(edge["outcome"] == StepOutcome.COMMITTED for edge in finished):
             sent = self._first_store_time(place)  # each check stores a new half message
             text = f"prepared since {self._time_text_of_record(sent, place)}, neither committed nor rolled back so far"
-            yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=sent)
+            yield Result(step_id(place), OutcomeState.PREPARED, text, Evidence.RECORDS, at=sent)
 
     def _time_text_of_record(self, moment: datetime.datetime | None, place: Place) -> str:
         return "a time that is not known" if moment is None else relative_time_text(moment, self._now.get(place[0]))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from commitlake.pipelines.lineage.message_history import Record, Step, Story
-from commitlake.pipelines.masking.masks import BODY, KEYS, PROPERTY, TAGS, Mask, MaskError, Message, apply_masks
+from commitlake.pipelines.masking.masks import BODY, KEYS, PROPERTY, TAGS, Mask, MaskableMessage, MaskError, apply_masks
 from commitlake.schemas.layouts.rocketmq import properties as props
 
 HIDDEN = "(masked)"
@@ -55,7 +55,7 @@ def _to_mask_of_keys_or_tags(mask: Mask) -> Mask:
 
 def _mask_record(record: Record, masks: Sequence[Mask], key: bytes, replacements: Replacements) -> Record:
     properties = {name: value for name, value in record.properties.items() if name not in _OWN}
-    message = Message(b"", record.keys, record.tags, properties)
+    message = MaskableMessage(b"", record.keys, record.tags, properties)
     body, problem = record.body, record.body_problem
     for mask in masks:
         if mask.field != BODY:
@@ -71,7 +71,7 @@ def _mask_record(record: Record, masks: Sequence[Mask], key: bytes, replacements
     )  # fmt: skip
 
 
-def _apply_mask(message: Message, mask: Mask, key: bytes, replacements: Replacements) -> Message:
+def _apply_mask(message: MaskableMessage, mask: Mask, key: bytes, replacements: Replacements) -> MaskableMessage:
     """Apply one masking rule for keys, tags or properties to a message, and record the values that it changes."""
     if mask.field == KEYS:
         values = list(message.keys)

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_rang
 from commitlake.pipelines.edges.lake_spans import LinkedExtents
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.graph_building import build_graph, order_graph, step_id, to_story_record
-from commitlake.pipelines.lineage.group_offsets import Offsets, read_offsets
+from commitlake.pipelines.lineage.group_offsets import GroupOffsetsByTopic, read_offsets
 from commitlake.pipelines.lineage.group_outcomes import Outcomes
 from commitlake.pipelines.lineage.message_history import Edge, Outcome, Question, Record, Step, Story
 from commitlake.pipelines.lineage.prefetched_tables import PrefetchedTables
@@ -160,7 +160,7 @@ def _without_key(question: Question) -> Question:
 
 
 def _make_story(
-    tables: LineageTables, question: Question, found: GatheredRows, offsets: Offsets, context: _StoryContext
+    tables: LineageTables, question: Question, found: GatheredRows, offsets: GroupOffsetsByTopic, context: _StoryContext
 ) -> tuple[Story, Sequence[Row]]:
     now = tables.read_newest_store_times({row["broker"] for row in found.records.values()}) if found.records else {}
     as_of = max(now.values(), default=None)
@@ -210,7 +210,7 @@ def _late_edges_caution(tables: LineageTables, newest_run: tuple[int, ArchiveCom
 def _collect_cautions(
     gathered: GatheredRows,
     consumable_records: Sequence[Row],
-    offsets: Offsets,
+    offsets: GroupOffsetsByTopic,
     as_of: datetime.datetime | None,
     *,
     has_masked_bodies: bool,

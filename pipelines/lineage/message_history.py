@@ -143,7 +143,7 @@ class OutcomeState(StrEnum):
     """The state is not known from the lake."""
 
 
-class Proof(StrEnum):
+class Evidence(StrEnum):
     """Kind of evidence for an outcome, the strongest first."""
 
     TRACE = "trace"
@@ -236,7 +236,7 @@ class Consumption:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingRecord:
     """A record that an edge refers to and the lake does not have, with the reason.
 
     Attributes:
@@ -274,7 +274,7 @@ class Step:
     text: str
     record: Record | None = None
     consumption: Consumption | None = None
-    missing: Missing | None = None
+    missing: MissingRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,13 +314,13 @@ class Outcome:
     step: str
     state: OutcomeState
     text: str
-    proof: Proof
+    proof: Evidence
     group: str | None = None
     at: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class TreeLine:
     """A line of a message history shown as a tree: a step, its depth, and the edge that led to it.
 
     Attributes:
@@ -382,7 +382,7 @@ class Story:
                 return step
         raise KeyError(step_id)
 
-    def iterate_branches(self, max_depth: int | None = None) -> Iterator[Branch]:
+    def iterate_tree_lines(self, max_depth: int | None = None) -> Iterator[TreeLine]:
         """Yield the steps as lines of a tree in time order, each before the steps that it led to.
 
         A step with several incoming edges is shown below the first of them, and as `again` below the others. If edges
@@ -409,7 +409,7 @@ class _StoryWalk:
         self._seen: set[str] = set()
         self._cut: set[str] = set()
 
-    def iterate_branches(self, max_depth: int | None) -> Iterator[Branch]:
+    def iterate_branches(self, max_depth: int | None) -> Iterator[TreeLine]:
         roots = [step for step in self._steps if step.id not in self._led_to]
         before: datetime.datetime | None = None
         for step in [*roots, *self._steps]:  # a cycle has no root, so its earliest step becomes one
@@ -421,7 +421,7 @@ class _StoryWalk:
 
     def _walk_from(
         self, root: Step, time_since_previous: datetime.timedelta | None, max_depth: int | None
-    ) -> Iterator[Branch]:
+    ) -> Iterator[TreeLine]:
         waiting: list[tuple[int, Step, Edge | None, datetime.timedelta | None, bool]] = [
             (0, root, None, time_since_previous, True)
         ]
@@ -434,7 +434,7 @@ class _StoryWalk:
             if cut:
                 self._hide_successors(step.id)
                 edges = []
-            yield Branch(level, step, edge, since, again, last, cut)
+            yield TreeLine(level, step, edge, since, again, last, cut)
             for number, after in enumerate(reversed(edges)):
                 target = self._steps[self._order[after.target]]
                 waiting.append((level + 1, target, after, after.gap, number == 0))

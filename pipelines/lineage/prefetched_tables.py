@@ -34,7 +34,7 @@ from commitlake.pipelines.lineage.table_lookups import (
     Matches,
     Place,
     Row,
-    keep_times,
+    keep_places_in_time_range,
     newest_message_places,
     time_conditions,
 )
@@ -117,9 +117,9 @@ class PrefetchedTables(LineageTables):
         return self.edges is None or (self._follow_edges() and self._load_copies_of_dead_letters())
 
     def _newest_places(self, places: pa.Table) -> dict[Place, datetime.datetime | None]:
-        return newest_message_places(keep_times(places, self._question), self._question.limit)
+        return newest_message_places(keep_places_in_time_range(places, self._question), self._question.limit)
 
-    def _room(self) -> int:
+    def _free_row_count(self) -> int:
         """Return how many more rows may be kept in memory."""
         return max(0, _MAX_ROWS - len(self._rows) - self._edge_count)
 
@@ -136,7 +136,7 @@ class PrefetchedTables(LineageTables):
                     place = place_of_edge_end(row, end)
                     if place is not None and place not in self._rows and row["absent_end"] != end:
                         ends[place] = row[f"{end}_timestamp"]
-            if len(ends) > self._room():
+            if len(ends) > self._free_row_count():
                 return False
             self._load_rows(ends)
             read = [self._rows[place] for place in ends]
@@ -156,7 +156,7 @@ class PrefetchedTables(LineageTables):
         for key in unique_keys:
             places = self._newest_places(self._copies.places_of(key))
             wanted |= {place: at for place, at in places.items() if place not in self._rows}
-            if len(wanted) > self._room():
+            if len(wanted) > self._free_row_count():
                 return False
         self._load_rows(wanted)
         return True
@@ -242,7 +242,7 @@ class PrefetchedTables(LineageTables):
 
     def _load_edges(self, nodes: Collection[str]) -> Sequence[Row] | None:
         """Read the rows of `edges` of nodes into memory and return them; None if there are too many."""
-        room = self._room()
+        room = self._free_row_count()
         if len(nodes) < _MIN_SCANNED:
             found = super().read_edges_of(nodes, room)
         else:

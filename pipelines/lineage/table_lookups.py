@@ -109,7 +109,7 @@ class LineageTables:
         places = self._find_key_places(key, key_kind)
         if places is None:
             return self._scan_messages(key, key_kind, question)
-        places = keep_times(places, question)
+        places = keep_places_in_time_range(places, question)
         is_trace = _are_trace_topics(places.column("topic"))
         traces = pc.sum(is_trace).as_py() or 0
         wanted = places.filter(pc.invert(is_trace)) if traces < places.num_rows else places
@@ -242,7 +242,7 @@ def time_conditions(question: Question) -> list[str]:
     return selection_conditions(Selection(start=question.start, end=question.end))
 
 
-def keep_times(message_places: pa.Table, question: Question) -> pa.Table:
+def keep_places_in_time_range(message_places: pa.Table, question: Question) -> pa.Table:
     """Return those log positions of messages whose store time is in the time range of a query."""
     if question.start is None and question.end is None:
         return message_places

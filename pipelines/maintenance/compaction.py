@@ -27,13 +27,13 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import read_footer_sum
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.rows.data_files import NO_DATE, open_table_file
-from commitlake.connectors.lake.rows.row_sums import SummedWriter
+from commitlake.connectors.lake.rows.row_sums import RowSumWriter
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_steps_file
 from commitlake.pipelines.maintenance.file_replacement import ConcurrentMaintenanceError, replace_table_files
-from commitlake.pipelines.maintenance.sorted_file_merge import Merge, UnsortedFileError, open_merge
+from commitlake.pipelines.maintenance.sorted_file_merge import SortedFileMerge, UnsortedFileError, open_merge
 
 _MAX_ROWS = 4 << 20  # their sort keys are held in memory
 _MAX_FILES = 512  # files that are open at the same time
@@ -45,7 +45,7 @@ Join = Callable[[Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class CompactionBin:
     """Group of small data files that a compaction merges into one."""
 
     files: tuple[TableFile, ...]
@@ -61,7 +61,7 @@ class Bin:
         return sum(file.rows or 0 for file in self.files)
 
 
-def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
+def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[CompactionBin]:
     """Choose small data files, and group them so that each group can be merged into one file.
 
     After the merge, planning again gives no bins, or one with leftover files.
@@ -87,7 +87,7 @@ def _merge_group_key(file: TableFile) -> tuple[str, ...]:
     return (f"{file.date:%Y-%m}",)
 
 
-def _fill_bins(files: list[TableFile], target_bytes: int) -> list[Bin]:
+def _fill_bins(files: list[TableFile], target_bytes: int) -> list[CompactionBin]:
     bins: list[list[TableFile]] = [[]]
     size = rows = 0
     for file in sorted(files, key=lambda file: (file.first_time or _NO_TIME, file.modified_ms, file.path)):
@@ -96,7 +96,7 @@ def _fill_bins(files: list[TableFile], target_bytes: int) -> list[Bin]:
             bins.append([])
             size, rows = file.size, file.rows or 0
         bins[-1].append(file)
-    return [Bin(tuple(found)) for found in bins if len(found) > 1]
+    return [CompactionBin(tuple(found)) for found in bins if len(found) > 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Compaction:
     unsorted: int = 0
 
 
-def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[Bin]:
+def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[CompactionBin]:
     """Return the groups of small files to merge in a table, without files that the next run replaces anyway."""
     files = read_table_files(lake.table(table))
     return plan_bins([file for file in files if not is_open_steps_file(file.path)], target_bytes)
@@ -127,7 +127,7 @@ def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[Bin]:
 def compact_table(
     lake: Lake,
     table: str,
-    bins: Sequence[Bin],
+    bins: Sequence[CompactionBin],
     sort_columns: Sequence[str],
     advance: Callable[[int], None] = lambda _: None,
     runner: Runner = HERE,
@@ -183,7 +183,7 @@ def rewrite_file(lake: Lake, table: str, file: TableFile, change_rows: Join) -> 
 
 
 def _merge_bin(
-    lake: Lake, table: str, sort_columns: Sequence[str], join_equal_rows: Join | None, files_to_merge: Bin
+    lake: Lake, table: str, sort_columns: Sequence[str], join_equal_rows: Join | None, files_to_merge: CompactionBin
 ) -> tuple[Sequence[TableFile], TableFile | None, int]:
     """Merge the files of one group into one file, leaving out files that are not sorted.
 
@@ -228,10 +228,10 @@ def _merge_files(
     return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
 
 
-def _write_merged_rows(merge: Merge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> pq.FileMetaData:
+def _write_merged_rows(merge: SortedFileMerge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> pq.FileMetaData:
     collected: list[pq.FileMetaData] = []
     is_summed = all(read_footer_sum(source.metadata) is not None for source in merge.sources)
-    with (SummedWriter if is_summed else pq.ParquetWriter)(
+    with (RowSumWriter if is_summed else pq.ParquetWriter)(
         output,
         merge.schema.remove_metadata(),
         compression="zstd",

@@ -30,7 +30,7 @@ _WAIT_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpiredFiles:
     """Number, size and rows of the files that an expiry drops or, in a dry run, would drop."""
 
     count: int = 0
@@ -123,10 +123,10 @@ def delete_packs(store: PackStore, packs: Iterable[PackFile]) -> None:
     store.delete([pack.name for pack in packs])
 
 
-def measure_files(files: Iterable[TableFile | PackFile]) -> Expired:
+def measure_files(files: Iterable[TableFile | PackFile]) -> ExpiredFiles:
     """Return the number, total size and rows of files."""
     count = size = rows = 0
     for thing in files:
         count, size = count + 1, size + thing.size
         rows += (thing.rows or 0) if isinstance(thing, TableFile) else 0
-    return Expired(count, size, rows)
+    return ExpiredFiles(count, size, rows)

@@ -35,14 +35,14 @@ _VERSIONS_A_CHECKPOINT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
+class VacuumableFiles:
     """Number and size of the files that VACUUM would delete."""
 
     count: int = 0
     bytes: int = 0
 
 
-def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garbage:
+def find_vacuumable_files(lake: Lake, table: str, retention: datetime.timedelta) -> VacuumableFiles:
     """Return the number and size of the data files that VACUUM would delete from a table.
 
     Raises:
@@ -55,7 +55,7 @@ def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garba
     files = lake.open_folder(table)
     # Files that left the table may have been deleted already.
     sizes = [info.size for info in files.get_file_info(names) if info.is_file] if names else []
-    return Garbage(len(sizes), sum(sizes))
+    return VacuumableFiles(len(sizes), sum(sizes))
 
 
 def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_only_user: bool = False) -> None:

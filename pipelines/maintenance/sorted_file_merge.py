@@ -45,7 +45,7 @@ class UnsortedFileError(CommitLakeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class SortedFileMerge:
     """Open sorted Parquet files, and the order in which their rows are merged.
 
     Attributes:
@@ -95,7 +95,7 @@ class Merge:
             yield pieces.take(pa.array(positions))
 
 
-def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Sequence[str]) -> Merge:
+def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Sequence[str]) -> SortedFileMerge:
     """Open files and determine the order of the merged rows.
 
     Args:
@@ -114,7 +114,7 @@ def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Seque
             for path in paths
         )
         schema = pa.unify_schemas([source.schema_arrow for source in sources], promote_options="permissive")
-        return Merge(schema, _merge_order(sources, sort_columns), sources)
+        return SortedFileMerge(schema, _merge_order(sources, sort_columns), sources)
     except BaseException:
         for source in sources:
             source.close(force=True)

@@ -41,8 +41,8 @@ from commitlake.pipelines.masking.masks import (
     PROPERTY,
     TAGS,
     Mask,
+    MaskableMessage,
     MaskError,
-    Message,
     apply_masks,
     check_hash_key,
     parse_mask,
@@ -179,7 +179,7 @@ class ArchiveMasks:
         if holds_messages:
             masked = self._mask_inner_batch(plain)
         else:
-            masked = apply_masks(Message(plain, (), None, {}), masks, self.key).body
+            masked = apply_masks(MaskableMessage(plain, (), None, {}), masks, self.key).body
         return body if masked == plain else _compress_body(masked, _to_codec(codec))
 
     def _mask_inner_batch(self, body: bytes) -> bytes:
@@ -192,7 +192,7 @@ class ArchiveMasks:
     def _mask_batch_item(self, item: BatchItem) -> BatchItem:
         others = dict(parse_properties(item.properties))
         keys, tags = split_keys(others.pop(KEYS_PROPERTY, "")), others.pop(TAGS_PROPERTY, None)
-        message = Message(item.body, keys, tags, others)
+        message = MaskableMessage(item.body, keys, tags, others)
         masked = apply_masks(message, self.masks, self.key)
         if masked == message:
             return item

@@ -58,7 +58,7 @@ def erase_rows(rows: pa.Table, erased_messages: ErasedMessages) -> tuple[pa.Tabl
     if not len(hits):
         return rows, hits
     # A row that is erased already keeps the id of its first erasure.
-    hits = hits[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(hits)))]
+    hits = hits[~erased_row_mask(rows.select(CHANGED_COLUMNS).take(pa.array(hits)))]
     if not len(hits):
         return rows, hits
     found = rows.take(pa.array(hits))
@@ -83,7 +83,7 @@ def _reencode_dictionaries(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def are_erased(rows: pa.Table, *, by_any_version: bool = False) -> Array:
+def erased_row_mask(rows: pa.Table, *, by_any_version: bool = False) -> Array:
     """Return a mask of the rows whose data was removed by an erasure.
 
     The property alone proves nothing, because a producer can send a message with it.

@@ -48,7 +48,7 @@ class MaskError(CommitLakeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MaskableMessage:
     """The parts of a message that masking rules can change.
 
     Attributes:
@@ -131,7 +131,7 @@ def check_hash_key(masks: Sequence[Mask], key: bytes) -> None:
         raise UsageError(f"masks with the rule hash need a key: set {KEY_VARIABLE} in the environment")
 
 
-def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
+def apply_masks(message: MaskableMessage, masks: Sequence[Mask], key: bytes) -> MaskableMessage:
     """Return a message with the fields that the rules name masked.
 
     Args:
@@ -147,7 +147,7 @@ def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
     return message
 
 
-def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
+def _apply_mask(message: MaskableMessage, mask: Mask, key: bytes) -> MaskableMessage:
     body, keys, tags, properties = message.body, message.keys, message.tags, message.properties
     if mask.field == KEYS:
         # A masked key that is null or empty is left out, because KEYS cannot have empty keys.
@@ -164,7 +164,7 @@ def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
         properties = {own: value for own, value in values if value is not None}
     else:
         body = _mask_body(body, mask, key)
-    return Message(body, keys, tags, properties)
+    return MaskableMessage(body, keys, tags, properties)
 
 
 def _mask_body(body: bytes, mask: Mask, key: bytes) -> bytes:
@@ -184,13 +184,13 @@ class JsonError(CommitLakeError):
     exit_code = ExitCode.DAMAGE
 
 
-class _Number(str):
+class _JsonNumber(str):
     """Number in JSON, kept as written: it may have more digits than a float, or than Python can parse."""
 
     __slots__ = ()
 
 
-class _Object(list[tuple[str, object]]):
+class _JsonObject(list[tuple[str, object]]):
     """JSON object as a list of names and values, so that order and repeated names are kept."""
 
 
@@ -311,14 +311,16 @@ def _expect_character(text: str, position: int, character: str) -> int:
 
 def _compact_json(text: str) -> str:
     """Return JSON without whitespace, so that equal values have the same hash."""
-    value = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    value = json.loads(
+        text, object_pairs_hook=_JsonObject, parse_int=_JsonNumber, parse_float=_JsonNumber, parse_constant=_JsonNumber
+    )
     return "".join(_json_pieces(value))
 
 
 def _json_pieces(value: object) -> list[str]:
-    if isinstance(value, _Number):
+    if isinstance(value, _JsonNumber):
         return [value]
-    if isinstance(value, _Object):
+    if isinstance(value, _JsonObject):
         members = [[json.dumps(name, ensure_ascii=False), ":", *_json_pieces(member)] for name, member in value]
         return ["{", *_join_with_commas(members), "}"]
     if isinstance(value, list):

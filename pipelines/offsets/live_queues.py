@@ -55,7 +55,7 @@ class LiveQueues:
             live = self._fetch_queue_state(offset.message_queue)
             yield self._limit_offset_to_queue(offset, live, since), live
 
-    def offsets_missing_in_source(
+    def offsets_of_queues_without_source(
         self, brokers: Collection[str], topics: Iterable[str], known_queues: Collection[Queue], since: datetime.datetime
     ) -> Iterator[tuple[GroupOffset, LiveQueue]]:
         """Yield the offsets that a group needs in queues that the broker has, but not the lake or store.

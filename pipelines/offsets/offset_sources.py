@@ -41,7 +41,7 @@ from commitlake.pipelines.lag.backlog_counting import (
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
 from commitlake.pipelines.lag.offsets import offsets_at
-from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan, Times
+from commitlake.pipelines.lag.queue_offset_spans import CountLimits, MessageCounter, QueueSpan
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
@@ -53,7 +53,7 @@ from commitlake.schemas.tables.messages import SOURCE
 from commitlake.schemas.times import epoch_ms_rounded_up
 
 
-class FirstMessage(NamedTuple):
+class FirstMessageSince(NamedTuple):
     """First message of a queue that was stored at or after a time.
 
     Attributes:
@@ -84,11 +84,11 @@ class LakeQueues:
             topics: Their names.
             until: Messages that were stored later do not count; None for no limit.
         """
-        return self._messages.measure_queues(Times(until=until), topics, [])
+        return self._messages.measure_queues(CountLimits(until=until), topics, [])
 
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
-    ) -> dict[Queue, FirstMessage]:
+    ) -> dict[Queue, FirstMessageSince]:
         """Return, for each queue, the first message stored at or after a time; queues without one are left out.
 
         Args:
@@ -112,7 +112,7 @@ class LakeQueues:
             f"FROM messages WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
         )
         return {
-            Queue(self._broker, row["topic"], row["queue_id"]): FirstMessage(row["first"], row["before"])
+            Queue(self._broker, row["topic"], row["queue_id"]): FirstMessageSince(row["first"], row["before"])
             for row in rows_to_dicts(self._table.query(sql))
             if row["first"] is not None
         }
@@ -129,7 +129,7 @@ class LakeQueues:
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
         """Let each counter count messages from its cursors on; return the first and end offsets of queues."""
-        return self._messages.measure_queues(Times(), topics, counters)
+        return self._messages.measure_queues(CountLimits(), topics, counters)
 
 
 class QueueSpans(Protocol):
@@ -144,7 +144,7 @@ class QueueMessages(QueueSpans, Protocol):
 
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
-    ) -> dict[Queue, FirstMessage]:
+    ) -> dict[Queue, FirstMessageSince]:
         """Return, for each queue, the first message stored at or after a time, where there is one."""
 
     def covers_time(self, time: datetime.datetime) -> bool:
@@ -250,11 +250,11 @@ class StoreQueues:
 
     def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offset of each queue of the given topics."""
-        return self._measure_queues(Times(until=until), topics, lambda: ())
+        return self._measure_queues(CountLimits(until=until), topics, lambda: ())
 
     def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
-    ) -> dict[Queue, FirstMessage]:
+    ) -> dict[Queue, FirstMessageSince]:
         """Return, for each queue, the first message stored at or after a time; queues without one are left out.
 
         Segments without such messages are not read. A store has no missing messages before the first one.
@@ -276,7 +276,9 @@ class StoreQueues:
                     here = rows[is_since[rows] & (physical[rows] >= restart_offsets.get(queue, 0))]
                     if len(here):
                         found[queue] = min(int(np.min(offsets[here])), found.get(queue, int(offsets[here[0]])))
-        return {queue: FirstMessage(offset, offset - 1) for queue, offset in found.items() if queue.topic in topics}
+        return {
+            queue: FirstMessageSince(offset, offset - 1) for queue, offset in found.items() if queue.topic in topics
+        }
 
     def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the log up to a time is available, which is so for any time up to now."""
@@ -286,10 +288,10 @@ class StoreQueues:
         self, topics: Collection[str], counters: Sequence[BacklogCounter]
     ) -> dict[Queue, QueueSpan]:
         """Let each counter count messages from its cursors on; return the first and end offsets of queues."""
-        return self._measure_queues(Times(), topics, lambda: counters)
+        return self._measure_queues(CountLimits(), topics, lambda: counters)
 
     def _measure_queues(
-        self, times: Times, topics: Collection[str], make_counters: Callable[[], Sequence[Count]]
+        self, times: CountLimits, topics: Collection[str], make_counters: Callable[[], Sequence[MessageCounter]]
     ) -> dict[Queue, QueueSpan]:
         """Find queues' first and end offsets by ConsumeQueue entries, or from the log if an entry does not match."""
         try:

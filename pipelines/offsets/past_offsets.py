@@ -18,7 +18,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.lag.backlog_counting import Queue
-from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.offsets import OffsetAt, OffsetState, offsets_at
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.offsets.group_offsets import GroupOffset
 from commitlake.pipelines.offsets.offset_sources import OffsetSource
@@ -86,7 +86,7 @@ def _no_snapshot_text(table: DeltaTable, broker: str, as_of: datetime.datetime) 
 
 
 def _offsets_of_store(
-    source: OffsetSource, moment: Moment, group: str, topics: Collection[str]
+    source: OffsetSource, moment: OffsetState, group: str, topics: Collection[str]
 ) -> Iterator[GroupOffset]:
     chosen = {
         position: offset
@@ -120,7 +120,7 @@ def _created_again_text(past_span: QueueSpan | None, current_span: QueueSpan | N
 
 
 def _to_group_offset(
-    queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | None, problem: str
+    queue: Queue, offset: OffsetAt, moment: OffsetState, span: QueueSpan | None, problem: str
 ) -> GroupOffset:
     """Return a group's past offset in one queue, with notes on what is not known exactly.
 

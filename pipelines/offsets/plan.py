@@ -10,12 +10,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, Cursor, Queue
+from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, LagCursor, Queue
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.pipelines.offsets.live_queues import LiveQueues
-from commitlake.pipelines.offsets.offset_sources import FirstMessage, OffsetSource
+from commitlake.pipelines.offsets.offset_sources import FirstMessageSince, OffsetSource
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.times import from_ms
 
@@ -54,7 +54,7 @@ def plan_offsets_since(
     if live_queues is not None:
         known = {offset.queue for offset in asked}
         brokers = [source.broker for source in sources]
-        checked += list(live_queues.offsets_missing_in_source(brokers, topics, known, since))
+        checked += list(live_queues.offsets_of_queues_without_source(brokers, topics, known, since))
     return _plan_offsets(sources, group, checked, live_queues)
 
 
@@ -110,7 +110,7 @@ def compute_resulting_lags(
         live_queue_states: Queues at a broker that was queried.
     """
     cursors = {
-        offset.queue: Cursor(offset.queue, offset.low, source.subscription_filter(group, offset.queue.topic))
+        offset.queue: LagCursor(offset.queue, offset.low, source.subscription_filter(group, offset.queue.topic))
         for offset in offsets
     }
     counter = BacklogCounter(cursors.values())
@@ -123,7 +123,7 @@ def compute_resulting_lags(
 
 
 def _to_resulting_lag(
-    cursor: Cursor, backlog: Backlog, span: QueueSpan | None, live_queue: LiveQueue | None
+    cursor: LagCursor, backlog: Backlog, span: QueueSpan | None, live_queue: LiveQueue | None
 ) -> ResultingLag:
     known_end = 0 if span is None else span.end
     low, high = backlog.messages, float(backlog.messages)
@@ -160,7 +160,7 @@ def find_offsets_since(
             yield GroupOffset(queue, span.end, None, (note,))
 
 
-def _offset_of_first_message(queue: Queue, first_message: FirstMessage, span: QueueSpan) -> GroupOffset:
+def _offset_of_first_message(queue: Queue, first_message: FirstMessageSince, span: QueueSpan) -> GroupOffset:
     """Return the offset of a queue's first message since a time, or its bounds if earlier messages are missing."""
     low, notes = first_message.offset, []
     if first_message.before is None:

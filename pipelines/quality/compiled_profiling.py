@@ -86,7 +86,7 @@ def find_part_starts(
     timeless = False
     for row in range(len(brokers)):
         is_timeless = (nulls[row] & NULL_STORE) != 0
-        if not continues_run(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end):
+        if not row_continues_run(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end):
             starts[found] = row
             found += 1
             timeless = is_timeless
@@ -204,7 +204,7 @@ def profile_parts(
 
 
 @compiled
-def join_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
+def join_offset_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
     """Join runs of queue offsets that continue or repeat one another, within each group; return how many remain.
 
     Args:
@@ -233,7 +233,7 @@ def join_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
 
 
 @compiled
-def sum_run_figures(
+def sum_offset_run_figures(
     run_counts: Longs, runs: Longs, offset_counts: Longs, missing_counts: Longs, restart_counts: Longs
 ) -> None:
     """Count, for each group of runs of queue offsets, the offsets, the missing ones, and the steps back.
@@ -257,7 +257,7 @@ def sum_run_figures(
 
 
 @inlined
-def continues_run(
+def row_continues_run(
     row: Any,
     brokers: Any,
     topics: Any,

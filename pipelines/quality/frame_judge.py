@@ -17,7 +17,7 @@ from commitlake.schemas.tables.profile import QUEUE_KEYS
 _NAME = "name"
 
 
-class FrameJudge:
+class FrameChecker:
     """Checks data frames by expectation suites, with great_expectations.
 
     great_expectations keeps a copy of every frame and all results until the judge is dropped. A judge serves several
@@ -53,9 +53,9 @@ class FrameJudge:
         if frame.empty:
             return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
         if self._batches is None:
-            self._batches = _define_frame_batches()
+            self._batches = _make_frame_batch_classes()
         # The whole table is copied for each expectation.
-        results = _validate_frame(self._batches, suite, frame[list(wanted)], key_columns)
+        results = _run_frame_validation(self._batches, suite, frame[list(wanted)], key_columns)
         return [_to_judgement(suite, each, results[each.name], frame, key_columns) for each in suite.expectations]
 
 
@@ -116,7 +116,7 @@ def _to_json_scalar(value: Any) -> object:
     return value.item() if hasattr(value, "item") else value
 
 
-def _define_frame_batches() -> Any:
+def _make_frame_batch_classes() -> Any:
     """Return great_expectations' definition of batches that are whole data frames in memory."""
     gx = load_great_expectations()
     try:
@@ -128,7 +128,7 @@ def _define_frame_batches() -> Any:
         raise QualityError(f"great_expectations {gx.__version__} could not be set up: {error}") from error
 
 
-def _validate_frame(
+def _run_frame_validation(
     batches: Any, suite: Suite, frame: pd.DataFrame, key_columns: Sequence[str]
 ) -> dict[str, Mapping[str, Any]]:
     """Validate a data frame by an expectation suite; return great_expectations' results by name."""

@@ -45,10 +45,10 @@ class JudgeSubprocess:
         """
         process = self.start()
         process.call(_begin_judging, run_facts)
-        return _RemoteJudging(process)
+        return _JudgingInSubprocess(process)
 
 
-class _RemoteJudging:
+class _JudgingInSubprocess:
     """Checker of message counts that runs in another process; its errors are raised here."""
 
     def __init__(self, process: SideProcess) -> None:
@@ -58,7 +58,7 @@ class _RemoteJudging:
         """Send the counts of some topics to the process, to be checked there."""
         from commitlake.pipelines.quality.profile_columns import serialize_profile  # noqa: PLC0415 (the command loads it later)
 
-        self._process.call(_add_part, serialize_profile(profile_part))
+        self._process.call(_add_serialized_profile_part, serialize_profile(profile_part))
 
     def make_report(self) -> QualityReport:
         """Return the results of the expectations for all parts that were added."""
@@ -83,7 +83,7 @@ def _begin_judging(run_facts: RunFacts) -> None:
     _judging = ProfileJudging(facts=run_facts)
 
 
-def _add_part(serialized_part: bytes) -> None:
+def _add_serialized_profile_part(serialized_part: bytes) -> None:
     from commitlake.pipelines.quality.profile_columns import parse_profile  # noqa: PLC0415 (likewise)
 
     _current_judging().add_profile_part(parse_profile(serialized_part))

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.pipelines.quality.expectation_input import MAX_PART_ROWS, RunFacts, join_judgements
-from commitlake.pipelines.quality.frame_judge import FrameJudge
+from commitlake.pipelines.quality.frame_judge import FrameChecker
 from commitlake.pipelines.quality.pandas_frames import (
     KEYS,
     build_broker_frame,
@@ -44,7 +44,7 @@ class ProfileJudging:
         self._found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in self._suites}
         self._topics: list[pd.DataFrame] = []
         self._brokers: list[pd.DataFrame] = []
-        self._frames = FrameJudge()
+        self._frames = FrameChecker()
 
     def add_profile_part(self, profile_part: pa.Table) -> None:
         """Check the counts of some topics, and keep the results for `make_report`.
@@ -66,7 +66,7 @@ class ProfileJudging:
     def _free_frame_copies(self) -> None:
         """Free great_expectations' copies of the previous part, which reference cycles keep alive."""
         if self._topics or self._brokers:
-            self._frames = FrameJudge()  # the last one also judges the sums
+            self._frames = FrameChecker()  # the last one also judges the sums
             gc.collect()
 
     def make_report(self) -> QualityReport:

@@ -46,7 +46,7 @@ def combine_window_parts(parts: WindowParts) -> WindowParts:
     known = _reduce_groups(np.logical_and, parts.known, order, starts)
     group_of = np.empty(len(order), np.int64)
     group_of[order] = groups
-    runs, counts = _join_runs(parts, group_of, len(starts))
+    runs, counts = _join_runs_of_groups(parts, group_of, len(starts))
     found = _queue_offset_figures(runs, counts, values["queue_offsets"])
     values |= {name: np.where(known, found[name], carried[name]) for name in QUEUE}
     keys = [key.take(pa.array(order[starts])) for key in parts.keys]
@@ -56,7 +56,7 @@ def combine_window_parts(parts: WindowParts) -> WindowParts:
 
 def _group_keys(keys: list[pa.Array]) -> tuple[Array, Array]:
     """Return the row order that sorts by the key columns, and for each row in this order its group's number."""
-    ranks = [sort_ranks(key) for key in keys]
+    ranks = [ranks_in_sort_order(key) for key in keys]
     order = np.lexsort(ranks[::-1])
     changes = np.zeros(len(order), bool)
     for rank in ranks:
@@ -64,7 +64,7 @@ def _group_keys(keys: list[pa.Array]) -> tuple[Array, Array]:
     return order, np.cumsum(changes)
 
 
-def sort_ranks(key: pa.Array) -> Array:
+def ranks_in_sort_order(key: pa.Array) -> Array:
     """Return an integer for each value of a column, in the order of the values; nulls sort last."""
     if not pa.types.is_string(key.type):
         values: Array = key.cast(pa.int64()).fill_null(compiled_profiling.GREATEST).to_numpy()
@@ -83,19 +83,19 @@ def _reduce_groups(function: np.ufunc, values: Array, order: Array, group_starts
     return reduced
 
 
-def _join_runs(parts: WindowParts, group_of_part: Array, group_count: int) -> tuple[Array, Array]:
+def _join_runs_of_groups(parts: WindowParts, group_of_part: Array, group_count: int) -> tuple[Array, Array]:
     """Return each group's runs of consecutive queue offsets in log order, and the number of runs by group."""
     of_run = np.repeat(group_of_part, parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], of_run))
     runs, counts = np.ascontiguousarray(parts.runs[:, order]), np.zeros(group_count, np.int64)
-    kept = compiled_profiling.join_runs(of_run[order], runs, counts)
+    kept = compiled_profiling.join_offset_runs(of_run[order], runs, counts)
     return runs[:, :kept], counts
 
 
 def _queue_offset_figures(runs: Array, run_counts: Array, queue_offsets: Array) -> dict[str, Array]:
     """Return, for each group, the numbers of unknown, repeated and missing queue offsets, and of restarts."""
     lengths, missing, restarts, repeated = (np.zeros(len(run_counts), np.int64) for _ in range(4))
-    compiled_profiling.sum_run_figures(run_counts, runs, lengths, missing, restarts)
+    compiled_profiling.sum_offset_run_figures(run_counts, runs, lengths, missing, restarts)
     # If offsets never step back, none is repeated.
     ends = np.cumsum(run_counts)
     for group in np.flatnonzero(restarts):

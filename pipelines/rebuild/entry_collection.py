@@ -16,11 +16,11 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.rebuild.index_entries import append_tags_hashes
 from commitlake.pipelines.rebuild.part_files import (
     KeyBlock,
-    Keys,
     PartTable,
     PartWriter,
     Queue,
     QueueBlock,
+    RecordKeys,
     Totals,
     read_part_table,
 )
@@ -44,7 +44,7 @@ class CollectTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedRange:
     """Summary of the part file for one range of the log: numbers of records, keys and queue entries.
 
     Attributes:
@@ -58,7 +58,7 @@ class Collected:
     evidence: dict[str, BatchEvidence]
 
 
-def collect_range(task: CollectTask) -> Collected:
+def collect_range(task: CollectTask) -> CollectedRange:
     """Write the part file for a range of the log, unless an earlier run has written it, and return its summary.
 
     Raises:
@@ -73,7 +73,7 @@ def collect_range(task: CollectTask) -> Collected:
                 collecting.add_chunk(facts)
             table = collecting.write_table()
             writer.finish(table)
-    return Collected(table.totals, table.entry_counts_by_queue(), table.evidence)
+    return CollectedRange(table.totals, table.entry_counts_by_queue(), table.evidence)
 
 
 @dataclass
@@ -163,7 +163,7 @@ class _RangeCollector:
     def _is_queue_topic(self, topic: str) -> bool:
         return is_valid_folder_name(topic) and self._settings.queue_layout.has_queues(topic)
 
-    def _add_keys(self, index_data: IndexData) -> Keys | None:
+    def _add_keys(self, index_data: IndexData) -> RecordKeys | None:
         """Write the keys of a chunk's records to the part file, in the order in which brokers index them."""
         hashes, ends = index_data.key_hashes, index_data.key_ends
         if self._settings.index_tags:
@@ -175,7 +175,7 @@ class _RangeCollector:
         if not len(hashes):
             return None
         rows = np.flatnonzero(np.diff(ends, prepend=0))
-        keys = Keys(
+        keys = RecordKeys(
             index_data.physical_offset[rows], index_data.store_timestamp[rows], ends[rows].astype(np.int64), hashes
         )
         self._keys.append(self._writer.write_record_keys(keys))

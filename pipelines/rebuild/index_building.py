@@ -20,7 +20,7 @@ import numpy as np
 from commitlake.connectors.atomic_files import move_synced
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.rebuild import index_entries
-from commitlake.pipelines.rebuild.part_files import Keys, PartReader, Totals
+from commitlake.pipelines.rebuild.part_files import PartReader, RecordKeys, Totals
 from commitlake.pipelines.rebuild.queue_building import prefix_sums
 from commitlake.pipelines.rebuild.settings import INDEX, Settings
 from commitlake.schemas.layouts.rocketmq.indexfile import (
@@ -66,7 +66,7 @@ class IndexTask:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexBuilt:
+class BuiltIndexFile:
     """Result of writing one IndexFile, which does not have its final name yet.
 
     Attributes:
@@ -112,7 +112,7 @@ def plan_index_tasks(
     return tasks
 
 
-def build_index(task: IndexTask) -> IndexBuilt:
+def build_index(task: IndexTask) -> BuiltIndexFile:
     """Write one IndexFile and sync it, unless an earlier run has written it.
 
     Raises:
@@ -122,7 +122,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
     path = Path(task.work) / f"index-{task.number:08d}"
     is_full = task.end - task.first == geometry.entries - 1
     if os.path.lexists(path):  # from a run that was interrupted
-        return IndexBuilt(str(path), _read_header(path), is_full)
+        return BuiltIndexFile(str(path), _read_header(path), is_full)
     beside = path.with_suffix(".tmp")
     slots = np.zeros(geometry.slots, np.int32)
     state = _initial_file_state(task)
@@ -146,7 +146,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
     finally:
         os.close(descriptor)
     move_synced(beside, path)
-    return IndexBuilt(str(path), header, is_full)
+    return BuiltIndexFile(str(path), header, is_full)
 
 
 def _initial_file_state(task: IndexTask) -> Array:
@@ -160,7 +160,7 @@ def _initial_file_state(task: IndexTask) -> Array:
     return state
 
 
-def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
+def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[RecordKeys, int, int]]:
     """Yield the blocks of keys in a range of key numbers, each with the first and end of the keys to use."""
     ends = task.part_ends
     for path, begin, stop in zip(task.parts, ends, ends[1:], strict=False):
@@ -169,7 +169,7 @@ def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, in
 
 
 def _write_entries(
-    descriptor: int, geometry: Geometry, keys: Keys, key_range: range, slots: Array, state: Array
+    descriptor: int, geometry: Geometry, keys: RecordKeys, key_range: range, slots: Array, state: Array
 ) -> None:
     out = np.empty(ENTRY.size * min(len(key_range), _AT_ONCE), np.uint8)
     for first in range(key_range.start, key_range.stop, _AT_ONCE):
@@ -185,7 +185,7 @@ def _write_at(descriptor: int, data: Array, position: int) -> None:
         written += os.pwrite(descriptor, view[written:], position + written)
 
 
-def rename_built_files(built_indexes: Sequence[IndexBuilt], output_folder: Path) -> list[Path]:
+def rename_built_files(built_indexes: Sequence[BuiltIndexFile], output_folder: Path) -> list[Path]:
     """Rename new IndexFiles to their final names, in log order, and return their paths.
 
     Args:

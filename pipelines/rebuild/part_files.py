@@ -84,7 +84,7 @@ class KeyBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class RecordKeys:
     """Hashes of the keys of records, with the records' physical offsets and store times.
 
     Attributes:
@@ -208,7 +208,7 @@ class PartWriter:
         position, size, crc = self._write_block(columns)
         return QueueBlock(position, size, len(queue_offsets), int(queue_offsets[0]) if are_consecutive else -1, crc)
 
-    def write_record_keys(self, keys: Keys) -> KeyBlock:
+    def write_record_keys(self, keys: RecordKeys) -> KeyBlock:
         """Write the keys of records as a block of the part file."""
         position, size, crc = self._write_block([keys.offsets, keys.times, keys.ends, keys.hashes])
         return KeyBlock(position, size, len(keys.offsets), len(keys.hashes), crc)
@@ -286,7 +286,7 @@ class PartReader:
         entries = np.frombuffer(data, np.uint8, end).reshape(block.count, entry_size)
         return entries, None if block.first >= 0 else np.frombuffer(data, np.int64, block.count, end)
 
-    def read_keys(self, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
+    def read_keys(self, first: int, end: int) -> Iterator[tuple[RecordKeys, int, int]]:
         """Yield the blocks with the keys from number `first` to before `end`, each with the range of keys to use."""
         position = 0
         for block in self.table.keys:
@@ -297,7 +297,7 @@ class PartReader:
                 count = block.records
                 longs = np.frombuffer(data, np.int64, 3 * count).reshape(3, count)
                 yield (
-                    Keys(longs[0], longs[1], longs[2], np.frombuffer(data, np.int32, block.keys, longs.nbytes)),
+                    RecordKeys(longs[0], longs[1], longs[2], np.frombuffer(data, np.int32, block.keys, longs.nbytes)),
                     begin,
                     stop,
                 )

@@ -134,7 +134,7 @@ class QueueTask:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuesBuilt:
+class BuiltQueueCounts:
     """Numbers of files and entries that a task wrote, and of skipped, shifted and filler entries.
 
     Attributes:
@@ -157,7 +157,7 @@ def queue_folder_path(output_folder: Path, queue: Queue, settings: Settings) -> 
     return output_folder / settings.queues_of_kind(is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
 
 
-def build_queues(task: QueueTask) -> QueuesBuilt:
+def build_queues(task: QueueTask) -> BuiltQueueCounts:
     """Write the files of the task's queues, except queues that an earlier run has completed.
 
     Raises:
@@ -186,7 +186,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
         folder.finish()
         if folder.files:  # otherwise no entry could be written
             move_synced(folder.path, queue_folder_path(out, queue, task.settings), trusted_root=out)
-    return QueuesBuilt(
+    return BuiltQueueCounts(
         sum(folder.files for folder in folders.values()),
         sum(skipped for _, _, _, skipped, _, _ in notes),
         sum(shifted for _, _, _, _, shifted, _ in notes),
@@ -218,7 +218,7 @@ def _save_queue_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[
 def _make_queue_writer(task: QueueTask, queue: Queue, folder: QueueFolder) -> QueueWriter:
     settings = task.settings
     new = NewQueue(_queue_file_size(settings, queue), queue.is_batch, settings.close_heads, task.log_start)
-    return settings.format.queues.make_writer(folder, new)
+    return settings.format.queues.make_queue_writer(folder, new)
 
 
 def _queue_file_size(settings: Settings, queue: Queue) -> int:

@@ -20,9 +20,9 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, SharedValue
 from commitlake.pipelines.rebuild.checkpoint_and_topics import build_checkpoint, build_topics_file, find_unlikely_queues
-from commitlake.pipelines.rebuild.entry_collection import Collected, CollectTask, collect_range
+from commitlake.pipelines.rebuild.entry_collection import CollectedRange, CollectTask, collect_range
 from commitlake.pipelines.rebuild.index_building import (
-    IndexBuilt,
+    BuiltIndexFile,
     IndexTask,
     build_index,
     plan_index_tasks,
@@ -30,7 +30,7 @@ from commitlake.pipelines.rebuild.index_building import (
 )
 from commitlake.pipelines.rebuild.part_files import Queue, Totals
 from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume_plan
-from commitlake.pipelines.rebuild.queue_building import QueuesBuilt, QueueTask, build_queues, group_queues
+from commitlake.pipelines.rebuild.queue_building import BuiltQueueCounts, QueueTask, build_queues, group_queues
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, find_settings
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
@@ -44,7 +44,7 @@ _MAX_QUEUE_TASKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuildResult:
     """Result of rebuilding a store's indexes.
 
     Attributes:
@@ -96,7 +96,7 @@ def rebuild_store(
     advance: Advance | None = None,
     partition_bytes: int = PARTITION_BYTES,
     owns_lock: bool = False,
-) -> Rebuilt:
+) -> RebuildResult:
     """Rebuild the queues, IndexFiles, checkpoint and topics.json of a store from its log.
 
     Args:
@@ -127,7 +127,7 @@ def rebuild_store(
         return _run_passes(store, plan, runner, advance)
 
 
-def _run_passes(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> Rebuilt:
+def _run_passes(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> RebuildResult:
     splits = plan.log_splits(store)
     collected, counts = _run_first_pass(plan, splits, runner, advance)
     shown = _find_batch_topics(plan.root, plan.settings.format, collected, counts)
@@ -147,11 +147,11 @@ def _part_paths(plan: RebuildPlan, splits: Sequence[Split]) -> list[str]:
 
 def _run_first_pass(
     plan: RebuildPlan, splits: Sequence[Split], runner: Runner, advance: Advance | None
-) -> tuple[list[Collected], dict[Queue, int]]:
+) -> tuple[list[CollectedRange], dict[Queue, int]]:
     """Read the log and write a part file for each range; return their summaries, and the number of entries by queue."""
     paths = _part_paths(plan, splits)
     tasks = [CollectTask(split, plan.settings, path) for split, path in zip(splits, paths, strict=True)]
-    done: dict[int, Collected] = {}
+    done: dict[int, CollectedRange] = {}
     for number, result in runner.run(collect_range, tasks):
         done[number] = result
         if advance is not None:
@@ -164,7 +164,7 @@ def _run_first_pass(
 
 
 def _find_batch_topics(
-    root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
+    root: Path, log_format: Format, collected: Sequence[CollectedRange], counts: Mapping[Queue, int]
 ) -> set[str]:
     """Return the topics that need BatchConsumeQueues, by their records or by the parts of an interrupted run.
 
@@ -188,11 +188,11 @@ def _find_batch_topics(
 
 def _run_second_pass(
     plan: RebuildPlan,
-    collected: list[Collected],
+    collected: list[CollectedRange],
     counts: dict[Queue, int],
     parts: list[str],
     runner: Runner,
-) -> Rebuilt:
+) -> RebuildResult:
     """Write the queues and IndexFiles, rename the IndexFiles, and write checkpoint and topics.json."""
     settings, out, work = plan.settings, str(plan.out), str(plan.work_folder)
     entries, unlikely = sum(counts.values()), find_unlikely_queues(counts)
@@ -211,8 +211,8 @@ def _run_second_pass(
     )
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
     built = dict(runner.run(_run_build_task, tasks, is_io_bound=True))
-    queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
-    files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
+    queues = [each for each in built.values() if isinstance(each, BuiltQueueCounts)]
+    files = [each for _, each in sorted(built.items()) if isinstance(each, BuiltIndexFile)]
     if is_whole:
         rename_built_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
@@ -223,7 +223,7 @@ def _run_second_pass(
         # Last of all, because it vouches for the other files.
         write_synced(plan.out / CHECKPOINT, checkpoint, trusted_root=plan.out)
     remove_folder_in_order(plan.work_folder, PLAN)
-    return Rebuilt(
+    return RebuildResult(
         out=plan.out,
         settings=settings,
         bytes=plan.end - plan.start,
@@ -249,5 +249,5 @@ def _count_assumed_delays(settings: Settings, counts: Mapping[Queue, int]) -> tu
     return tuple(sorted((level, count) for level, count in levels.items() if level not in known))
 
 
-def _run_build_task(task: QueueTask | IndexTask) -> QueuesBuilt | IndexBuilt:
+def _run_build_task(task: QueueTask | IndexTask) -> BuiltQueueCounts | BuiltIndexFile:
     return build_index(task) if isinstance(task, IndexTask) else build_queues(task)

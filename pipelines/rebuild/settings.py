@@ -156,7 +156,7 @@ def find_settings(
             are in RocksDB.
     """
     _check_requested_options(root, requested, log_format)
-    if log_format.queues.are_in_rocksdb(root):
+    if log_format.queues.has_queues_in_rocksdb(root):
         raise UsageError(
             f"{root}: expected queues in files, found queues in RocksDB, which are not rebuilt here: the broker "
             "rebuilds them itself"

@@ -217,7 +217,7 @@ class _FileSums:
 
 
 @dataclass(frozen=True, slots=True)
-class _TableState:
+class _SealedTableVersion:
     """One version of a table: its files, its log, and the checksum that its rows should have."""
 
     table: str
@@ -275,7 +275,7 @@ def _short_text(value: object) -> str:
     return ascii(value)[1:-1][:80] if isinstance(value, str) else "unknown"
 
 
-def _read_table_state(lake: Lake, table: str) -> _TableState | None:
+def _read_table_state(lake: Lake, table: str) -> _SealedTableVersion | None:
     attempts = _MAX_ATTEMPTS
     while (opened := lake.find(table)) is not None:
         log = lake.open_log(table)
@@ -286,11 +286,13 @@ def _read_table_state(lake: Lake, table: str) -> _TableState | None:
             seal, _ = read_newest_seal(log, listing)
             expected = expected_row_sum(log, listing, seal) if is_same else None
             files = read_table_files(opened)
-            return _TableState(table, log, listing, opened.version(), files, expected, seal is not None)
+            return _SealedTableVersion(table, log, listing, opened.version(), files, expected, seal is not None)
     return None
 
 
-def _sum_rows_of_tables(lake: Lake, states: Sequence[_TableState], runner: Runner) -> list[list[_FileSums | None]]:
+def _sum_rows_of_tables(
+    lake: Lake, states: Sequence[_SealedTableVersion], runner: Runner
+) -> list[list[_FileSums | None]]:
     """Return, by table, the checksum of the rows of each file; None for a file that no longer exists."""
     sums: list[list[_FileSums | None]] = [[None] * len(state.files) for state in states]
     tasks: list[list[tuple[str, str]]] = []

@@ -106,7 +106,7 @@ class LogRepair:
 
 
 @dataclass
-class AsideFolder:
+class ReplacedFiles:
     """Folder `_damaged/<time>` in the lake, to which a repair moves the files that it replaces.
 
     Attributes:
@@ -243,7 +243,7 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
 
 
 def repair_log(
-    aside_folder: AsideFolder,
+    aside_folder: ReplacedFiles,
     repair: LogRepair,
     note: dict[str, Any],
     kept_files: Collection[str] = (),

@@ -36,7 +36,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import NO_DATE
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.repair.archived_log_ranges import Extents, read_extents
-from commitlake.pipelines.repair.delta_log import AsideFolder, create_empty_table
+from commitlake.pipelines.repair.delta_log import ReplacedFiles, create_empty_table
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.safe_store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
@@ -187,7 +187,7 @@ def find_adoptable_files(lake: Lake) -> FileAdoption:
     return found
 
 
-def write_log_of_adopted_files(aside_folder: AsideFolder, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
+def write_log_of_adopted_files(aside_folder: ReplacedFiles, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
     """Write a new Delta log for `messages` that lists the given files, and move the remains of the old log aside.
 
     Args:

@@ -47,7 +47,7 @@ from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import snapshot_application_id
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.maintenance.file_replacement import new_table_file, replace_table_files
-from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
+from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erased_row_mask
 from commitlake.pipelines.masking.erasure_rows import (
     ERASURES_SCHEMA,
     ErasureWriter,
@@ -56,13 +56,13 @@ from commitlake.pipelines.masking.erasure_rows import (
 )
 from commitlake.pipelines.repair.commits import make_repair_note
 from commitlake.pipelines.repair.data_file_check import DataDamage
-from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
+from commitlake.pipelines.repair.delta_log import REPAIR_KEY, ReplacedFiles
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.erasures import ErasureEvent
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES, Origin, tables_with_origin
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES, RowOrigin, tables_with_origin
 from commitlake.schemas.tables.messages import MESSAGES
 
-KEPT_TABLES = tables_with_origin(Origin.ERASURES, Origin.EVIDENCE)
+KEPT_TABLES = tables_with_origin(RowOrigin.ERASURES, RowOrigin.EVIDENCE)
 """Tables whose rows have a `number`, and are in no other table."""
 _NUMBERED_BY = {"erasures": ERASURE, "evidence": "commitlake.evidence"}
 """By table, the application that counts `number`."""
@@ -78,7 +78,7 @@ _MESSAGES: pa.Schema = arrow_schema(MESSAGES).remove(MESSAGES.names.index("store
 
 
 def rebuild_from_intact_files(
-    aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage] = ()
+    aside_folder: ReplacedFiles, table: str, damages: Sequence[DataDamage] = ()
 ) -> Iterator[str]:
     """Rebuild a table from its intact data files, and move the files that it replaces aside.
 
@@ -107,7 +107,7 @@ def rebuild_from_intact_files(
     _replace_table(aside_folder, table, rows, found.names, numbers)
 
 
-def rebuild_history_table(aside_folder: AsideFolder, table: str) -> Iterator[str]:
+def rebuild_history_table(aside_folder: ReplacedFiles, table: str) -> Iterator[str]:
     """Rebuild a table whose rows never change from its data files, as its log is damaged; move old files aside.
 
     Its rows never change, so files of earlier versions have the same ones. A row of a snapshot holds only changes: if a
@@ -134,7 +134,7 @@ def rebuild_history_table(aside_folder: AsideFolder, table: str) -> Iterator[str
     _replace_table(aside_folder, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 
 
-def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
+def keep_earlier_snapshots(aside_folder: ReplacedFiles, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
     """Rebuild a table of snapshots without its damaged files and the snapshots that depended on them.
 
     A snapshot of a store holds only what has changed since the one before. Those that are older than the ones in the
@@ -185,7 +185,7 @@ def _first_broker_and_time(damage: DataDamage) -> tuple[str | None, datetime.dat
     return broker if is_only else None, least.get("as_of")
 
 
-class _Files(NamedTuple):
+class _IntactFiles(NamedTuple):
     """Rows of a table's readable data files, the names of all files, and sentences on files that cannot be read."""
 
     rows: pa.Table
@@ -193,7 +193,7 @@ class _Files(NamedTuple):
     problems: Sequence[str]
 
 
-def _read_files(lake: Lake, table: str, columns: pa.Schema, file_names: Collection[str] | None = None) -> _Files:
+def _read_files(lake: Lake, table: str, columns: pa.Schema, file_names: Collection[str] | None = None) -> _IntactFiles:
     """Read data files in a table's folder, by default all, including files that no current version refers to."""
     parts, names, problems = [columns.empty_table()], [], []
     try:
@@ -212,11 +212,11 @@ def _read_files(lake: Lake, table: str, columns: pa.Schema, file_names: Collecti
                 parts.append(_cast_to_schema(pq.read_table(source, page_checksum_verification=True), columns))
         except (pa.ArrowException, OSError) as error:
             problems.append(f"{table}: the rows of data file {info.path}: {str(error).splitlines()[0]}")
-    return _Files(pa.concat_tables(parts), names, problems)
+    return _IntactFiles(pa.concat_tables(parts), names, problems)
 
 
 def _replace_table(
-    aside_folder: AsideFolder,
+    aside_folder: ReplacedFiles,
     table: str,
     rows: pa.Table,
     data_file_names: Sequence[str],
@@ -330,7 +330,7 @@ def _read_marked_rows(lake: Lake) -> pa.Table:
     for rows in _read_all_batches(lake):
         ids = _erasure_marker_values(rows)
         chosen = np.flatnonzero(pc.is_valid(ids).to_numpy(zero_copy_only=False))
-        chosen = chosen[are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
+        chosen = chosen[erased_row_mask(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)).append_column("erasure_id", ids.take(pa.array(chosen))))
     schema = _MESSAGES.append(pa.field("erasure_id", pa.string()))
@@ -453,7 +453,7 @@ def _find_unerased_rows(lake: Lake, erased_messages: ErasedMessages, erased_rows
             *(rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
         )
         chosen = np.flatnonzero(of_messages >= 0)
-        chosen = chosen[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
+        chosen = chosen[~erased_row_mask(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)))
     older = _first_row_by_message(pa.concat_tables([_MESSAGES.empty_table(), *parts]))

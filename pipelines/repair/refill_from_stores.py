@@ -37,7 +37,7 @@ from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits
+from commitlake.connectors.reading.snapshots import LogTailKind, StoreRange, plan_splits
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
@@ -50,7 +50,7 @@ from commitlake.pipelines.masking.copies_of_erased import read_later_copies
 from commitlake.pipelines.repair.archived_log_ranges import NO_EXTENTS, Extents, join_extents, read_extents
 from commitlake.pipelines.repair.commits import make_repair_note, read_maintenance_note
 from commitlake.pipelines.repair.data_file_check import DataDamage
-from commitlake.pipelines.repair.delta_log import AsideFolder, added_file_paths
+from commitlake.pipelines.repair.delta_log import ReplacedFiles, added_file_paths
 from commitlake.pipelines.repair.derived_tables import make_run_filter, replace_rows
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.schemas.errors import CommitLakeError
@@ -178,7 +178,7 @@ def read_recorded_losses(lake: Lake) -> list[SuspectRange]:
 
 
 def restore_messages(
-    aside_folder: AsideFolder,
+    aside_folder: ReplacedFiles,
     damages: Sequence[DataDamage],
     other_suspects: Sequence[SuspectRange],
     stores: RefillStores | None,
@@ -263,14 +263,14 @@ def _find_holes(
     return found
 
 
-class Archived(NamedTuple):
+class ArchivedCount(NamedTuple):
     """Number of messages that runs archived from a broker, and the physical offset of the first one."""
 
     messages: int
     first: int
 
 
-def read_archived_counts(lake: Lake) -> dict[str, Archived]:
+def read_archived_counts(lake: Lake) -> dict[str, ArchivedCount]:
     """Return, by broker, the number of archived messages and the first physical offset; empty if unknown."""
     if "messages" in read_expiries(lake.table("messages")):
         return {}
@@ -284,7 +284,7 @@ def read_archived_counts(lake: Lake) -> dict[str, Archived]:
         rows = rows_to_dicts(run_sql(lake.table("topic_minutes"), "topic_minutes", sql).read_all())
     except CommitLakeError:  # it is missing or damaged, and repaired later
         return {}
-    return {row["broker"]: Archived(row["messages"], row["first"]) for row in rows if row["first"] is not None}
+    return {row["broker"]: ArchivedCount(row["messages"], row["first"]) for row in rows if row["first"] is not None}
 
 
 def _reread_holes(
@@ -307,7 +307,7 @@ def _reread_holes(
         lacks = (LogRange(hole.broker, hole.start, start), LogRange(hole.broker, end, hole.end))
         left += [part for part in lacks if part.start < part.end]
         if start < end:
-            parts += plan_splits(store, StoreRange(start, end, TailKind.CLOSED), PACK_BYTES)
+            parts += plan_splits(store, StoreRange(start, end, LogTailKind.CLOSED), PACK_BYTES)
     erased, copies = read_erased_messages(lake), read_later_copies(lake)
     run_id = f"{REPAIR}-{secrets.token_hex(16)}"
     tasks = ArchiveTasks(

@@ -34,10 +34,10 @@ from commitlake.connectors.lake.erasures import (
 from commitlake.connectors.lake.follower_progress import last_finished_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
-from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind, plan_splits
+from commitlake.connectors.reading.snapshots import LogTailKind, Snapshot, StoreRange, plan_splits
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
+from commitlake.pipelines.archive.profile_files import merge_task_profiles, open_profiles_file
 from commitlake.pipelines.archive.quality_check import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import ArchiveWork, check_is_same_store
@@ -258,7 +258,7 @@ def _repeat_archive_run(
 ) -> None:
     """Archive the log ranges of a run again, into a temporary lake."""
     read = [stores_by_broker[broker] for broker in run.ranges]
-    ranges = {broker: StoreRange(part.start, part.end, TailKind.CLOSED) for broker, part in run.ranges.items()}
+    ranges = {broker: StoreRange(part.start, part.end, LogTailKind.CLOSED) for broker, part in run.ranges.items()}
     parts = [split for store in read for split in plan_splits(store, ranges[store.broker], PACK_BYTES)]
     tasks = ArchiveTasks(
         parts,
@@ -277,7 +277,7 @@ def _repeat_archive_run(
             judge_run(scratch_lake, work, manifest, losses=losses, is_masked=stores.masks is not None)
         return
     with open_profiles_file(scratch_lake, run.run_id) as profiles:
-        for piece in gather_profiles(scratch_lake, manifest):
+        for piece in merge_task_profiles(scratch_lake, manifest):
             profiles.add_windows(piece)
 
 

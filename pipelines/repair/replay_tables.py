@@ -33,13 +33,13 @@ from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.pipelines.maintenance.file_replacement import new_table_file, replace_table_files
 from commitlake.pipelines.repair.commits import make_repair_note
 from commitlake.pipelines.repair.data_file_check import DataDamage
-from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log
+from commitlake.pipelines.repair.delta_log import LogRepair, ReplacedFiles, repair_log
 from commitlake.schemas.formatted_counts import format_count
-from commitlake.schemas.tables.lake_tables import Origin, tables_with_origin
+from commitlake.schemas.tables.lake_tables import RowOrigin, tables_with_origin
 from commitlake.schemas.tables.replays import ENDED, REPLAYS, ReplayEvent
 
 EVENTS, OUTCOMES, COPIES = "replays", "replay_messages", "replay_rows"
-REPLAY_TABLES = tables_with_origin(Origin.REPLAYS)
+REPLAY_TABLES = tables_with_origin(RowOrigin.REPLAYS)
 CONTINUES = {
     EVENTS: "later events are lost; 'replay resume' looks in the target for what was sent",
     OUTCOMES: "later outcomes are lost; 'replay resume' looks in the target for what was sent",
@@ -65,7 +65,7 @@ _MAX_SHOWN = 5
 
 
 def repair_replay_tables(
-    aside_folder: AsideFolder,
+    aside_folder: ReplacedFiles,
     log_repairs: Mapping[str, LogRepair],
     get_damaged_files: Callable[[str], Sequence[DataDamage]],
 ) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _is_losing_rows(repair: LogRepair) -> bool:
 
 
 def _repair_table(
-    aside_folder: AsideFolder,
+    aside_folder: ReplacedFiles,
     table: str,
     log_repair: LogRepair | None,
     get_damaged_files: Callable[[str], Sequence[DataDamage]],

@@ -52,7 +52,7 @@ from commitlake.pipelines.repair.commits import (
 )
 from commitlake.pipelines.repair.content_checksums import undo_foreign_changes
 from commitlake.pipelines.repair.data_file_check import DataDamage
-from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, read_lost_entries, repair_log
+from commitlake.pipelines.repair.delta_log import LogRepair, ReplacedFiles, read_lost_entries, repair_log
 from commitlake.pipelines.repair.delta_log_rebuild import lost_run_ids as runs_beyond
 from commitlake.pipelines.repair.delta_log_rebuild import write_log_of_adopted_files
 from commitlake.pipelines.repair.derived_tables import (
@@ -108,7 +108,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
         UnsafeFileError: if the lake contains a link; nothing is changed then.
     """
     check_has_no_links(lake)
-    aside = AsideFolder(lake)
+    aside = ReplacedFiles(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
     losses = [line for table in kept for line in rebuild_from_intact_files(aside, table, plan.files.get(table, ()))]
     changed = [contents for contents in plan.contents if not undo_foreign_changes(lake, contents)]
@@ -162,7 +162,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     return missing
 
 
-def _repair_log_of_messages(aside_folder: AsideFolder, plan: RepairPlan) -> None:
+def _repair_log_of_messages(aside_folder: ReplacedFiles, plan: RepairPlan) -> None:
     """Repair the Delta log of `messages`, and record how far each store is archived after that."""
     lake = aside_folder.lake
     of_messages = plan.logs.get("messages")
@@ -181,7 +181,7 @@ def _repair_log_of_messages(aside_folder: AsideFolder, plan: RepairPlan) -> None
 
 
 def _restore_messages(
-    aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, parser_version: str
+    aside_folder: ReplacedFiles, plan: RepairPlan, runner: Runner, parser_version: str
 ) -> Iterator[str]:
     """Restore lost messages from the stores, and delete the rows of wholly lost runs from other tables.
 
@@ -217,7 +217,7 @@ def _recount_minutes(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
 
 
 def _repair_table_of_runs(
-    aside_folder: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
+    aside_folder: ReplacedFiles, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
 ) -> Iterator[str]:
     """Repair a table to which archive runs add rows, such as `quarantine`, and yield sentences on lost rows.
 
@@ -249,7 +249,7 @@ def _repair_table_of_runs(
     yield from _remove_damaged_files(aside_folder, table, damaged)
 
 
-def _restore_consumptions(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner) -> Iterator[str]:
+def _restore_consumptions(aside_folder: ReplacedFiles, plan: RepairPlan, runner: Runner) -> Iterator[str]:
     """Repair `consumptions`, and read again what the stores' consume logs still have."""
     if CONSUMPTIONS not in {*plan.logs, *plan.files}:
         return
@@ -274,7 +274,7 @@ def _count_rows(lake: Lake, name: str) -> int:
 
 
 def _repair_or_start_empty(
-    aside_folder: AsideFolder, table: str, plan: RepairPlan, runner: Runner, loss_text: str
+    aside_folder: ReplacedFiles, table: str, plan: RepairPlan, runner: Runner, loss_text: str
 ) -> Iterator[str]:
     """Repair a table's Delta log; start an empty table if that is impossible or data files are damaged.
 
@@ -305,7 +305,7 @@ def _find_damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner
     return find_table_damages(lake, table, runner, is_deep=True)
 
 
-def _remove_damaged_files(aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
+def _remove_damaged_files(aside_folder: ReplacedFiles, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
     """Remove damaged data files from a table that is derived from `messages`."""
     if not damages:
         return
@@ -319,7 +319,7 @@ def _remove_damaged_files(aside_folder: AsideFolder, table: str, damages: Sequen
         yield f"{table}: {format_count(rows, 'row')} of {format_count(len(damages), 'damaged data file')}"
 
 
-def _repair_message_keys(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
+def _repair_message_keys(aside_folder: ReplacedFiles, plan: RepairPlan, runner: Runner) -> None:
     lake = aside_folder.lake
     try:
         wrong = (
@@ -335,7 +335,7 @@ def _repair_message_keys(aside_folder: AsideFolder, plan: RepairPlan, runner: Ru
         follow_keys(lake, runner)
 
 
-def _repair_edges(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, *, has_wrong_rows: bool) -> None:
+def _repair_edges(aside_folder: ReplacedFiles, plan: RepairPlan, runner: Runner, *, has_wrong_rows: bool) -> None:
     lake = aside_folder.lake
     if not lake.has_log(EDGES) and EDGES not in {*plan.logs, *plan.files}:
         return
@@ -346,7 +346,7 @@ def _repair_edges(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, *
         follow_edges(lake, runner)
 
 
-def _move_outdated_lag_minutes(aside_folder: AsideFolder, plan: RepairPlan, *, has_wrong_rows: bool) -> Iterator[str]:
+def _move_outdated_lag_minutes(aside_folder: ReplacedFiles, plan: RepairPlan, *, has_wrong_rows: bool) -> Iterator[str]:
     """Move `lag_minutes` aside, to be computed again, if it or its source tables are damaged or may have changed.
 
     Yields:

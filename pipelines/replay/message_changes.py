@@ -18,7 +18,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.rocketmq.producers.compression import DEFAULT_THRESHOLD_BYTES, compress
-from commitlake.pipelines.masking.masks import Mask, MaskError, Message, apply_masks
+from commitlake.pipelines.masking.masks import Mask, MaskableMessage, MaskError, apply_masks
 from commitlake.pipelines.replay.plan_part_rows import StoredBodies
 from commitlake.pipelines.replay.sending.batches import OWN_COLUMNS, split_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
@@ -87,7 +87,7 @@ def _drop_column_properties(properties: pa.MapArray) -> pa.MapArray:
     return pa.MapArray.from_arrays(pa.array(starts, pa.int32()), names.filter(kept), values.filter(kept))
 
 
-def mask_and_encode(rows: pa.Table, changes: MessageChanges) -> tuple[pa.Table, list[str | None]]:
+def mask_and_encode_messages(rows: pa.Table, changes: MessageChanges) -> tuple[pa.Table, list[str | None]]:
     """Mask messages and encode them for sending.
 
     Args:
@@ -101,12 +101,12 @@ def mask_and_encode(rows: pa.Table, changes: MessageChanges) -> tuple[pa.Table, 
     changed: list[dict[str, object]] = []
     columns = (rows.column(name).to_pylist() for name in ("body", "keys", "tags", "properties", "sys_flag"))
     for body, keys, tags, properties, flag in zip(*columns, strict=True):
-        message, error = Message(body or b"", keys or (), tags, dict(properties or ())), None
+        message, error = MaskableMessage(body or b"", keys or (), tags, dict(properties or ())), None
         try:
             message = apply_masks(message, changes.masks, changes.key)
         except MaskError as reason:
             # A message that could not be masked must not be kept.
-            message, error = Message(b"", (), None, {}), str(reason)
+            message, error = MaskableMessage(b"", (), None, {}), str(reason)
         else:
             error = _reason_not_sendable(message)
         sent, bits = _compress_body(message.body, flag)
@@ -126,7 +126,7 @@ def mask_and_encode(rows: pa.Table, changes: MessageChanges) -> tuple[pa.Table, 
     return rows, errors
 
 
-def _reason_not_sendable(message: Message) -> str | None:
+def _reason_not_sendable(message: MaskableMessage) -> str | None:
     """Return why a message cannot be sent exactly as it is, such as a space in a key; None if it can."""
     if not message.body:
         return "the body is empty"
@@ -145,14 +145,14 @@ def _compress_body(body: bytes, sys_flag: int) -> tuple[bytes, int]:
     return compress(body, codec)
 
 
-def find_differences(
+def find_changed_fields(
     before: pa.Table, after: pa.Table, errors: Sequence[str | None]
 ) -> list[tuple[str, str, object, object]]:
     """Return the fields in which messages differ before and after they were changed, with both values.
 
     Args:
         before: rows of `TRANSFORMED`, from `decode_messages`.
-        after: the same messages, or some of them, from `mask_and_encode`.
+        after: the same messages, or some of them, from `mask_and_encode_messages`.
         errors: for each row of `after`, the reason why it cannot be sent, or None.
 
     Returns:

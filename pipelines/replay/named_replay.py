@@ -290,7 +290,7 @@ def _send(lake: Lake, state: ReplayState, request: NamedReplay, runner: Runner |
     with open_target_client(request.name_servers or plan.target.name_servers) as client:
         run = ReplayRun(lake, state, request, client, runner)
         if state.event is not ReplayEvent.FINISHED:  # or else an earlier call was killed before it had verified
-            run.run()
+            run.send_replay()
             state = read_replay_state(lake, plan.replay_id)
         result = _result_of_state(lake, state)
         if not request.verifies or state.event is not ReplayEvent.FINISHED:

@@ -123,13 +123,13 @@ def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange,
 _FLAGGED = f"sum(CASE WHEN {IS_FLAGGED} THEN 1 ELSE 0 END) AS flagged"
 
 
-class _Stretch(NamedTuple):
+class _SizedRange(NamedTuple):
     where: LogRange
     messages: int
     bytes: int
 
 
-def _sort_ranges_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
+def _sort_ranges_by_time(rows: Iterable[dict[str, Any]]) -> list[_SizedRange]:
     """Sort log ranges by store time, keeping the ranges of each store in log order even if its clock was wrong."""
     newest: dict[str, datetime.datetime] = {}
     found = []
@@ -138,11 +138,11 @@ def _sort_ranges_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
         # So a wrong clock never changes the order of messages of one store.
         newest[broker] = max(newest.get(broker, last_at), last_at)
         where = LogRange(broker, row["first"], row["last"] + 1)
-        found.append((newest[broker], _Stretch(where, row["messages"], row["bytes"])))
+        found.append((newest[broker], _SizedRange(where, row["messages"], row["bytes"])))
     return [stretch for _, stretch in sorted(found)]
 
 
-def _join_into_parts(sized_ranges: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
+def _join_into_parts(sized_ranges: Iterable[_SizedRange]) -> Iterator[tuple[LogRange, ...]]:
     ranges: list[LogRange] = []
     messages = size = 0
     for where, more, more_bytes in sized_ranges:

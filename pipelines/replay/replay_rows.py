@@ -42,7 +42,7 @@ from commitlake.pipelines.replay.ledger import (
     iterate_commit_attempts,
     read_replay_states,
 )
-from commitlake.pipelines.replay.message_changes import MessageChanges, decode_messages, mask_and_encode
+from commitlake.pipelines.replay.message_changes import MessageChanges, decode_messages, mask_and_encode_messages
 from commitlake.pipelines.replay.planned_messages import SCHEMA, PlannedMessages
 from commitlake.schemas.tables.replays import ENDED, IDENTITY, TRANSFORMED, ReplayEvent
 from commitlake.schemas.times import from_ms
@@ -158,7 +158,7 @@ def _write_decoded_files(lake: Lake, messages: PlannedMessages, changes: Message
             texts = [error for error in errors if error is not None]
             yield _write_file(lake, replay_id, rows.filter(failed), texts, is_changed=True)
         rows = rows.filter(pc.invert(failed))
-        done, why = (rows, [None] * rows.num_rows) if changes is None else mask_and_encode(rows, changes)
+        done, why = (rows, [None] * rows.num_rows) if changes is None else mask_and_encode_messages(rows, changes)
         yield _write_file(lake, replay_id, done, why, is_changed=changes is not None)
 
 
@@ -179,7 +179,7 @@ def _write_transformed_files(
     lake: Lake, replay_id: str, rows: Iterable[pa.RecordBatch], changes: MessageChanges
 ) -> Iterator[DataFile]:
     for batch in rows:
-        done, why = mask_and_encode(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
+        done, why = mask_and_encode_messages(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
         yield _write_file(lake, replay_id, done, why, is_changed=True)
 
 

@@ -46,10 +46,10 @@ _SCHEMA = arrow_schema(SOURCE.select_columns(_COLUMNS))
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 _QUEUE = ("target_topic", "target_broker", "target_queue_id")
 _DIFFERENCE = [*_QUEUE, "target_offset", "broker", "physical_offset"]
-"""Columns of `replay_messages` with the fields of a `Difference`."""
+"""Columns of `replay_messages` with the fields of a `ReplayDifference`."""
 
 
-class Problem(StrEnum):
+class SendFault(StrEnum):
     """Fault of one message that a replay has sent."""
 
     MISSING = "missing"
@@ -70,7 +70,7 @@ class Problem(StrEnum):
     """The message is in the ledger but no longer in the lake, so it cannot be compared."""
 
 
-class Difference(NamedTuple):
+class ReplayDifference(NamedTuple):
     """A message in the target, or missing there, that is not as it was sent.
 
     Attributes:
@@ -83,7 +83,7 @@ class Difference(NamedTuple):
         origin_offset: its physical offset in that store.
     """
 
-    problem: Problem
+    problem: SendFault
     topic: str
     broker: str
     queue_id: int
@@ -106,11 +106,11 @@ class Verification:
 
     compared: int = 0
     without_body: int = 0
-    problems: Counter[Problem] = field(default_factory=Counter)
-    examples: list[Difference] = field(default_factory=list)
+    problems: Counter[SendFault] = field(default_factory=Counter)
+    examples: list[ReplayDifference] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add_differences(self, differences: list[Difference]) -> None:
+    def add_differences(self, differences: list[ReplayDifference]) -> None:
         """Count differences, and keep the first ones as examples."""
         with self._lock:
             # Threads of several queues add at the same time.
@@ -188,7 +188,7 @@ class _QueueVerifier:
         # The greatest offset of all messages sent before, also in earlier parts.
         before = np.maximum.accumulate(np.concatenate([[self._last_offset], offsets[:-1]]))
         wrong = by_sending[offsets < before]
-        self._add_row_differences(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
+        self._add_row_differences(SendFault.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
         self._last_offset = max(self._last_offset, int(offsets.max()))
 
     def check_rest_of_queue(self) -> None:
@@ -233,9 +233,9 @@ class _QueueVerifier:
         own_codec = pc.bit_wise_and(batch.column("sys_flag"), _CODEC_BITS)
         is_same_codec = pc.equal(own_codec, pc.bit_wise_and(_column_array(rows, "sys_flag"), _CODEC_BITS))
         wrong = {
-            Problem.BODY: ~np.asarray(pc.and_(pc.if_else(has_body, is_same_body, is_same_sum), is_same_codec)),
-            Problem.FLAG: ~np.asarray(_equals_column(batch, rows, "flag")),
-            Problem.PROPERTIES: _lacks_properties(batch, rows, self._replay_id),
+            SendFault.BODY: ~np.asarray(pc.and_(pc.if_else(has_body, is_same_body, is_same_sum), is_same_codec)),
+            SendFault.FLAG: ~np.asarray(_equals_column(batch, rows, "flag")),
+            SendFault.PROPERTIES: _lacks_properties(batch, rows, self._replay_id),
         }
         for problem, is_wrong in wrong.items():
             numbers = np.flatnonzero(is_wrong)
@@ -249,10 +249,10 @@ class _QueueVerifier:
         is_expired = np.zeros(len(offsets), np.bool_)
         for begin, end in self._expired:
             is_expired |= (offsets >= begin) & (offsets < end)
-        for problem, is_of in ((Problem.EXPIRED, is_expired), (Problem.MISSING, ~is_expired)):
+        for problem, is_of in ((SendFault.EXPIRED, is_expired), (SendFault.MISSING, ~is_expired)):
             self._add_row_differences(problem, expected.rows.take(pa.array(missing_indexes[is_of])), offsets[is_of])
 
-    def _add_row_differences(self, problem: Problem, rows: pa.Table, offsets: Array) -> None:
+    def _add_row_differences(self, problem: SendFault, rows: pa.Table, offsets: Array) -> None:
         brokers, origins = rows.column("broker").to_pylist(), rows.column("physical_offset").to_pylist()
         self._add_differences(problem, brokers, origins, offsets)
 
@@ -260,15 +260,15 @@ class _QueueVerifier:
         brokers = _property_values(batch, ORIGIN_BROKER).to_pylist()
         origins = _property_values(batch, ORIGIN_PHYSICAL_OFFSET).to_pylist()
         numbers = [parse_int64(text or "") for text in origins]
-        self._add_differences(Problem.TWICE, brokers, numbers, batch.column("queue_offset").to_numpy())
+        self._add_differences(SendFault.TWICE, brokers, numbers, batch.column("queue_offset").to_numpy())
 
     def _add_differences(
-        self, problem: Problem, brokers: list[str | None], origins: list[int | None], offsets: Array
+        self, problem: SendFault, brokers: list[str | None], origins: list[int | None], offsets: Array
     ) -> None:
         queue = self.queue
         self._found.add_differences(
             [
-                Difference(problem, queue.topic, queue.broker_name, queue.queue_id, offset, broker, origin)
+                ReplayDifference(problem, queue.topic, queue.broker_name, queue.queue_id, offset, broker, origin)
                 for broker, origin, offset in zip(brokers, origins, offsets.tolist(), strict=True)
             ]
         )
@@ -315,7 +315,7 @@ def _expected_by_queue(
     known = sent_offsets.join(numbers, ["broker", "physical_offset"], join_type="left outer")
     is_gone = pc.is_null(known.column("row"))
     gone = known.filter(is_gone).select(_DIFFERENCE).to_pylist()
-    verification.add_differences([Difference(Problem.NOT_IN_LAKE, *row.values()) for row in gone])
+    verification.add_differences([ReplayDifference(SendFault.NOT_IN_LAKE, *row.values()) for row in gone])
     known = known.filter(pc.invert(is_gone)).sort_by([(name, "ascending") for name in (*_QUEUE, "target_offset")])
     if not known.num_rows:
         return {}

@@ -12,7 +12,7 @@ from typing import Any
 from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.log_rows import LogRange, RestoreSelection
-from commitlake.pipelines.restore.segment_restore import Lost, SegmentRestored, SegmentTask
+from commitlake.pipelines.restore.segment_restore import SegmentRestored, SegmentTask, UnrestoredRecord
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.segment_names import segment_name
@@ -78,7 +78,7 @@ class RestorePlan:
         """Read the saved result of restoring a segment; None if it was not restored yet."""
         try:
             known = read_json(self._result_path(base_offset), trusted_root=self.out)
-            known["lost"] = tuple(Lost(**each) for each in known["lost"])
+            known["lost"] = tuple(UnrestoredRecord(**each) for each in known["lost"])
             known["filled"] = tuple((start, end) for start, end in known["filled"])
             known["first"] = tuple(known["first"]) if known["first"] else None
             return SegmentRestored(**known | {"made_up": tuple(known["made_up"])})

@@ -26,7 +26,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
-from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.run import RebuildResult, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.restore.config_files import (
     DELIVERY_MS,
@@ -74,7 +74,7 @@ Begin = Callable[[int], Callable[[int], None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """Result of restoring a store: what was written, and what was lost.
 
     Attributes:
@@ -110,7 +110,7 @@ class Restored:
     lacking: int
     lacking_bytes: int
     offsets: GroupOffsets | None
-    rebuilt: Rebuilt
+    rebuilt: RebuildResult
     has_config: bool
     compacted_topics: tuple[str, ...]
     boltmq_delays: bool
@@ -128,7 +128,7 @@ def restore_store(
     threads: int = _THREADS,
     begin_progress: Begin | None = None,
     runner: Runner | None = None,
-) -> Restored:
+) -> RestoreResult:
     """Restore a broker's store from its messages in a lake.
 
     Args:
@@ -181,7 +181,7 @@ def restore_store(
     # The plan goes last: as long as it exists, an interrupted run is resumed.
     remove_folder_in_order(plan.work_folder, PLAN)
     sync_folder(output_folder)
-    return Restored(
+    return RestoreResult(
         out=output_folder,
         broker=selection.broker,
         log=plan.log,
@@ -290,7 +290,9 @@ def _write_config(
     return fitting
 
 
-def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, known_config: KnownConfig) -> Rebuilt:
+def _rebuild(
+    plan: RestorePlan, settings: RequestedSettings, runner: Runner, known_config: KnownConfig
+) -> RebuildResult:
     """Rebuild the restored store's queues, indexes, checkpoint and topics.json from its log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
         for name in plan.format.folders.rebuilt:  # from a run that was interrupted after its rebuild

@@ -68,7 +68,7 @@ class SegmentTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class UnrestoredRecord:
     """Record that was not restored as a whole, with the reason.
 
     Attributes:
@@ -104,7 +104,7 @@ class SegmentRestored:
     bytes: int
     made_up: tuple[int, ...]
     by_rule: int
-    lost: tuple[Lost, ...]
+    lost: tuple[UnrestoredRecord, ...]
     filled: tuple[tuple[int, int], ...]
     first: tuple[int, int] | None
     blank: int | None
@@ -155,7 +155,9 @@ def _add_bodies_and_fillers(
 ) -> SegmentRestored:
     """Copy bodies into a segment, remove records without a body, and fill the gaps with filler records."""
     lost = [
-        Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)
+        UnrestoredRecord(
+            int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False
+        )
         for row in np.flatnonzero(records.refusals).tolist()
     ]
     # Refused rows have no bytes in the segment.
@@ -205,15 +207,15 @@ def _add_bodies_and_fillers(
 
 def _erase_lost_record(
     segment_bytes: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body_lost: bool
-) -> Lost:
+) -> UnrestoredRecord:
     """Overwrite a record in a segment with zeros, and return what was lost."""
     start, size = int(records.starts[row]), int(records.sizes[row])
     # Otherwise a broker would take the rest of the record for one.
     segment_bytes[start - task.base : start - task.base + size] = 0
-    return Lost(start, size, reason, is_body_lost)
+    return UnrestoredRecord(start, size, reason, is_body_lost)
 
 
-class Gap(NamedTuple):
+class SegmentGap(NamedTuple):
     """A range of the log without a record, between two records or before the first.
 
     Attributes:
@@ -253,7 +255,7 @@ def select_fitting_records(starts: Array, ends: Array, base_offset: int, end: in
     return kept
 
 
-def find_gaps(starts: Array, ends: Array, times: Array, base_offset: int) -> list[Gap]:
+def find_gaps(starts: Array, ends: Array, times: Array, base_offset: int) -> list[SegmentGap]:
     """Return the ranges between records and before the first one, which fillers must cover."""
     if not len(starts):
         return []
@@ -261,11 +263,11 @@ def find_gaps(starts: Array, ends: Array, times: Array, base_offset: int) -> lis
     found = []
     for row in np.flatnonzero(starts > reached).tolist():
         time = int(times[max(0, row - 1)])  # brokers search records by time
-        found.append(Gap(int(reached[row]), int(starts[row]), time))
+        found.append(SegmentGap(int(reached[row]), int(starts[row]), time))
     return found
 
 
-def write_fillers(segment_bytes: Array, base_offset: int, gap: Gap) -> None:
+def write_fillers(segment_bytes: Array, base_offset: int, gap: SegmentGap) -> None:
     """Fill a gap with filler records, in the segment that begins at `base_offset`."""
     at = gap.start - base_offset
     for record in make_fillers(gap.start, gap.end - gap.start, gap.time):

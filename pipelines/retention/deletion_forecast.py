@@ -16,7 +16,7 @@ from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.store_identity_check import StoreReplacedError, check_continuity
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules, read_disk_usage
+from commitlake.pipelines.retention.deletion_rules import DeletionCause, Disk, Rules, read_disk_usage
 from commitlake.pipelines.retention.segments import (
     ArchivedShare,
     StoredSegment,
@@ -42,7 +42,7 @@ class Forecast:
     is_newest: bool = False
     expires_at: datetime.datetime | None = None
     deleted_at: datetime.datetime | None = None
-    cause: Cause | None = None
+    cause: DeletionCause | None = None
 
 
 def forecast_deletions(

@@ -93,7 +93,7 @@ def read_disk_usage(folder: Path) -> Disk:
     return Disk(folder.stat().st_dev, used, used + system.f_frsize * system.f_bavail)
 
 
-class Cause(StrEnum):
+class DeletionCause(StrEnum):
     """Reason for which a broker deletes a segment."""
 
     TIME = "time"
@@ -169,7 +169,7 @@ class Rules:
 
     def possible_deletions(
         self, expiry_time: datetime.datetime, disk: Disk, now: datetime.datetime, freed_bytes: int
-    ) -> Iterator[tuple[datetime.datetime, Cause]]:
+    ) -> Iterator[tuple[datetime.datetime, DeletionCause]]:
         """Yield each possible cause for deleting a segment, with the earliest time at which that cause can apply.
 
         Args:
@@ -179,10 +179,10 @@ class Rules:
             freed_bytes: bytes on this disk that are deleted before.
         """
         ready = max(expiry_time, now)
-        yield self.next_delete_hour(ready), Cause.TIME
+        yield self.next_delete_hour(ready), DeletionCause.TIME
         full = disk.time_when_usage_exceeds(self.conf.disk_max_used_percent, now, freed_bytes)
         if full is not None:
-            yield max(ready, full), Cause.DISK
+            yield max(ready, full), DeletionCause.DISK
         if not self.conf.cleans_forcibly:
             return
         forcibly = min(self.forced_deletion_percent, self.refusal_percent)
@@ -190,11 +190,11 @@ class Rules:
         if forced is None:
             return
         if self.version >= 5:
-            yield forced, Cause.FORCED
+            yield forced, DeletionCause.FORCED
             return
-        yield self.next_delete_hour(forced), Cause.FORCED
+        yield self.next_delete_hour(forced), DeletionCause.FORCED
         if full is not None:
-            yield max(forced, full), Cause.FORCED
+            yield max(forced, full), DeletionCause.FORCED
 
 
 def _to_percent(ratio: float | None, default: int) -> int:

@@ -27,7 +27,7 @@ from commitlake.connectors.reading.files.shipped_stores import read_shipped_mani
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.kernel import record_walk as h
 from commitlake.connectors.reading.segment_walk import WalkEnd, walk_records
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, segment_ranges
+from commitlake.connectors.reading.snapshots import LogTailKind, StoreRange, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
 from commitlake.connectors.runtime.local_runner import HERE
@@ -70,7 +70,7 @@ def find_dropped_tail(store: Store, store_range: StoreRange) -> tuple[list[Damag
         store: from `find_stores`.
         store_range: the log's range, from `take_snapshot`.
     """
-    if store_range.tail is not TailKind.TORN:
+    if store_range.tail is not LogTailKind.TORN:
         return [], 0
     end = store_range.end + store_range.tail_bytes
     damages: list[Damage] = []
@@ -99,7 +99,7 @@ _WORK, _SUMMARY = ".salvage", "salvage.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Salvaged:
+class SalvageResult:
     """Result of a salvage: what was kept, and what was damaged.
 
     Attributes:
@@ -133,7 +133,7 @@ def salvage_store(
     *,
     runner: Runner = HERE,
     advance: Callable[[int], None] | None = None,
-) -> Salvaged:
+) -> SalvageResult:
     """Write a clean copy of a store's log, without damage, and a copy of its `config`.
 
     If an earlier run has salvaged the same store, nothing is done, so that later steps can be repeated.
@@ -189,7 +189,7 @@ def salvage_store(
         _write_json_lines(output_folder / MOVED, ({"before": before, "now": now} for before, now in moved))
     for name, data in config.items():
         write_synced(output_folder / CONFIG / name, data, trusted_root=output_folder)
-    salvaged = Salvaged(
+    salvaged = SalvageResult(
         output_folder,
         sum(task.split.size for task in tasks),
         len(tasks),
@@ -241,16 +241,16 @@ def _shipped_state(manifest: Manifest | None, segment: Segment) -> list[int]:
     return [segment.base_offset, segment.file_size, entry.shipped_bytes, crc]
 
 
-def _to_count_columns(salvaged: Salvaged) -> dict[str, int]:
+def _to_count_columns(salvaged: SalvageResult) -> dict[str, int]:
     return {name: value for name, value in asdict(salvaged).items() if name != "out"}
 
 
-def _read_earlier_result(store: Store, output_folder: Path) -> Salvaged:
+def _read_earlier_result(store: Store, output_folder: Path) -> SalvageResult:
     """Return the result of an earlier salvage of the same log into a folder; raise an error if it holds another one."""
     try:
         check_folder(output_folder / store.format.folder)
         document = read_json(output_folder / _SUMMARY)
-        salvaged = Salvaged(output_folder, **document.pop("salvaged"))
+        salvaged = SalvageResult(output_folder, **document.pop("salvaged"))
     except UnsafeFileError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -355,16 +355,18 @@ def _add_offsets_after_log_end(files: StoreFiles, path: str, log_end: int, offse
     """
     with closing(files.open(path)) as file:
 
-        def read(start: int, stop: int) -> Array:
+        def read_offsets_between(start: int, stop: int) -> Array:
             data = read_range(file, start * ENTRY_DTYPE.itemsize, stop * ENTRY_DTYPE.itemsize)
             return data[: len(data) // ENTRY_DTYPE.itemsize * ENTRY_DTYPE.itemsize].view(ENTRY_DTYPE)
 
         size = file.size() // ENTRY_DTYPE.itemsize
         # Files are written from the start, and the rest is zeros.
-        stop = bisect_left(range(size), True, key=lambda number: not written_entry_mask(read(number, number + 1)).all())
+        stop = bisect_left(
+            range(size), True, key=lambda number: not written_entry_mask(read_offsets_between(number, number + 1)).all()
+        )
         while stop > 0 and len(offsets) < MAX_COUNTED:
             start = max(0, stop - _READ_ENTRIES)
-            found = read(start, stop)["physical_offset"]
+            found = read_offsets_between(start, stop)["physical_offset"]
             offsets.update(found[found >= log_end].tolist())
             if (found < log_end).any():
                 return True

@@ -145,11 +145,11 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
     path = Path(task.out) / segment_name(base)
     # Under its final name only when whole, so that a killed task leaves no half segment in its place.
     with open_atomic_sized(path, task.size) as descriptor:
-        return _Writer(task, descriptor).write_segment()
+        return _SegmentWriter(task, descriptor).write_segment()
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _LogRange:
     """Range of a segment with only consecutive records, or without any intact record.
 
     Attributes:
@@ -170,13 +170,13 @@ class _Stretch:
     first_time: int = 0
     last_time: int = 0
 
-    def join_with_next(self, next_range: _Stretch) -> _Stretch:
+    def join_with_next(self, next_range: _LogRange) -> _LogRange:
         """Return this range joined with the one after it, which is of the same kind."""
         records = self.records + next_range.records
         return replace(self, end=next_range.end, records=records, last_time=next_range.last_time)
 
 
-class _Writer:
+class _SegmentWriter:
     """Writer of one segment of the clean log."""
 
     def __init__(self, task: SegmentTask, descriptor: int) -> None:
@@ -194,7 +194,7 @@ class _Writer:
         """Copy the intact records of the segment, and replace damaged ranges by filler records."""
         split = self._task.split
         if split.missing:
-            self._fill_range(_Stretch(split.start, self._end, Fault.MISSING_SEGMENT))
+            self._fill_range(_LogRange(split.start, self._end, Fault.MISSING_SEGMENT))
             return self._to_result(0)
         records = 0
         with OpenSegment(split.path) as file:
@@ -206,7 +206,7 @@ class _Writer:
                     self._fill_range(stretch)
         return self._to_result(records)
 
-    def _set_filler_times(self, log_ranges: Iterator[_Stretch]) -> Iterator[_Stretch]:
+    def _set_filler_times(self, log_ranges: Iterator[_LogRange]) -> Iterator[_LogRange]:
         """Pass ranges on; before the first one, set the store time for fillers before the first record."""
         first = next(log_ranges, None)
         second = next(log_ranges, None) if first is not None and first.fault is not None else None
@@ -220,7 +220,7 @@ class _Writer:
     def _to_result(self, records: int) -> SegmentSalvaged:
         return SegmentSalvaged(records, tuple(self._damages), tuple(self._moved), self._first_time, self._time)
 
-    def _find_valid_and_bad_ranges(self, file: SegmentFile) -> Iterator[_Stretch]:
+    def _find_valid_and_bad_ranges(self, file: SegmentFile) -> Iterator[_LogRange]:
         """Yield the valid and the damaged ranges of the segment in turn, up to its end or the log's."""
         split = self._task.split
         end, kept, bad = WalkEnd(), None, None
@@ -247,9 +247,9 @@ class _Writer:
             begin = split.start if kept is None else kept.end
             is_closed = end.stop == h.STOP_BLANK
             if begin < self._end:
-                yield _Stretch(begin, self._end, Fault.HOLE, is_closed)
+                yield _LogRange(begin, self._end, Fault.HOLE, is_closed)
 
-    def _copy_records(self, file: SegmentFile, valid_range: _Stretch) -> None:
+    def _copy_records(self, file: SegmentFile, valid_range: _LogRange) -> None:
         window = np.empty(min(_COPY_BYTES, valid_range.end - valid_range.start), np.uint8)
         for at in range(valid_range.start, valid_range.end, _COPY_BYTES):
             part = window[: min(_COPY_BYTES, valid_range.end - at)]
@@ -265,7 +265,7 @@ class _Writer:
         self._first_time = self._first_time or valid_range.first_time
         self._time = valid_range.last_time
 
-    def _rewrite_offsets(self, file: SegmentFile, valid_range: _Stretch) -> None:
+    def _rewrite_offsets(self, file: SegmentFile, valid_range: _LogRange) -> None:
         """Write new physical offsets into records that were moved to another position."""
         split = Split(
             self._task.split.broker, self._task.split.path, self._base, valid_range.start, valid_range.end,
@@ -278,7 +278,7 @@ class _Writer:
                 self._write_bytes(memoryview(moved.to_bytes(_OFFSET_BYTES, "big")), moved + _AT_OFFSET)
                 self._moved.append((start, moved))
 
-    def _fill_range(self, bad_range: _Stretch) -> None:
+    def _fill_range(self, bad_range: _LogRange) -> None:
         start = bad_range.start - self._shift
         size = bad_range.end - start
         if bad_range.end == self._end:
@@ -306,7 +306,7 @@ class _Writer:
             written += os.pwrite(self._descriptor, data[written:], position + written)
 
 
-def _intact_and_bad_ranges(step: WalkStep) -> Iterator[_Stretch]:
+def _intact_and_bad_ranges(step: WalkStep) -> Iterator[_LogRange]:
     """Yield the ranges of consecutive records and the damaged ranges of one scanning step, in log order."""
     starts = step.origin + step.parts[h.START]
     ends = step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]
@@ -316,10 +316,10 @@ def _intact_and_bad_ranges(step: WalkStep) -> Iterator[_Stretch]:
         if stop > first:
             start, end = int(starts[first]), int(ends[stop - 1])
             times = _record_store_time(step, first), _record_store_time(step, stop - 1)
-            yield _Stretch(start, end, None, False, stop - first, *times)
+            yield _LogRange(start, end, None, False, stop - first, *times)
         first = stop
         if bad is not None:
-            yield _Stretch(bad.start, bad.end, bad.fault)
+            yield _LogRange(bad.start, bad.end, bad.fault)
 
 
 def _record_store_time(step: WalkStep, row: int) -> int:

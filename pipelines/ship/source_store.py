@@ -18,7 +18,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.newer_data import (
     LogEnd,
-    ReadLog,
+    LogToRead,
     RecordedLogEnd,
     describe_other_log,
     find_other_logs,
@@ -184,9 +184,9 @@ class SourceStore:
         Args:
             broker: the store's name.
         """
-        known = RecordedLogEnd.read_known_end(ReadLog(broker, self.root, self.format, ()))._replace(claims=())
+        known = RecordedLogEnd.read_known_end(LogToRead(broker, self.root, self.format, ()))._replace(claims=())
         files = self.log_files()
-        log = ReadLog(broker, self.root, self.format, [(file.base_offset, file.size) for file in files])
+        log = LogToRead(broker, self.root, self.format, [(file.base_offset, file.size) for file in files])
         begun = (file for file in reversed(files) if self.is_written_to(file.name))
         end = next((file.base_offset + file.size for file in begun), 0)
         if others := find_other_logs(log, None, end):

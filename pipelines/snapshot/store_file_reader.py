@@ -40,7 +40,7 @@ _JMQ_OFFSETS = f"{FOLDER}/{FILE_NAME}"
 _DELAYS, _TIMERS, _FILTERS = "config/delayOffset.json", "config/timercheck", "config/consumerFilter.json"
 
 
-class _Unreadable:
+class _UnreadableFiles:
     """Collector of problems with files: those that could not be read, and those read from their `.bak` backup."""
 
     def __init__(self) -> None:
@@ -93,10 +93,10 @@ def _read_snapshot_from_files(
     for attempt in range(MAX_TRIES):
         if attempt:
             wait(_WAIT_SECONDS)
-        unreadable = _Unreadable()
+        unreadable = _UnreadableFiles()
         # Before the files, so that a file that is replaced while it is read has another time afterwards.
         before = _read_write_times(root, now)
-        files = store.format.small_files.read_files(root, unreadable, is_live=False)
+        files = store.format.small_files.read_small_files(root, unreadable, is_live=False)
         is_read = not unreadable.files and not unreadable.backups
         if is_read and _drop_mapped_file(_read_write_times(root, now)) == _drop_mapped_file(before):
             break
@@ -137,7 +137,7 @@ def _find_newer_rocksdb(store: Store, root: Path, offsets_written_at: datetime.d
 
 
 def _to_snapshot(
-    store: Store, root: Path, files: SmallFiles, unreadable: _Unreadable, write_times: dict[str, datetime.datetime]
+    store: Store, root: Path, files: SmallFiles, unreadable: _UnreadableFiles, write_times: dict[str, datetime.datetime]
 ) -> StoreSnapshot:
     taken: dict[OffsetKind, datetime.datetime] = {}
     offsets: dict[OffsetOwner, int] = {}

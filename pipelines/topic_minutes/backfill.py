@@ -45,7 +45,7 @@ Ranges = Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Backfilled:
+class BackfillResult:
     """Numbers of messages and rows that a backfill has added.
 
     Attributes:
@@ -58,7 +58,7 @@ class Backfilled:
 
 
 @dataclass(frozen=True)
-class _Tasks:
+class _CountTasks:
     """Counts the messages of data files in tasks of a backfill; can be pickled."""
 
     lake: Lake
@@ -84,7 +84,7 @@ def _read_newest_erasure(lake: Lake) -> int:
     return newest_erasure_number(lake.find("topic_minutes"))
 
 
-def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = False) -> Backfilled:
+def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = False) -> BackfillResult:
     """Count the messages that are missing in `topic_minutes`, and add the rows.
 
     Args:
@@ -102,14 +102,14 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     snapshot = files_of_table(lake.uri("messages"), table)
     before = _followed_sequence(lake)
     counted = {} if from_scratch else _read_counted_ranges(lake)
-    tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
+    tasks = _CountTasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
     groups = divide_tasks(snapshot.files, max(2 * runner.cores, -(-len(snapshot.files) // _MAX_FILES)))
     messages, written = 0, []
     for _, (count, rows) in runner.run(partial(_run_count_task, tasks), groups):
         messages += count
         written += rows
     if not written and not from_scratch:
-        return Backfilled()
+        return BackfillResult()
     files = [row.data_file for row in written]
     # Always larger than the number before: an equal one would not show that another backfill has committed.
     step = (before, max(snapshot.version, (before or 0) + 1))
@@ -123,10 +123,10 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
             f"{lake.uri('topic_minutes')}: another backfill committed first; what this one computed was discarded. Run "
             "the command again"
         )
-    return Backfilled(messages, sum(row.rows for row in written))
+    return BackfillResult(messages, sum(row.rows for row in written))
 
 
-def _run_count_task(tasks: _Tasks, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
+def _run_count_task(tasks: _CountTasks, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
     return tasks.count_messages_of_files(files)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlake.connectors.reading.kernel.compile_options import compiled
-from commitlake.pipelines.quality.compiled_profiling import continues_run, window_start_us
+from commitlake.pipelines.quality.compiled_profiling import row_continues_run, window_start_us
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
@@ -86,7 +86,7 @@ def assign_groups(
     timeless = False
     for row in range(len(brokers)):
         is_timeless = (nulls[row] & NULL_STORE) != 0
-        same = continues_run(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end)
+        same = row_continues_run(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end)
         if not (same and kinds[row] == kinds[row - 1]):
             stretch += 1
             timeless = is_timeless

@@ -22,7 +22,7 @@ from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.quality.compiled_profiling import NO_QUEUE, NULL_BORN, NULL_STORE
 from commitlake.pipelines.quality.profile import RowArrays
-from commitlake.pipelines.quality.profile_merging import sort_ranks
+from commitlake.pipelines.quality.profile_merging import ranks_in_sort_order
 from commitlake.pipelines.topic_minutes import compiled_counting
 from commitlake.pipelines.topic_minutes.compiled_counting import write_small_sketches
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, REAL_TOPIC, TIMER_OUT
@@ -279,7 +279,7 @@ def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
     """
     rows = rows.combine_chunks()
     minutes = rows.column("minute").chunk(0).cast(pa.int64()).fill_null(_NO_MINUTE)  # nulls first, as maintain sorts
-    rows = rows.take(pa.array(np.lexsort((minutes.to_numpy(), sort_ranks(rows.column("topic").chunk(0))))))
+    rows = rows.take(pa.array(np.lexsort((minutes.to_numpy(), ranks_in_sort_order(rows.column("topic").chunk(0))))))
     for column in _REPEATING:
         place = rows.schema.get_field_index(column)
         rows = rows.set_column(place, column, rows.column(column).dictionary_encode())

@@ -24,7 +24,7 @@ CheckCells = Callable[[int], None]
 Peaks = dict[Key, tuple[int, datetime.datetime]]
 
 
-class _Cells:
+class _SumsByGroupAndWindow:
     """Array of sums by group and time window, which grows when a new group is added.
 
     Args:
@@ -49,7 +49,7 @@ class _Cells:
             self.numbers = larger
         return found
 
-    def add_values(self, sum_index: int, cells: Array, values: Array) -> None:
+    def add_to_sums(self, sum_index: int, cells: Array, values: Array) -> None:
         """Add values to the cells of one sum, where a cell is a group's time window.
 
         A cell's index is its group's index times the number of windows, plus its window.
@@ -67,7 +67,7 @@ def sum_windows(
         step: length of a window.
         check_cell_count: called with the number of cells; may raise an error.
     """
-    cells = _Cells(len(SUMS), -((question.start - question.end) // step), check_cell_count)
+    cells = _SumsByGroupAndWindow(len(SUMS), -((question.start - question.end) // step), check_cell_count)
     read_minute_rows(lake, question, SUMS, lambda rows: _add_sums(cells, rows, step // MINUTE))
     return {key: cells.numbers[:, place] for key, place in cells.places.items()}
 
@@ -84,10 +84,10 @@ def sum_whole_range(
         Sums by group; and by group, the number of messages of its busiest minute and that minute, the first if equal.
     """
     minutes = (question.end - question.start) // MINUTE
-    sums = _Cells(len(SUMS), 1, check_cell_count)
-    finder: _Cells | None = _Cells(1, minutes, lambda _: None)
+    sums = _SumsByGroupAndWindow(len(SUMS), 1, check_cell_count)
+    finder: _SumsByGroupAndWindow | None = _SumsByGroupAndWindow(1, minutes, lambda _: None)
 
-    def add(rows: MinuteRows) -> None:
+    def add_minute_rows(rows: MinuteRows) -> None:
         nonlocal finder
         _add_sums(sums, rows, minutes)
         if finder is not None and len(finder.places.keys() | set(rows.keys)) * minutes > MAX_PEAK_CELLS:
@@ -95,7 +95,7 @@ def sum_whole_range(
         if finder is not None:
             _add_minutes(finder, rows)
 
-    read_minute_rows(lake, question, SUMS, add)
+    read_minute_rows(lake, question, SUMS, add_minute_rows)
     found = {key: sums.numbers[:, place, 0] for key, place in sums.places.items()}
     peaks = (
         _find_busiest_minutes_in_parts(lake, question, len(found))
@@ -112,7 +112,7 @@ def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: 
     start = question.start
     while start < question.end:
         part = replace(question, start=start, end=min(start + length, question.end))
-        finder = _Cells(1, (part.end - part.start) // MINUTE, lambda _: None)
+        finder = _SumsByGroupAndWindow(1, (part.end - part.start) // MINUTE, lambda _: None)
         read_minute_rows(lake, part, ["messages"], partial(_add_minutes, finder))
         for key, (most, minute) in _find_busiest_minutes(finder, part.start).items():
             if key not in peaks or most > peaks[key][0]:
@@ -121,7 +121,7 @@ def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: 
     return peaks
 
 
-def _add_sums(cells: _Cells, rows: MinuteRows, window_minutes: int) -> None:
+def _add_sums(cells: _SumsByGroupAndWindow, rows: MinuteRows, window_minutes: int) -> None:
     """Add rows to the sums of time windows that are `window_minutes` minutes long."""
     windows = rows.minutes // window_minutes
     first, last = int(windows.min()), int(windows.max())
@@ -131,7 +131,7 @@ def _add_sums(cells: _Cells, rows: MinuteRows, window_minutes: int) -> None:
         numbers = places[rows.groups] * cells.windows + windows
         for layer, name in enumerate(SUMS):
             if len(rows.sums[name]):
-                cells.add_values(layer, numbers, rows.sums[name])
+                cells.add_to_sums(layer, numbers, rows.sums[name])
         return
     # If there are few cells, rows are summed by cell first, because most rows share a cell with others.
     near = rows.groups * width + (windows - first)
@@ -140,15 +140,15 @@ def _add_sums(cells: _Cells, rows: MinuteRows, window_minutes: int) -> None:
         if len(rows.sums[name]) and rows.sums[name].any():
             summed = np.zeros(len(numbers), np.int64)
             np.add.at(summed, near, rows.sums[name])
-            cells.add_values(layer, numbers, summed)
+            cells.add_to_sums(layer, numbers, summed)
 
 
-def _add_minutes(minute_cells: _Cells, rows: MinuteRows) -> None:
+def _add_minutes(minute_cells: _SumsByGroupAndWindow, rows: MinuteRows) -> None:
     places = minute_cells.group_indexes(rows.keys)
-    minute_cells.add_values(0, places[rows.groups] * minute_cells.windows + rows.minutes, rows.sums["messages"])
+    minute_cells.add_to_sums(0, places[rows.groups] * minute_cells.windows + rows.minutes, rows.sums["messages"])
 
 
-def _find_busiest_minutes(minute_cells: _Cells, start: datetime.datetime) -> Peaks:
+def _find_busiest_minutes(minute_cells: _SumsByGroupAndWindow, start: datetime.datetime) -> Peaks:
     peaks = {}
     for key, place in minute_cells.places.items():
         counts = minute_cells.numbers[0, place]

@@ -59,7 +59,7 @@ class MinuteRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _EncodedColumn:
     """Dictionary-encoded column: an index for each row, and the distinct values.
 
     Attributes:
@@ -99,19 +99,19 @@ def read_minute_rows(
     table = TableRows(uri, lake.s3, schema, [name for name in _TEXTS if name in names], skips_constants=True)
     lock = Lock()
 
-    def read(file: AddedFile) -> None:
+    def read_rows_of_file(file: AddedFile) -> None:
         for rows in table.read_file(file):
             numbered = _to_minute_rows(rows, question, sum_names, sketch_columns)
             if len(numbered.groups):
                 with lock:
                     process_rows(numbered)
 
-    for _ in ThreadRunner().run(read, files):
+    for _ in ThreadRunner().run(read_rows_of_file, files):
         pass
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _SumDefinition:
     """Definition of a sum: the columns it needs, and a function that computes what each row adds to it.
 
     Attributes:
@@ -123,11 +123,11 @@ class _Sum:
     add: Callable[[pa.Table], Array]
 
 
-def _sum_of_column(name: str) -> _Sum:
-    return _Sum([name], lambda rows: to_numpy_numbers(rows.column(name)))
+def _sum_of_column(name: str) -> _SumDefinition:
+    return _SumDefinition([name], lambda rows: to_numpy_numbers(rows.column(name)))
 
 
-def _sum_of_kind(kind: Kind, counted_column: str = "messages", subtracted_column: str | None = None) -> _Sum:
+def _sum_of_kind(kind: Kind, counted_column: str = "messages", subtracted_column: str | None = None) -> _SumDefinition:
     """Return the definition of a sum over messages of one kind, of a column or of the difference of two columns."""
 
     def count_rows_of_kind(rows: pa.Table) -> Array:
@@ -141,7 +141,7 @@ def _sum_of_kind(kind: Kind, counted_column: str = "messages", subtracted_column
         found: Array = counts * is_kind[kinds.codes]
         return found
 
-    return _Sum(
+    return _SumDefinition(
         ["kind", counted_column, *([] if subtracted_column is None else [subtracted_column])], count_rows_of_kind
     )
 
@@ -153,7 +153,7 @@ def _count_other_tags(rows: pa.Table) -> Array:
 
 _NOTHING: Array = np.zeros(0, np.int64)
 """Array that means zeros for all rows."""
-_SUMS: Mapping[str, _Sum] = {
+_SUMS: Mapping[str, _SumDefinition] = {
     "messages": _sum_of_column("messages"),
     "bytes": _sum_of_column("bytes"),
     "sent": _sum_of_kind(Kind.NORMAL),
@@ -162,7 +162,7 @@ _SUMS: Mapping[str, _Sum] = {
     "prepared": _sum_of_kind(Kind.HALF, subtracted_column="rechecked"),
     "committed": _sum_of_kind(Kind.NORMAL, "committed"),
     "clock_skew": _sum_of_column("clock_skew_messages"),
-    "other_tags": _Sum(["other_tags", "messages"], _count_other_tags),
+    "other_tags": _SumDefinition(["other_tags", "messages"], _count_other_tags),
 }
 """Summands by the names in `question.SUMS`, which defines the same in SQL."""
 
@@ -191,7 +191,7 @@ def _to_minute_rows(
         chosen &= np.array([value in values for value in column.values])[column.codes]
     if not chosen.all():
         rows, minutes = rows.filter(to_boolean_array(chosen)), minutes[chosen]
-        coded = {name: _Column(column.codes[chosen], column.values) for name, column in coded.items()}
+        coded = {name: _EncodedColumn(column.codes[chosen], column.values) for name, column in coded.items()}
     keys, groups = _group_rows([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
     summands = {name: _SUMS[name].add(rows) for name in sum_names}
     found = MinuteRows(
@@ -213,15 +213,15 @@ def _rows_of_groups(rows: MinuteRows, groups: Collection[Key]) -> MinuteRows:
     )
 
 
-def _encode_column(column: pa.ChunkedArray) -> _Column:
+def _encode_column(column: pa.ChunkedArray) -> _EncodedColumn:
     array = join_chunks(column)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary.to_pylist()
-    return _Column(to_numpy_numbers(array.indices, null_value=len(values)), [*values, None])
+    return _EncodedColumn(to_numpy_numbers(array.indices, null_value=len(values)), [*values, None])
 
 
-def _group_rows(columns: Sequence[_Column], row_count: int) -> tuple[list[Key], Array]:
+def _group_rows(columns: Sequence[_EncodedColumn], row_count: int) -> tuple[list[Key], Array]:
     """Return the distinct groups in the rows, and for each row the index of its group."""
     if not columns:
         return [()], np.zeros(row_count, np.int64)

@@ -44,12 +44,12 @@ def merge_minute_sketches(
     """
     merged: Merged = {}
 
-    def add(rows: MinuteRows) -> None:
+    def add_sketches_of_rows(rows: MinuteRows) -> None:
         keys, cells = _group_window_pairs(rows, step // MINUTE)
         for column in columns:
             _merge_column_sketches(merged, keys, cells, column, rows.sketches[column])
 
-    read_minute_rows(lake, question, [], add, sketch_columns=columns)
+    read_minute_rows(lake, question, [], add_sketches_of_rows, sketch_columns=columns)
     return merged
 
 

@@ -77,7 +77,7 @@ class StoreTables:
 
 
 @dataclass(frozen=True)
-class _Tasks:
+class _LogReadTasks:
     """Reads ranges of logs in tasks, and counts or writes their messages; can be pickled."""
 
     lake: Lake
@@ -158,7 +158,7 @@ class StoreLogs:
         names = MINUTES_COLUMNS if table is MINUTES else tuple(dict.fromkeys([*_MESSAGES_COLUMNS, *self._columns]))
         columns = SOURCE.select_columns(names)
         schema = arrow_schema(Columns([*columns, SOURCE[CORRUPT_RECORD]]))
-        tasks = _Tasks(lake, table.name, replace(self._request(schema), encoded=True, keeps_bad_ranges=True))
+        tasks = _LogReadTasks(lake, table.name, replace(self._request(schema), encoded=True, keeps_bad_ranges=True))
         groups = [[split] for split in self._splits]
         files: list[DataFile] = []
         damaged: Counter[str] = Counter()
@@ -182,7 +182,7 @@ class StoreLogs:
         return Coverage(spans, {broker: gaps for broker, (_, gaps) in times.items()})
 
 
-def _run_task(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
+def _run_task(tasks: _LogReadTasks, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
     return tasks.process_splits(splits)
 
 

@@ -23,7 +23,7 @@ from commitlake.pipelines.query.engines import run_select
 from commitlake.pipelines.tps.coverage import NONE, Coverage
 from commitlake.pipelines.tps.minute_counts import sum_whole_range, sum_windows
 from commitlake.pipelines.tps.minute_sketches import merge_minute_sketches
-from commitlake.pipelines.tps.rates_query import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
+from commitlake.pipelines.tps.rates_query import INSTEAD, MINUTES, SUMS, OriginalTopicShare, RatesQuestion
 from commitlake.pipelines.tps.result_rows import to_row_dicts
 from commitlake.schemas.formatted_counts import format_count
 
@@ -103,15 +103,15 @@ class Rates:
             rows += [_to_row(question, key, sums, length.total_seconds()) | more for key in groups]
         return rows
 
-    def _origins(self, question: RatesQuestion) -> Origins:
+    def _origins(self, question: RatesQuestion) -> OriginalTopicShare:
         """Return whether all, some or no messages of a query have values in the columns of the original topic."""
         if not set(question.by) & set(INSTEAD):
-            return Origins.ALL
+            return OriginalTopicShare.ALL
         if "origin_topic" not in self._column_names(question):
-            return Origins.NONE
+            return OriginalTopicShare.NONE
         asked = replace(question, only=None).where_sql()  # `only` depends on the result
         found = self._query_rows(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
-        return Origins.SOME if list(found) else Origins.ALL
+        return OriginalTopicShare.SOME if list(found) else OriginalTopicShare.ALL
 
     def _has_format_column(self, question: RatesQuestion) -> bool:
         return question.counted_table is MINUTES or "format" in self._column_names(question)

@@ -140,7 +140,7 @@ def round_time(moment: datetime.datetime, unit: datetime.timedelta, *, rounds_up
     return EPOCH + count * unit
 
 
-class Origins(Enum):
+class OriginalTopicShare(Enum):
     """Share of a query's messages (all, some or none) with the original topic, which older versions did not record."""
 
     ALL = auto()
@@ -172,7 +172,7 @@ class RatesQuestion:
     window: datetime.timedelta | None = None
     step: datetime.timedelta | None = None
     selection: Selection = ALL_MESSAGES
-    origins: Origins = Origins.ALL
+    origins: OriginalTopicShare = OriginalTopicShare.ALL
     has_formats: bool = True
     only: Sequence[tuple[str | int | None, ...]] | None = None
     is_by_second: bool = False
@@ -208,9 +208,9 @@ class RatesQuestion:
 
     def _group_sql(self, name: str) -> str:
         column = self.counted_table.groups[name]
-        if name not in INSTEAD or self.origins is Origins.ALL:
+        if name not in INSTEAD or self.origins is OriginalTopicShare.ALL:
             return column
-        if self.origins is Origins.NONE:
+        if self.origins is OriginalTopicShare.NONE:
             return INSTEAD[name]
         return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 

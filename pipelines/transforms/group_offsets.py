@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.moments import AT, Moments, latest_values_at
+from commitlake.pipelines.transforms.moments import AT, SampleTimes, latest_values_at
 from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, LIGHT_PREFIX
 from commitlake.schemas.tables.offset_snapshots import LEAST_OFFSET
 
@@ -18,7 +18,7 @@ POSITION = ("broker", "owner", "topic", "queue_id")
 _MAX_QUEUES = 1 << 31
 
 
-def snapshots_at(offsets: DataFrame, moments: Moments) -> DataFrame:
+def snapshots_at(offsets: DataFrame, moments: SampleTimes) -> DataFrame:
     """Return each store's last snapshot at or before each moment, and the log's end at the snapshot after it.
 
     With the moments 60 and 120, and seconds for times:
@@ -48,7 +48,7 @@ def snapshots_at(offsets: DataFrame, moments: Moments) -> DataFrame:
     return found.select("broker", AT, *(f"snapshot.{name}" for name in names))
 
 
-def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:
+def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: SampleTimes) -> DataFrame:
     """Return, for each moment, the lower and upper bound of each group's offset in each queue.
 
     With snapshots at 50 and 120, the moments 60 and 120, and seconds for times:
@@ -100,7 +100,7 @@ def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> Da
     return found.select(*POSITION, AT, group, F.coalesce(low, F.lit(0)).cast("long").alias("low"), high.alias("high"))
 
 
-def store_topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
+def store_topics_at(store_config: DataFrame, moments: SampleTimes) -> DataFrame:
     """Return each store's topics at each moment; before the first recorded settings, those of the first.
 
     Args:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.moments import AT, Moments, latest_values_at
+from commitlake.pipelines.transforms.moments import AT, SampleTimes, latest_values_at
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION
 
@@ -41,7 +41,7 @@ class Subscriptions(NamedTuple):
 
 
 def subscriptions_at(
-    subscriptions: DataFrame, moments: Moments, *, max_age_us: int, sql92_expressions: Collection[str] = ()
+    subscriptions: DataFrame, moments: SampleTimes, *, max_age_us: int, sql92_expressions: Collection[str] = ()
 ) -> Subscriptions:
     """Return what each group subscribed to at each moment.
 

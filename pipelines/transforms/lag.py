@@ -28,7 +28,7 @@ from commitlake.pipelines.transforms.group_subscriptions import (
     with_subscription,
     with_unknown_subscription,
 )
-from commitlake.pipelines.transforms.moments import AT, Moments
+from commitlake.pipelines.transforms.moments import AT, SampleTimes
 from commitlake.pipelines.transforms.queue_spans import QUEUE, queue_spans_at, with_queue_runs
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
@@ -106,7 +106,7 @@ class LagRules:
         return reduce(or_, live, ~broker.isin(*self.log_starts))
 
 
-def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
+def lag_at(tables: LagTables, moments: SampleTimes, rules: LagRules) -> DataFrame:
     """Return the lag of each group in each queue at each moment.
 
     A group whose offset is 3 in a queue of five messages, which the broker stored at seconds 1 to 5, at a snapshot:
@@ -195,7 +195,7 @@ def _filter_brokers(rows: DataFrame, rules: LagRules) -> DataFrame:
     return rows.where(F.col("broker").isin(*rules.brokers)) if rules.brokers else rows
 
 
-def _filter_by_last_moment(messages: DataFrame, moments: Moments, rules: LagRules) -> DataFrame:
+def _filter_by_last_moment(messages: DataFrame, moments: SampleTimes, rules: LagRules) -> DataFrame:
     """Return the messages stored up to the last moment, by a condition with which Delta can skip data files."""
     if rules.topics:
         messages = messages.where(F.col("topic").isin(*rules.topics))

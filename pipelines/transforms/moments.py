@@ -17,7 +17,7 @@ _LONG_AGO_US = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class SampleTimes:
     """Times at which a state is computed: at regular intervals, or one time for each broker.
 
     Attributes:
@@ -61,7 +61,7 @@ class Moments:
 
 
 def latest_values_at(
-    rows: DataFrame, keys: Sequence[str], time: Column, moments: Moments, values: Mapping[str, Column]
+    rows: DataFrame, keys: Sequence[str], time: Column, moments: SampleTimes, values: Mapping[str, Column]
 ) -> DataFrame:
     """Return, for each moment and key, values of the key's last row up to the moment, where there is such a row.
 
@@ -97,7 +97,7 @@ def latest_values_at(
 
 
 def repeat_until_next(
-    known_rows: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]
+    known_rows: DataFrame, keys: Sequence[str], moments: SampleTimes, values: Mapping[str, Column]
 ) -> DataFrame:
     """Repeat each row of a key at all moments from its own to before that of the key's next row.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.moments import AT, Moments, repeat_until_next, window_up_to_row
+from commitlake.pipelines.transforms.moments import AT, SampleTimes, repeat_until_next, window_up_to_row
 
 QUEUE = ("broker", "topic", "queue_id")
 _SEEN = "seen_at"
 
 
-def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
+def with_queue_runs(messages: DataFrame, moments: SampleTimes) -> DataFrame:
     """Add to each message the first moment it counts at, and how often its queue's offsets had restarted before.
 
     A run ends where the offsets of a queue begin again:
@@ -57,7 +57,7 @@ def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
     return found.withColumn("run", F.greatest(F.size(earlier), F.lit(0))).drop("begins")
 
 
-def queue_spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:
+def queue_spans_at(messages: DataFrame, snapshots: DataFrame, moments: SampleTimes) -> DataFrame:
     """Return, for each queue and moment, the first offset that the broker still has, and the end offset.
 
     With a log that begins at physical offset 100 at the moment 60:

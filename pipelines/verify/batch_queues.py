@@ -15,7 +15,13 @@ from commitlake.connectors.formats.rocketmq.batch_queues import message_counts
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, find_runs, recorded_number_ranges
+from commitlake.pipelines.verify.queue_check import (
+    BadRanges,
+    OffsetRun,
+    Restarts,
+    find_offset_runs,
+    recorded_number_ranges,
+)
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueFolders
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
@@ -31,14 +37,14 @@ class BatchChecker:
         self._view = view
         self._findings = findings
 
-    def check_entries(self, entries: QueueEntries) -> list[Run]:
+    def check_entries(self, entries: QueueEntries) -> list[OffsetRun]:
         """Compare a chunk's records of one queue with their entries in its BatchConsumeQueue.
 
         Returns:
             The runs of the records.
         """
         files = self._view.open_batch_queue_files(entries.topic, entries.queue_id)
-        runs = [run for run, _ in find_runs(entries, message_counts(entries))]
+        runs = [run for run, _ in find_offset_runs(entries, message_counts(entries))]
         if files.starts:
             expected = files.layout.to_entries(entries)
             offsets = expected["physical_offset"]
@@ -50,7 +56,7 @@ class BatchChecker:
                 self._match_entries_by_offset(files, expected, runs)
         return runs
 
-    def _match_entries_by_offset(self, files: QueueFiles, expected_entries: Array, runs: list[Run]) -> None:
+    def _match_entries_by_offset(self, files: QueueFiles, expected_entries: Array, runs: list[OffsetRun]) -> None:
         """Compare records with the queue entries that have their physical offset, and report records without one.
 
         All entries of the queue are read, because damaged ones may be anywhere.
@@ -152,7 +158,7 @@ class BatchEnds:
         self._folders = QueueFolders(view, findings, restarts)
         self.awaits_record = False
 
-    def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
+    def check_queue(self, topic: str, queue_id: int, runs: Sequence[OffsetRun]) -> QueueBounds:
         """Check one queue's files, and report entries without a record and queue offsets without a record.
 
         Returns:

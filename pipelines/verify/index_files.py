@@ -69,20 +69,22 @@ def open_index_part(files: StoreFiles, name: str) -> IndexPart | None:
         geometry = geometry_of(file.size())
         header = parse_header(read_range(file, 0, HEADER.size).tobytes())
 
-        def read_entry(number: int) -> bytes:
+        def read_index_entry(number: int) -> bytes:
             return _entries_at(file, geometry, number, 1).tobytes()
 
         claimed = header.index_count - 1
-        if claimed == geometry.entries - 1 and any(read_entry(claimed)):
+        if claimed == geometry.entries - 1 and any(read_index_entry(claimed)):
             last = claimed  # it is full
         else:
-            last = bisect_left(range(1, geometry.entries), True, key=lambda number: not any(read_entry(number)))
-            if last < claimed < geometry.entries and any(read_entry(claimed)):
+            last = bisect_left(range(1, geometry.entries), True, key=lambda number: not any(read_index_entry(number)))
+            if last < claimed < geometry.entries and any(read_index_entry(claimed)):
                 last = claimed
         if last < 1:
             return None
-        first_offset = ENTRY.unpack(read_entry(1))[1] if any(read_entry(1)) else header.begin_physical_offset
-        last_offset = ENTRY.unpack(read_entry(last))[1]
+        first_offset = (
+            ENTRY.unpack(read_index_entry(1))[1] if any(read_index_entry(1)) else header.begin_physical_offset
+        )
+        last_offset = ENTRY.unpack(read_index_entry(last))[1]
     finally:
         file.close()
     return IndexPart(

@@ -21,7 +21,7 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.verify.batch_queues import BatchChecker
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker
-from commitlake.pipelines.verify.queue_check import QueueChecker, Run
+from commitlake.pipelines.verify.queue_check import OffsetRun, QueueChecker
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
@@ -61,7 +61,7 @@ class LogReport:
     """
 
     findings: Findings
-    runs: list[Run] = field(default_factory=list)
+    runs: list[OffsetRun] = field(default_factory=list)
     bad: list[BadRange] = field(default_factory=list)
     records: int = 0
     with_keys: int = 0

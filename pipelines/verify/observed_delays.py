@@ -46,7 +46,7 @@ def observe_delays(
         left out.
     """
 
-    def delay_of(queue_id: int) -> int | None:
+    def delay_of_queue(queue_id: int) -> int | None:
         delays = _observed_delays(QueueFiles(files, schedule_topic, queue_id, file_size, layout), records)
         if delays:
             delay, count = Counter(delays).most_common(1)[0]
@@ -55,7 +55,7 @@ def observe_delays(
         return None
 
     queue_ids = [queue_id for topic, queue_id in queues if topic == schedule_topic and 0 <= queue_id < MAX_LEVELS]
-    delays = map_concurrently(delay_of, queue_ids, choose_thread_count(files))
+    delays = map_concurrently(delay_of_queue, queue_ids, choose_thread_count(files))
     return {queue_id + 1: delay for queue_id, delay in zip(queue_ids, delays, strict=True) if delay is not None}
 
 

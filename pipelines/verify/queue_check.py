@@ -32,7 +32,7 @@ _MAX_WRONG_RECORDS = 16
 """A longer run with unexpected queue offsets is not taken for records with wrong numbers."""
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """Records of one queue that have consecutive queue offsets, in log order.
 
     Attributes:
@@ -52,7 +52,7 @@ class Run(NamedTuple):
     last_offset: int
 
 
-def find_runs(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Run, slice]]:
+def find_offset_runs(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[OffsetRun, slice]]:
     """Yield the runs of consecutive queue offsets in a chunk, each with a slice of the chunk's entries.
 
     Args:
@@ -67,7 +67,7 @@ def find_runs(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[
     breaks = np.flatnonzero((numbers[1:] != following[:-1]) | overflows[:-1]) + 1
     for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
         yield (
-            Run(
+            OffsetRun(
                 entries.topic, entries.queue_id, int(numbers[begin]), int(numbers[end - 1]) + int(each[end - 1]),
                 int(offsets[begin]), int(offsets[end - 1]),
             ),
@@ -84,13 +84,13 @@ class QueueChecker:
         self._records = LogRecords(view.segments, view.format)
         self._begins: dict[str, int] = {}
 
-    def check_entries(self, entries: QueueEntries) -> list[Run]:
+    def check_entries(self, entries: QueueEntries) -> list[OffsetRun]:
         """Compare a chunk's records of one queue with their entries in its ConsumeQueue.
 
         Returns:
             The runs of the records, wrong queue offsets corrected.
         """
-        found = list(find_runs(entries))
+        found = list(find_offset_runs(entries))
         files = self._view.open_queue_files(entries.topic, entries.queue_id)
         # A queue without files is reported once, by `QueueFolders`.
         if files.starts and not self._view.lacks_queues:
@@ -122,10 +122,10 @@ class QueueChecker:
         return self._begins[files.name]
 
     def _correct_queue_offsets(
-        self, files: QueueFiles, runs_with_rows: list[tuple[Run, slice]]
-    ) -> list[tuple[Run, slice]]:
+        self, files: QueueFiles, runs_with_rows: list[tuple[OffsetRun, slice]]
+    ) -> list[tuple[OffsetRun, slice]]:
         """Return a queue's runs of offsets, after reporting wrong offsets and correcting them by the entries."""
-        right: list[tuple[Run, slice]] = []
+        right: list[tuple[OffsetRun, slice]] = []
         for place, (run, rows) in enumerate(runs_with_rows):
             # For the first run, the number that would lead to the second one.
             expected = right[-1][0].end if right else runs_with_rows[place + 1][0].first - (run.end - run.first)
@@ -139,7 +139,7 @@ class QueueChecker:
             right.append((run, rows))
         return right
 
-    def _check_run_entries(self, files: QueueFiles, run: Run, entries: QueueEntries, rows: slice) -> None:
+    def _check_run_entries(self, files: QueueFiles, run: OffsetRun, entries: QueueEntries, rows: slice) -> None:
         if not 0 <= run.first <= MAX_NUMBER:
             return
         for first, end, is_there in files.split_by_file(run.first, run.end):
@@ -208,7 +208,7 @@ class QueueChecker:
         offset = int(entries.physical_offset[row])
         return Finding(code, file, position, offset, files.name, number, words(actual_entry), words(expected))
 
-    def _wrong_number_finding(self, run: Run, expected: int) -> Finding:
+    def _wrong_number_finding(self, run: OffsetRun, expected: int) -> Finding:
         return Finding(
             "log_wrong_number", self._view.log_folder_name, None, run.first_offset, f"{run.topic}/{run.queue_id}",
             expected,
@@ -244,7 +244,7 @@ Restarts = Mapping[str, Sequence[tuple[int, int]]]
 and its first record after it."""
 
 
-def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
+def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[OffsetRun]]) -> Restarts:
     """Return where in the log topics were created again, as queue offsets that restart at 0 show.
 
     A queue whose offsets begin at 0 again after a single record is no proof: the record may have been stored twice.
@@ -265,8 +265,12 @@ def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Rest
 
 
 def check_queue_order(
-    runs: Sequence[Run], bad_ranges: BadRanges, findings: Findings, log: str, restarts: Sequence[tuple[int, int]] = ()
-) -> Sequence[Run]:
+    runs: Sequence[OffsetRun],
+    bad_ranges: BadRanges,
+    findings: Findings,
+    log: str,
+    restarts: Sequence[tuple[int, int]] = (),
+) -> Sequence[OffsetRun]:
     """Report queue offsets of one queue that do not increase along the log.
 
     Args:
@@ -299,7 +303,7 @@ def check_queue_order(
     return runs[begin:]
 
 
-def _finding_code(run: Run, expected: int, *, is_after_damage: bool, is_new_topic: bool) -> str:
+def _finding_code(run: OffsetRun, expected: int, *, is_after_damage: bool, is_new_topic: bool) -> str:
     if is_after_damage:
         return "log_stale_records"
     if run.first == 0 and (expected > 1 or is_new_topic):
@@ -307,7 +311,7 @@ def _finding_code(run: Run, expected: int, *, is_after_damage: bool, is_new_topi
     return "log_repeated_number" if run.first == expected - 1 else "log_number_back"
 
 
-def recorded_number_ranges(runs: Iterable[Run]) -> list[tuple[int, int]]:
+def recorded_number_ranges(runs: Iterable[OffsetRun]) -> list[tuple[int, int]]:
     """Return the queue offsets for which there is a record, as sorted, disjoint ranges (first, end)."""
     ranges: list[tuple[int, int]] = []
     for first, end in sorted((run.first, run.end) for run in runs):

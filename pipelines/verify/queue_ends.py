@@ -13,7 +13,7 @@ from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, Restarts, Run, recorded_number_ranges
+from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, OffsetRun, Restarts, recorded_number_ranges
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.formatted_counts import format_count
@@ -32,7 +32,7 @@ class QueueFolders:
         self._findings = findings
         self._restarts = restarts
 
-    def check_absent_queue(self, files: QueueFiles, runs: Sequence[Run]) -> None:
+    def check_absent_queue(self, files: QueueFiles, runs: Sequence[OffsetRun]) -> None:
         """Check a queue without files; if the log has records of it, report their entries as missing."""
         self._check_file_names(files)
         if not runs:
@@ -152,7 +152,7 @@ class QueueEnds:
         self._folders = QueueFolders(view, findings, restarts)
         self.awaits_record = False
 
-    def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
+    def check_queue(self, topic: str, queue_id: int, runs: Sequence[OffsetRun]) -> QueueBounds:
         """Check one queue's files, and report its entries that have no record.
 
         Returns:
@@ -186,7 +186,7 @@ class QueueEnds:
     def _check_entries_before_records(self, files: QueueFiles, end_number: int) -> None:
         """Report entries before a queue's first record that point to a position still in the log."""
         first = max(files.first_number, end_number - _ENTRIES_AT_ONCE)
-        for number, entries in _read_blocks(files, first, end_number):
+        for number, entries in _read_entry_blocks(files, first, end_number):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
             loose = leads & (entries["physical_offset"] >= self._view.start)
             self._report_dangling_entries(files, number, entries, loose)
@@ -194,7 +194,7 @@ class QueueEnds:
     def _check_entries_between_records(self, files: QueueFiles, first_number: int, end_number: int) -> None:
         """Check entries for queue offsets without a record, and report lost messages where the log is intact."""
         explained = 0
-        for number, entries in _read_blocks(
+        for number, entries in _read_entry_blocks(
             files, max(first_number, files.first_number), min(end_number, files.end_number)
         ):
             explained += self._report_dangling_entries(
@@ -214,7 +214,7 @@ class QueueEnds:
     def _check_entries_after_records(self, files: QueueFiles, first_number: int) -> int:
         """Check entries after a queue's last record, and return the end offset that a broker would compute."""
         end = first_number
-        for number, entries in _read_blocks(files, max(first_number, files.first_number), files.end_number):
+        for number, entries in _read_entry_blocks(files, max(first_number, files.first_number), files.end_number):
             valid = self._queues.is_written(entries)
             if not valid.any():
                 break
@@ -258,7 +258,7 @@ class QueueEnds:
         return explained
 
 
-def _read_blocks(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
+def _read_entry_blocks(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
     for begin, stop, is_there in files.split_by_file(first, end):
         for number in range(begin, stop, _ENTRIES_AT_ONCE) if is_there else ():
             yield number, files.read_entries(number, min(stop, number + _ENTRIES_AT_ONCE))

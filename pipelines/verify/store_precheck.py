@@ -19,7 +19,7 @@ from commitlake.connectors.reading.files.shipped_stores import read_shipped_mani
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.newer_data import find_other_logs
 from commitlake.connectors.reading.single_records import LogRecords
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, make_read_log
+from commitlake.connectors.reading.snapshots import LogTailKind, StoreRange, log_range, make_read_log
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify import index_files
@@ -107,7 +107,9 @@ def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
         is_remote = is_uri(root)
         is_live, was_aborted = not is_remote and is_locked(folder), os.path.lexists(folder / ABORT)
         # A copy has `abort` while the broker runs.
-        small = store.format.small_files.read_files(folder, findings, is_live=is_live or (is_remote and was_aborted))
+        small = store.format.small_files.read_small_files(
+            folder, findings, is_live=is_live or (is_remote and was_aborted)
+        )
         files = open_store_files(root)
         if is_remote:  # see `store_view` for the order
             was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
@@ -165,7 +167,7 @@ def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
 
 def _unreadable_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
     """Return why a store's queues cannot be read, such as being in RocksDB; empty if they can be read."""
-    if log_format.queues.are_in_rocksdb(folder):
+    if log_format.queues.has_queues_in_rocksdb(folder):
         return "queues in RocksDB"
     folders = {name.partition("/")[0] for name in manifest.files} if manifest is not None else set()
     if manifest is not None and folders.isdisjoint(log_format.queues.folders):
@@ -245,7 +247,7 @@ def _check_segments(store: Store, view: StoreView, small_files: SmallFiles, find
             findings.add(
                 Finding("log_stray_file", f"{view.log_folder_name}/{name}", found=name, expected="20 digits as a name")
             )
-    if view.tail is TailKind.TORN and not view.is_live:
+    if view.tail is LogTailKind.TORN and not view.is_live:
         # Bytes that a broker cut off after a crash stay in the file until it writes its next record.
         is_known = small_files.log_end is not None and small_files.log_end <= view.end
         code = "log_torn_tail" if view.was_aborted or is_known else "log_torn_clean"

@@ -26,7 +26,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import check_index_chains
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.log_check import LogReport, check_log_range, time_back_finding
-from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_queue_order, find_topic_restarts
+from commitlake.pipelines.verify.queue_check import BadRanges, OffsetRun, check_queue_order, find_topic_restarts
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueEnds
 from commitlake.pipelines.verify.store_precheck import AdmittedStore, VerifyOptions, admit_store, check_is_readable
 from commitlake.pipelines.verify.store_view import ABORT, StoreView
@@ -228,12 +228,12 @@ def _make_store_report(store: _StoreInProgress) -> StoreReport:
 def _preload_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
     """Read the ends of a shipped copy's queues in parallel, as later checks would wait for each of them."""
 
-    def read(queue: tuple[str, int]) -> None:
+    def read_queue_end(queue: tuple[str, int]) -> None:
         files = view.open_batch_queue_files(*queue) if queue[0] in batch_topics else view.open_queue_files(*queue)
         files.find_written_end()
 
     if (threads := choose_thread_count(view.files)) > 1:
-        map_concurrently(read, queues, threads)
+        map_concurrently(read_queue_end, queues, threads)
 
 
 def _report_keys_without_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
@@ -252,9 +252,9 @@ def _report_keys_without_index(view: StoreView, reports: Sequence[LogReport], fi
 
 def _join_runs(
     splits: Sequence[Split], reports: Sequence[LogReport], findings: Findings
-) -> Mapping[tuple[str, int], list[Run]]:
+) -> Mapping[tuple[str, int], list[OffsetRun]]:
     """Collect the findings of all ranges of a log, and return the runs of queue offsets by queue."""
-    queues: Mapping[tuple[str, int], list[Run]] = defaultdict(list)
+    queues: Mapping[tuple[str, int], list[OffsetRun]] = defaultdict(list)
     last_time = None
     for split, report in zip(splits, reports, strict=True):
         findings.merge_findings(report.findings)

@@ -37,7 +37,7 @@ from commitlake.connectors.log_format.queues import QueueLayout, TopicKinds
 from commitlake.connectors.reading.files.concurrent_reads import map_concurrently
 from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES
 from commitlake.connectors.reading.files.store_files import choose_thread_count
-from commitlake.connectors.reading.snapshots import TailKind
+from commitlake.connectors.reading.snapshots import LogTailKind
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
@@ -90,7 +90,7 @@ class StoreView:
     segments: tuple[Segment, ...]
     start: int
     end: int
-    tail: TailKind
+    tail: LogTailKind
     tail_bytes: int
     is_live: bool
     was_aborted: bool

@@ -69,7 +69,7 @@ def from_json(value_class: type[B], value: Any) -> B:
     Raises:
         BodyError: if a required field is missing or has a wrong type.
     """
-    return cast("B", _make_reader(value_class)(value, value_class.__name__))
+    return cast("B", _make_value_reader(value_class)(value, value_class.__name__))
 
 
 def serialize_body(value: NamedTuple, *, is_standard_json: bool = False) -> bytes:
@@ -108,21 +108,21 @@ def _list_json_keys(body_class: Any) -> tuple[str, ...]:
 
 
 @functools.cache
-def _make_reader(type_hint: Any) -> _Reader:
+def _make_value_reader(type_hint: Any) -> _Reader:
     """Return a function that converts parsed JSON to a value of the given type.
 
     Its second argument is the value's path, for error messages.
     """
     origin, arguments = get_origin(type_hint), get_args(type_hint)
     if origin is Annotated:
-        return _long if IntegerBits(64) in arguments[1:] else _make_reader(arguments[0])
+        return _long if IntegerBits(64) in arguments[1:] else _make_value_reader(arguments[0])
     if origin in (Union, types.UnionType):
         (type_hint,) = (part for part in arguments if part is not types.NoneType)
-        return _make_reader(type_hint)
+        return _make_value_reader(type_hint)
     if origin is tuple:
-        return _make_list_reader(_make_reader(arguments[0]))
+        return _make_list_reader(_make_value_reader(arguments[0]))
     if origin is dict:
-        return _make_dict_reader(arguments[0], _make_reader(arguments[1]))
+        return _make_dict_reader(arguments[0], _make_value_reader(arguments[1]))
     if hasattr(type_hint, "_fields"):
         return _make_object_reader(type_hint)
     return _READERS[type_hint]
@@ -138,7 +138,7 @@ def _make_list_reader(read_item: _Reader) -> _Reader:
 
 
 def _make_dict_reader(key_type_hint: Any, read_value: _Reader) -> _Reader:
-    read_key = _make_reader(key_type_hint)
+    read_key = _make_value_reader(key_type_hint)
     is_object = hasattr(key_type_hint, "_fields")
 
     def read_dict(value: Any, path: str) -> Any:
@@ -155,7 +155,7 @@ def _make_dict_reader(key_type_hint: Any, read_value: _Reader) -> _Reader:
 def _make_object_reader(object_class: Any) -> _Reader:
     hints = get_type_hints(object_class, include_extras=True)
     plan = [
-        (key, _make_reader(hints[name]), object_class._field_defaults.get(name, _REQUIRED))
+        (key, _make_value_reader(hints[name]), object_class._field_defaults.get(name, _REQUIRED))
         for name, key in zip(object_class._fields, _list_json_keys(object_class), strict=True)
     ]
 

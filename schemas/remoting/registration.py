@@ -358,7 +358,7 @@ def _parse_json(text: str) -> object:
 
 def _parse_topic(line: str) -> TopicConfig:
     parts = line.split(" ", 5)
-    if len(parts) < 5 or not all(_is_int(part) for part in parts[1:4]) or parts[4] not in FILTER_TYPES:
+    if len(parts) < 5 or not all(_is_integer_text(part) for part in parts[1:4]) or parts[4] not in FILTER_TYPES:
         raise BodyError(
             f"registration: expected a topic as a name, three numbers and a filter type, found {line[:80]!r}"
         )
@@ -368,5 +368,5 @@ def _parse_topic(line: str) -> TopicConfig:
     return from_json(TopicConfig, fields | {"topicFilterType": filter_type, "attributes": attributes})
 
 
-def _is_int(text: str) -> bool:
+def _is_integer_text(text: str) -> bool:
     return text.removeprefix("-").isdecimal()

@@ -95,10 +95,10 @@ def _search_cost(text: str, part: str) -> int:
     return len(text) * (8 + min(len(part), _LONG_PART))
 
 
-def any_of(conditions: list[Condition]) -> Condition:
+def any_of_conditions(conditions: list[Condition]) -> Condition:
     """Return an OR condition: true if one part is true, else unknown if one is unknown."""
 
-    def condition(properties: Properties) -> bool | None:
+    def any_condition_holds(properties: Properties) -> bool | None:
         result: bool | None = False
         for part in conditions:
             value = part(properties)
@@ -108,13 +108,13 @@ def any_of(conditions: list[Condition]) -> Condition:
                 result = None
         return result
 
-    return condition
+    return any_condition_holds
 
 
-def all_of(conditions: list[Condition]) -> Condition:
+def all_of_conditions(conditions: list[Condition]) -> Condition:
     """Return an AND condition: false if one part is false, else unknown if one is unknown."""
 
-    def condition(properties: Properties) -> bool | None:
+    def all_conditions_hold(properties: Properties) -> bool | None:
         result: bool | None = True
         for part in conditions:
             value = part(properties)
@@ -124,23 +124,23 @@ def all_of(conditions: list[Condition]) -> Condition:
                 result = None
         return result
 
-    return condition
+    return all_conditions_hold
 
 
 def negate_condition(operand: Condition) -> Condition:
     """Return a NOT condition, which leaves unknown results unknown."""
 
-    def condition(properties: Properties) -> bool | None:
+    def operand_is_false(properties: Properties) -> bool | None:
         value = operand(properties)
         return None if value is None else not value
 
-    return condition
+    return operand_is_false
 
 
 def equal_operands(left: Operand, right: Operand) -> Condition:
     """Return a condition that is true if two operands are equal; they are compared as a type that fits both."""
 
-    def condition(properties: Properties) -> bool | None:
+    def operands_are_equal(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
         if one is None or other is None:
             return None
@@ -148,42 +148,42 @@ def equal_operands(left: Operand, right: Operand) -> Condition:
             return one == other
         # Before numbers, because a bool is a number for Python.
         if isinstance(one, bool) or isinstance(other, bool):
-            return _to_boolean(one) == _to_boolean(other)
+            return _operand_to_boolean(one) == _operand_to_boolean(other)
         # If both cannot be converted, None equals None, which must not count as equal.
-        return _to_number(one) == _to_number(other) is not None
+        return _operand_to_number(one) == _operand_to_number(other) is not None
 
-    return condition
+    return operands_are_equal
 
 
 def compare_numbers(left: Operand, right: Operand, compare: Callable[[float, float], bool]) -> Condition:
     """Return a condition that compares two numbers, such as `<`."""
 
-    def condition(properties: Properties) -> bool | None:
+    def number_comparison_holds(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
         if one is None or other is None:
             return None
-        first, second = _to_number(one), _to_number(other)
+        first, second = _operand_to_number(one), _operand_to_number(other)
         return first is not None and second is not None and compare(first, second)
 
-    return condition
+    return number_comparison_holds
 
 
 def passes_text_test(operand: Operand, passes_test: Callable[[str], bool]) -> Condition:
     """Return a condition that is true if a text operand passes the given test."""
 
-    def condition(properties: Properties) -> bool | None:
+    def text_passes_test(properties: Properties) -> bool | None:
         value = operand(properties)
         if value is None:
             return None
         return isinstance(value, str) and passes_test(value)
 
-    return condition
+    return text_passes_test
 
 
 def contains_text(operand: Operand, part: str) -> Condition:
     """Return a condition that is true if a text operand contains the given text."""
 
-    def condition(properties: Properties) -> bool | None:
+    def text_contains_part(properties: Properties) -> bool | None:
         value = operand(properties)
         if value is None:
             return None
@@ -193,10 +193,10 @@ def contains_text(operand: Operand, part: str) -> Condition:
             return properties.text_contains(value, part)
         return part in value
 
-    return condition
+    return text_contains_part
 
 
-def _to_number(value: Value) -> int | float | None:
+def _operand_to_number(value: Value) -> int | float | None:
     if isinstance(value, bool) or value is None:
         return None
     if not isinstance(value, str):
@@ -205,7 +205,7 @@ def _to_number(value: Value) -> int | float | None:
     return parse_decimal(value) if number is None else number
 
 
-def _to_boolean(value: Value) -> bool | None:
+def _operand_to_boolean(value: Value) -> bool | None:
     if isinstance(value, str):
         return len(value) == len("true") and value.lower() == "true"
     return value if isinstance(value, bool) else None
@@ -224,7 +224,7 @@ class SqlError(CommitLakeError, ValueError):
     """Error for a text that is not a valid expression."""
 
 
-class _Token(NamedTuple):
+class _SqlToken(NamedTuple):
     kind: str
     text: str
     position: int
@@ -243,7 +243,7 @@ def compile_sql92(expression: str) -> Callable[[Properties], bool]:
         raise SqlError(
             f"SQL92: expected an expression of at most {MAX_LENGTH} characters, found {len(expression)} characters"
         )
-    parser = _Parser(expression)
+    parser = _SqlParser(expression)
     condition = parser.parse_expression()
     parser.expect_end()
     return lambda properties: condition(properties) is True
@@ -260,7 +260,7 @@ def property_names(expression: str) -> frozenset[str]:
     return frozenset(token.text for token in _tokenize(expression) if token.kind == "word")
 
 
-def _tokenize(expression: str) -> list[_Token]:
+def _tokenize(expression: str) -> list[_SqlToken]:
     tokens = []
     position = 0
     while True:
@@ -274,13 +274,13 @@ def _tokenize(expression: str) -> list[_Token]:
         text = match[kind]
         if kind == "word" and text.upper() in _KEYWORDS:
             kind, text = "keyword", text.upper()
-        tokens.append(_Token(kind, text, match.start(match.lastgroup or 0)))
+        tokens.append(_SqlToken(kind, text, match.start(match.lastgroup or 0)))
         if kind == "end":
             return tokens
         position = match.end()
 
 
-class _Parser:
+class _SqlParser:
     """Recursive descent parser with one method per rule of the grammar."""
 
     def __init__(self, expression: str) -> None:
@@ -289,7 +289,7 @@ class _Parser:
         self._depth = 0
         self._terms = 0
 
-    def _peek(self) -> _Token:
+    def _peek(self) -> _SqlToken:
         return self._tokens[self._next]
 
     def _take_token(self, *texts: str) -> str | None:
@@ -317,13 +317,13 @@ class _Parser:
         parts = [self._parse_conjunction()]
         while self._take_token("OR"):
             parts.append(self._parse_conjunction())
-        return parts[0] if len(parts) == 1 else any_of(parts)
+        return parts[0] if len(parts) == 1 else any_of_conditions(parts)
 
     def _parse_conjunction(self) -> Condition:
         parts = [self._parse_negation()]
         while self._take_token("AND"):
             parts.append(self._parse_negation())
-        return parts[0] if len(parts) == 1 else all_of(parts)
+        return parts[0] if len(parts) == 1 else all_of_conditions(parts)
 
     def _parse_negation(self) -> Condition:
         if not self._take_token("NOT"):
@@ -370,7 +370,9 @@ class _Parser:
             low = self._parse_number_operand()
             self._expect_token("AND")
             high = self._parse_number_operand()
-            return all_of([compare_numbers(left, low, operator.ge), compare_numbers(left, high, operator.le)])
+            return all_of_conditions(
+                [compare_numbers(left, low, operator.ge), compare_numbers(left, high, operator.le)]
+            )
         if operator_word == "IN":
             self._expect_token("(")
             texts = {self._parse_text()}

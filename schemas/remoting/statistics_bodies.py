@@ -48,7 +48,7 @@ class TopicStats(NamedTuple):
     topic_put_tps: float | None = None
 
 
-class OffsetWrapper(NamedTuple):
+class QueueOffsetPair(NamedTuple):
     """Offsets of a queue, and of a consumer group in it.
 
     Attributes:
@@ -72,7 +72,7 @@ class OffsetWrapper(NamedTuple):
 class ConsumeStats(NamedTuple):
     """Body of the answer to GET_CONSUME_STATS (208)."""
 
-    offset_table: dict[MessageQueue, OffsetWrapper] = {}  # noqa: RUF012
+    offset_table: dict[MessageQueue, QueueOffsetPair] = {}  # noqa: RUF012
     consume_tps: float = 0.0
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from commitlake.schemas.remoting.tls_properties import (
     ClientAuth,
-    Identity,
     TlsConfigError,
+    TlsIdentity,
     TlsMode,
     TlsProperties,
     parse_tls_properties,
@@ -124,7 +124,7 @@ def _set_protocol_options(context: ssl.SSLContext) -> None:
     context.options |= ssl.OP_NO_RENEGOTIATION
 
 
-def _load_identity(context: ssl.SSLContext, identity: Identity) -> None:
+def _load_identity(context: ssl.SSLContext, identity: TlsIdentity) -> None:
     password = identity.key_password or ""
     try:
         # Without this callback, ssl would prompt for a password at the terminal.
@@ -235,7 +235,7 @@ def server_tls(settings: TlsProperties) -> ServerTls | None:
         return ServerTls(server_context(replace(settings, server=identity)), settings.server_mode)
 
 
-def _write_test_identity(folder: Path) -> Identity:
+def _write_test_identity(folder: Path) -> TlsIdentity:
     """Write a new private key and a self-signed certificate."""
     if importlib.util.find_spec("cryptography") is None:
         raise TlsConfigError("tls.test.mode.enable=true needs the package cryptography; install it, or set it to false")
@@ -258,7 +258,7 @@ def _write_test_identity(folder: Path) -> Identity:
     )
     pem = serialization.Encoding.PEM
     key_text = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    identity = Identity(str(folder / "key.pem"), str(folder / "certificate.pem"))
+    identity = TlsIdentity(str(folder / "key.pem"), str(folder / "certificate.pem"))
     with os.fdopen(os.open(identity.key_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(key_text)
     Path(identity.cert_path).write_bytes(certificate.public_bytes(pem))

@@ -67,7 +67,7 @@ class ClientAuth(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TlsIdentity:
     """Private key with its certificate.
 
     Attributes:
@@ -100,11 +100,11 @@ class TlsProperties:
 
     test_mode: bool = False
     server_mode: TlsMode = TlsMode.PERMISSIVE
-    server: Identity | None = None
+    server: TlsIdentity | None = None
     client_auth: ClientAuth = ClientAuth.NONE
     server_trust_path: str | None = None
     is_client_enabled: bool | None = None
-    client: Identity | None = None
+    client: TlsIdentity | None = None
     verifies_servers: bool = True
     client_trust_path: str | None = None
     checks_host_names: bool = False
@@ -161,13 +161,13 @@ def _read_client_auth(settings: Mapping[str, str], *, test_mode: bool) -> Client
     return ClientAuth.NONE
 
 
-def _read_identity(settings: Mapping[str, str], prefix: str, password: str | None) -> Identity | None:
+def _read_identity(settings: Mapping[str, str], prefix: str, password: str | None) -> TlsIdentity | None:
     key_path, cert_path = settings.get(f"{prefix}.keyPath"), settings.get(f"{prefix}.certPath")
     if not key_path and not cert_path:
         return None
     if not key_path or not cert_path:
         raise TlsConfigError(f"expected both {prefix}.keyPath and {prefix}.certPath, found only one of them; set both")
-    return Identity(key_path, cert_path, password or settings.get(f"{prefix}.keyPassword") or None)
+    return TlsIdentity(key_path, cert_path, password or settings.get(f"{prefix}.keyPassword") or None)
 
 
 def _parse_boolean(settings: Mapping[str, str], key: str) -> bool | None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
 
-class Scalar(StrEnum):
+class ScalarType(StrEnum):
     """Types of single values, with their names in the JSON schemas of Delta."""
 
     TEXT = "string"
@@ -28,8 +28,8 @@ class Scalar(StrEnum):
     """A time in UTC, in microseconds."""
 
 
-TEXT, BINARY, BOOLEAN, DOUBLE = Scalar.TEXT, Scalar.BINARY, Scalar.BOOLEAN, Scalar.DOUBLE
-INT32, INT64, DATE, TIME = Scalar.INT32, Scalar.INT64, Scalar.DATE, Scalar.TIME
+TEXT, BINARY, BOOLEAN, DOUBLE = ScalarType.TEXT, ScalarType.BINARY, ScalarType.BOOLEAN, ScalarType.DOUBLE
+INT32, INT64, DATE, TIME = ScalarType.INT32, ScalarType.INT64, ScalarType.DATE, ScalarType.TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Columns:
         return json.dumps(_type_to_json(self))
 
 
-DataType: TypeAlias = Scalar | ListOf | MapOf | Columns
+DataType: TypeAlias = ScalarType | ListOf | MapOf | Columns
 
 
 def _type_to_json(data_type: DataType) -> Any:

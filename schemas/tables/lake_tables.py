@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from commitlake.schemas.tables.columns import Columns
 
 
-class Origin(StrEnum):
+class RowOrigin(StrEnum):
     """Source of a table's rows: the job that adds them, or the table from which they are computed."""
 
     ARCHIVE = "archive"
@@ -56,7 +56,7 @@ class LakeTable:
     """
 
     name: str
-    origin: Origin
+    origin: RowOrigin
     module: str
     comment: str
     sort_columns: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class LakeTable:
 _TABLES = (
     LakeTable(
         "messages",
-        Origin.ARCHIVE,
+        RowOrigin.ARCHIVE,
         "messages",
         "Table with one row per message",
         ("topic", "queue_id", "queue_offset"),
@@ -84,21 +84,21 @@ _TABLES = (
     ),
     LakeTable(
         "quarantine",
-        Origin.COMMITS,
+        RowOrigin.COMMITS,
         "archive_runs",
         "Table of damaged ranges of logs",
         query_order=("broker", "start_offset"),
     ),
     LakeTable(
         "gaps",
-        Origin.COMMITS,
+        RowOrigin.COMMITS,
         "archive_runs",
         "Table of missing ranges of logs",
         query_order=("broker", "start_offset"),
     ),
     LakeTable(
         "message_keys",
-        Origin.MESSAGES,
+        RowOrigin.MESSAGES,
         "messages",
         "Table of the places of messages by business key",
         ("key_hash",),
@@ -106,7 +106,7 @@ _TABLES = (
     ),
     LakeTable(
         "edges",
-        Origin.MESSAGES,
+        RowOrigin.MESSAGES,
         "edges",
         "Table of the steps of each message through brokers and clients",
         ("node_hash",),
@@ -124,28 +124,28 @@ _TABLES = (
     ),
     LakeTable(
         "profiles",
-        Origin.COMMITS,
+        RowOrigin.COMMITS,
         "profile",
         "Table of counts and checksums of archived messages, by topic, queue and window",
         query_order=("broker", "topic", "queue_id", "window_start"),
     ),
     LakeTable(
         "quality_results",
-        Origin.COMMITS,
+        RowOrigin.COMMITS,
         "archive_runs",
         "Table of the results of each run's expectations",
         query_order=("judged_at", "suite", "expectation"),
     ),
     LakeTable(
         "store_config",
-        Origin.COMMITS,
+        RowOrigin.COMMITS,
         "archive_runs",
         "Table of the stores' settings over time",
         query_order=("broker", "kind", "name", "recorded_at"),
     ),
     LakeTable(
         "consumer_offsets",
-        Origin.SNAPSHOTS,
+        RowOrigin.SNAPSHOTS,
         "offset_snapshots",
         "Table of group offsets over time",
         key=("broker", "kind", "group", "topic", "queue_id"),
@@ -153,7 +153,7 @@ _TABLES = (
     ),
     LakeTable(
         "subscriptions",
-        Origin.SNAPSHOTS,
+        RowOrigin.SNAPSHOTS,
         "offset_snapshots",
         "Table of the groups' subscriptions over time",
         key=("broker", "source", "group", "topic"),
@@ -161,14 +161,14 @@ _TABLES = (
     ),
     LakeTable(
         "consumptions",
-        Origin.CONSUME_LOGS,
+        RowOrigin.CONSUME_LOGS,
         "edges",
         "Table of deliveries to applications, from consume logs of JMQ stores",
         query_order=("broker", "consume_offset"),
     ),
     LakeTable(
         "topic_minutes",
-        Origin.COMMITS,
+        RowOrigin.COMMITS,
         "topic_minutes",
         "Table of messages counted by topic, queue, tag, kind and minute",
         ("topic", "minute"),
@@ -176,7 +176,7 @@ _TABLES = (
     ),
     LakeTable(
         "lag_minutes",
-        Origin.COMPUTED,
+        RowOrigin.COMPUTED,
         "lag_minutes",
         "Table of the lag of consumer groups by topic, queue and minute",
         ("within_hour", "minute", "group", "topic", "queue_id"),
@@ -185,35 +185,35 @@ _TABLES = (
     ),
     LakeTable(
         "archive_runs",
-        Origin.MESSAGES,
+        RowOrigin.MESSAGES,
         "archive_runs",
         "Table with one row per finished run",
         query_order=("sequence",),
     ),
     LakeTable(
         "replays",
-        Origin.REPLAYS,
+        RowOrigin.REPLAYS,
         "replays",
         "Table of the events of each replay",
         query_order=("at", "replay_id", "event"),
     ),
     LakeTable(
         "replay_messages",
-        Origin.REPLAYS,
+        RowOrigin.REPLAYS,
         "replays",
         "Table of the outcome of each replayed message",
         query_order=("replay_id", "broker", "physical_offset"),
     ),
     LakeTable(
         "replay_rows",
-        Origin.REPLAYS,
+        RowOrigin.REPLAYS,
         "replays",
         "Table of messages that replays change or copy",
         query_order=("replay_id", "broker", "physical_offset"),
     ),
     LakeTable(
         "erasures",
-        Origin.ERASURES,
+        RowOrigin.ERASURES,
         "erasures",
         "Table of erasures",
         key=("number", "erasure_id", "event", "at", "broker", "physical_offset"),
@@ -221,7 +221,7 @@ _TABLES = (
     ),
     LakeTable(
         "evidence",
-        Origin.EVIDENCE,
+        RowOrigin.EVIDENCE,
         "archive_runs",
         "Table of signed documents about runs, audits and erasures",
         key=("number", "document"),
@@ -232,12 +232,12 @@ LAKE_TABLES: Mapping[str, LakeTable] = {table.name: table for table in _TABLES}
 """All tables, by name."""
 
 
-def tables_with_origin(*origins: Origin) -> tuple[str, ...]:
+def tables_with_origin(*origins: RowOrigin) -> tuple[str, ...]:
     """Return the names of the tables whose rows have one of the given origins."""
     return tuple(name for name, table in LAKE_TABLES.items() if table.origin in origins)
 
 
-FOLLOWING = tables_with_origin(Origin.COMMITS)
+FOLLOWING = tables_with_origin(RowOrigin.COMMITS)
 """The tables whose files a commit of `messages` may name."""
-SNAPSHOT_TABLES = tables_with_origin(Origin.SNAPSHOTS)
+SNAPSHOT_TABLES = tables_with_origin(RowOrigin.SNAPSHOTS)
 """The tables of earlier states of groups."""

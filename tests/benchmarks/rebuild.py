@@ -23,7 +23,7 @@ from pathlib import Path
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.run import RebuildResult, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY as INDEX_ENTRY
@@ -84,7 +84,7 @@ def signs_of(out: Path) -> list[Sign]:
     return signs
 
 
-def rebuild_once(store: Path, out: Path) -> tuple[float, Rebuilt]:
+def rebuild_once(store: Path, out: Path) -> tuple[float, RebuildResult]:
     """Return the seconds of one rebuild."""
     shutil.rmtree(out, ignore_errors=True)
     (found,) = find_stores(str(store), "a", formats=COMMITLOGS)

@@ -132,7 +132,7 @@ def _serve(root: Path) -> None:
         dispatcher = Dispatcher(Broker(store, BrokerOptions()))
         for topic, queue_id in first:
             _pull_all(dispatcher, store, topic, queue_id)
-        dispatcher.tick(clock.now_ms)
+        dispatcher.run_periodic_work(clock.now_ms)
 
 
 def _pull_all(dispatcher: Dispatcher, store: JmqStore, topic: str, queue_id: int) -> None:

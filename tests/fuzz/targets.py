@@ -155,8 +155,8 @@ class Requests(Target):
         serialize_command(answer_of(self._name_server, self._channel, request))
         if self._chance.random() < 0.1:
             self._clock.now_ms += 40_000
-            self._dispatcher.tick(self._clock.now_ms)
-            self._name_server.tick()
+            self._dispatcher.run_periodic_work(self._clock.now_ms)
+            self._name_server.run_periodic_work()
 
     def _request(self) -> Command:
         chance = self._chance

@@ -128,7 +128,7 @@ class SentMessages(Target):
         if self._sent % 50 == 0:
             self._clock.now_ms += 7_000
             with step("tick"):
-                self._dispatcher.tick(self._clock.now_ms)
+                self._dispatcher.run_periodic_work(self._clock.now_ms)
         if self._sent == self._batch:
             self.finish()
             self._batch = next(self._batches)
@@ -159,7 +159,7 @@ class SentMessages(Target):
         for _ in range(20):
             self._clock.now_ms += _FAR_MS // 20
             with step("tick"):
-                while self._dispatcher.tick(self._clock.now_ms):
+                while self._dispatcher.run_periodic_work(self._clock.now_ms):
                     pass
         self._unexpected.check()
         self._broker.close()

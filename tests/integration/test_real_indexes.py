@@ -38,7 +38,7 @@ def test_queues_claim_every_record(
 ) -> None:
     monkeypatch.setattr(index_lookups, "MAX_SHARE", 1)  # everything is wanted here, so no reader would use an index
     (store,) = find_stores(str(recorded_store.store), formats=COMMITLOGS)
-    index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26, ROCKETMQ.queues.lookup_format)
+    index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26, ROCKETMQ.queues.lookup_queue_format)
     open_ranges = [
         each
         for whole in segment_ranges(store, take_snapshot([store]).ranges[store.broker])

@@ -38,7 +38,7 @@ def test_journeys_are_those_of_the_plan(
         found = lake.journeys(**question)
         assert by_key(found) == made.journeys(since, since + length, margin)
         flow = lake.topic_flow(**question)
-        limits = key_records.Limits(slice_rows=3, chunk_rows=2, part_steps=2, window_rows=1_000 if are_near else 0)
+        limits = key_records.RowLimits(slice_rows=3, chunk_rows=2, part_steps=2, window_rows=1_000 if are_near else 0)
         with patch.object(key_records, "LIMITS", limits):
             assert lake.journeys(**question).equals(found)
             assert lake.topic_flow(**question).equals(flow)

@@ -20,7 +20,7 @@ from commitlake.schemas.remoting.headers import PullMessageRequest, SendMessageR
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection, Heartbeat, LockBatch
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.routes import MessageQueue, TopicRoute
-from commitlake.schemas.remoting.statistics_bodies import ConsumerRunningInfo, ConsumeStats, OffsetWrapper
+from commitlake.schemas.remoting.statistics_bodies import ConsumerRunningInfo, ConsumeStats, QueueOffsetPair
 from tests.support.hypothesis_profiles import load
 from tests.support.registrations import parse_registration
 
@@ -151,11 +151,11 @@ def test_any_document_is_a_body_or_a_body_error(document: object, kind: Any) -> 
 
 
 QUEUES = st.builds(MessageQueue, TEXTS, TEXTS, INTS)
-PROGRESS = st.builds(OffsetWrapper, LONGS, LONGS, LONGS, pull_offset=st.none() | LONGS)
+PROGRESS = st.builds(QueueOffsetPair, LONGS, LONGS, LONGS, pull_offset=st.none() | LONGS)
 
 
 @given(table=st.dictionaries(QUEUES, PROGRESS))
-def test_tables_of_queues_round_trip(table: dict[MessageQueue, OffsetWrapper]) -> None:
+def test_tables_of_queues_round_trip(table: dict[MessageQueue, QueueOffsetPair]) -> None:
     stats = ConsumeStats(table)
     assert parse_body(ConsumeStats, serialize_body(stats)) == stats
 

@@ -32,10 +32,10 @@ def _given(root: Path | str, options: dict[str, object]) -> dict[str, str]:
 def read_queue_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `consumequeue` for these options."""
     options = QueueOptions.parse(_given(root, given))
-    schema, filters = arrow_schema(QUEUE_ENTRIES), options.filters
+    schema, filters = arrow_schema(QUEUE_ENTRIES), options.to_read_filters
     return [
         row
-        for parts in plan_queues(options, options.filters)
+        for parts in plan_queues(options, options.to_read_filters)
         for batch in read_queue_parts(parts, schema, filters, options.mode)
         for row in batch.to_pylist()
     ]
@@ -44,7 +44,7 @@ def read_queue_rows(root: Path | str, **given: object) -> Rows:
 def read_index_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `indexfile` for these options."""
     options = IndexFileOptions.parse(_given(root, given))
-    schema, filters = arrow_schema(_TABLES[options.content]), options.filters
+    schema, filters = arrow_schema(_TABLES[options.content]), options.to_read_filters
     return [
         row
         for parts in plan_index_files(options, filters)

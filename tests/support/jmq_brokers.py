@@ -61,7 +61,7 @@ def commit(peer: Peer, topic: str, offset: int, queue_id: int = 0, group: str = 
 def advance(dispatcher: Dispatcher, clock: Clock, milliseconds: int) -> None:
     """Advance the time, and let the broker do all due work."""
     clock.now_ms += milliseconds
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
 
 
 def consumptions(store: JmqStore) -> list[Consumption]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from commitlake.pipelines.transforms.moments import Moments
+from commitlake.pipelines.transforms.moments import SampleTimes
 from commitlake.schemas.times import EPOCH
 
-MOMENTS = Moments(60, 60, 2)
+MOMENTS = SampleTimes(60, 60, 2)
 """The moments 60 and 120, in microseconds."""
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from commitlake.pipelines.rebuild.run import Rebuilt
+from commitlake.pipelines.rebuild.run import RebuildResult
 
-Rebuild = Callable[..., Rebuilt]
+Rebuild = Callable[..., RebuildResult]
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

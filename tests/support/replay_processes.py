@@ -64,7 +64,7 @@ def main(root: str, replay_id: str, tasks: str) -> None:
     request = ReplayRequest(target_timeout=datetime.timedelta(minutes=2))
     runner = SpawningRunner(int(tasks)) if int(tasks) else None
     with open_target_client(state.plan.target.name_servers) as client:
-        counts = ReplayRun(lake, state, request, client, runner).run()
+        counts = ReplayRun(lake, state, request, client, runner).send_replay()
     print(counts)
 
 

@@ -13,13 +13,13 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.uncompiled_records import FoundRecord, walk_store
-from commitlake.pipelines.restore.run import Restored
+from commitlake.pipelines.restore.run import RestoreResult
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
 BROKER = "a"
 Archive = Callable[..., Lake]
-Restore = Callable[..., Restored]
+Restore = Callable[..., RestoreResult]
 
 
 def segments(root: Path) -> dict[str, bytes]:

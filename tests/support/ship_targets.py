@@ -43,7 +43,7 @@ class MemoryStorage(Storage):
         self.objects: dict[str, bytes] = {}
         self._min_copied, self._before = min_copied, before
 
-    def check(self) -> None:
+    def check_access(self) -> None:
         """See Storage."""
 
     def delete_unfinished_files(self) -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from commitlake.pipelines.lineage.message_history import (
     Consumption,
     Edge,
-    Missing,
+    Evidence,
+    MissingRecord,
     Outcome,
     OutcomeState,
-    Proof,
     Record,
     Step,
     StepKind,
@@ -84,7 +84,7 @@ def order_story() -> Story:
     remind = record_step(9100, 93_100, "SCHEDULE_TOPIC_XXXX", "waits in level 18 for reminders", StepKind.DELAY,
                          unique_key="7F00A2", body=None, body_problem="the lake has no body of this one")  # fmt: skip
     due = Step("missing:1", StepKind.MISSING, None, "reminders", "not delivered so far", "due Sat 2026-11-21 17:52",
-               missing=Missing("not_yet", "not delivered so far: due Sat 2026-11-21 17:52:00"))  # fmt: skip
+               missing=MissingRecord("not_yet", "not delivered so far: due Sat 2026-11-21 17:52:00"))  # fmt: skip
     steps = [half, op, sent, audit, first, wait, retry, second, dead, again, third, remind, due]
     edges = [
         edge("finished", half, op, "transaction committed"), edge("committed", half, sent, "committed"),
@@ -96,12 +96,12 @@ def order_story() -> Story:
     ]  # fmt: skip
     outcomes = [
         Outcome(audit.id, OutcomeState.CONSUMED, "consumed by audit at the first try, 38 ms after it was sent",
-                Proof.TRACE, "audit", audit.at),
-        Outcome(dead.id, OutcomeState.REDRIVEN, "dead letter of billing, redriven after 1.1 d", Proof.RECORDS,
+                Evidence.TRACE, "audit", audit.at),
+        Outcome(dead.id, OutcomeState.REDRIVEN, "dead letter of billing, redriven after 1.1 d", Evidence.RECORDS,
                 "billing", dead.at),
         Outcome(third.id, OutcomeState.CONSUMED, "consumed by billing at the first try, 200 ms after it was redriven",
-                Proof.TRACE, "billing", third.at),
-        Outcome(remind.id, OutcomeState.WAITING, "waiting in level 18, due Sat 2026-11-21 17:52:00", Proof.RECORDS,
+                Evidence.TRACE, "billing", third.at),
+        Outcome(remind.id, OutcomeState.WAITING, "waiting in level 18, due Sat 2026-11-21 17:52:00", Evidence.RECORDS,
                 None, at(100_300)),
     ]  # fmt: skip
     cautions = ["the groups' offsets were last taken 12 min before the newest record"]
@@ -144,11 +144,11 @@ def many_messages(count: int, topics: int = 5) -> Story:
         if number % 100 == 99:
             after = record_step(number * 3 + 1, number * 60 + 90, "%DLQ%billing", "dead letter", StepKind.DLQ)
             edges.append(edge("dead", sent, after, "billing gave up"))
-            outcomes.append(Outcome(after.id, OutcomeState.DEAD, "dead letter of billing", Proof.RECORDS, "billing"))
+            outcomes.append(Outcome(after.id, OutcomeState.DEAD, "dead letter of billing", Evidence.RECORDS, "billing"))
         else:
             after = consumed(f"c{number}", number * 60 + 0.2, "billing", 1)
             edges.append(edge("consumed", sent, after, "billing consumed it"))
-            outcomes.append(Outcome(after.id, OutcomeState.CONSUMED, "consumed", Proof.TRACE, "billing", after.at))
+            outcomes.append(Outcome(after.id, OutcomeState.CONSUMED, "consumed", Evidence.TRACE, "billing", after.at))
         steps.append(after)
     steps.sort(key=lambda step: step.at or START)
     return Story("key customer-1", steps[-1].at, steps, edges, outcomes)

@@ -34,7 +34,7 @@ from commitlake.connectors.log_format.format import (
     StoreFolders,
 )
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.log_format.kernel import BadRange, FormatKernel, HopArguments
+from commitlake.connectors.log_format.kernel import BadRange, FormatKernel, WalkArguments
 from commitlake.connectors.log_format.queues import (
     AFTER_ALL,
     NewQueue,
@@ -131,9 +131,9 @@ RULES = RecordRules(
 
 
 def _hop(*arguments_and_results: Any) -> None:
-    """Walk over records; see `kernel.record_walk.hop`. A window must contain a whole bad range, as in small logs."""
+    """Walk over records, as `record_walk.walk_records`. A window must contain a whole bad range, as in small logs."""
     *arguments, state, parts, faults = arguments_and_results
-    at = HopArguments(*arguments)
+    at = WalkArguments(*arguments)
     view, bounds = at.window.data[: at.length], SizeLimits(at.segment_end, at.file_end, at.max_record_bytes)
     state[h.STOP] = -1
     while state[h.STOP] < 0:
@@ -147,7 +147,7 @@ def _hop(*arguments_and_results: Any) -> None:
 
 
 def _step(
-    view: memoryview, at: HopArguments, bounds: SizeLimits, offset: int, state: Array, parts: Array, faults: Array
+    view: memoryview, at: WalkArguments, bounds: SizeLimits, offset: int, state: Array, parts: Array, faults: Array
 ) -> None:
     position = offset - at.origin
     finding = _examine(view, position, offset, bounds)
@@ -183,7 +183,7 @@ def _step(
         state[h.POSITION] = end
 
 
-def _next_record(view: memoryview, at: HopArguments, bounds: SizeLimits, offset: int) -> int:
+def _next_record(view: memoryview, at: WalkArguments, bounds: SizeLimits, offset: int) -> int:
     while offset < at.limit and _examine(view, offset - at.origin, offset, bounds).kind is not SpanKind.RECORD:
         offset += 1
     return offset
@@ -250,7 +250,7 @@ class _Reader:
         self._bad: list[BadRange] = []
         self._parts = np.zeros((h.PART_COUNT, 1000), np.int64)
 
-    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: WalkArguments, state: Array, faults: Array) -> Array:
         _hop(*arguments, state, self._parts, faults)
         found: Array = self._parts[:, : state[h.RECORDS]]
         return found
@@ -314,9 +314,9 @@ class _Folders(StoreFolders):
 class _Queues(FormatQueues):
     folders = ("toyqueue",)
     layout = QUEUES
-    lookup_format = LOOKUP
+    lookup_queue_format = LOOKUP
 
-    def walk_entries(
+    def walk_queue_entries(
         self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         for path in sorted(Path(files.location_of("toyqueue")).glob(f"{topic or '*'}/0/*")):
@@ -324,7 +324,7 @@ class _Queues(FormatQueues):
                 if entry["size"]:
                     yield {"topic": path.parts[-3], "physical_offset": int(entry["physical_offset"])}
 
-    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> _Writer:
+    def make_queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> _Writer:
         return _Writer(files)
 
 
@@ -337,7 +337,7 @@ class _Indexes(FormatIndexes):
 
 
 class _SmallFiles(FormatSmallFiles):
-    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         data = read_checkpoint_file(root / "checkpoint", problems, is_live=is_live)
         claims = () if data is None else (CheckpointClaim("end", int.from_bytes(data[:8]), is_time=False),)
         return SmallFiles(claims, "offsets", (), {})
@@ -361,7 +361,7 @@ class ToyFormat(Format):
     record_rules = RULES
     kernel = KERNEL
 
-    def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
+    def make_sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         return {f"{self.folder}/{segment_name(0)}": serialize("orders", b"first", 0, 0).ljust(segment_size, b"\0")}
 
 

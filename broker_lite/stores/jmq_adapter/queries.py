@@ -68,7 +68,7 @@ class JmqQueries:
             accepts_record: function that returns whether a record matches; None if all records match.
         """
 
-        def to_record(message: JournalMessage) -> bytes | None:
+        def convert_to_record(message: JournalMessage) -> bytes | None:
             known = message_conversion.client_properties(message, self._marks)
             if tag_codes is not None and not matches_tag_code(tags_code(known.get(props.TAGS)), tag_codes):
                 return None
@@ -79,7 +79,7 @@ class JmqQueries:
             return self._pull_retries(topic, queue_id, queue_offset, limits)
         for following in range(queue_offset, queue_offset + MAX_EXAMINED):
             try:
-                return self._journal.pull(topic, queue_id, following, limits, to_record)
+                return self._journal.pull(topic, queue_id, following, limits, convert_to_record)
             except StoreFilesError as error:
                 # Consumers continue after damaged records, as with RocketMQ's broker.
                 _logger.warning("skipped a damaged message: %s", error)

@@ -38,7 +38,7 @@ from commitlake.schemas.layouts.rocketmq.topics import (
     split_offset_key,
 )
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
-from commitlake.schemas.safe_store_files import newest_file
+from commitlake.schemas.safe_store_files import newest_file_name
 
 FOLDER = "config"
 
@@ -311,7 +311,7 @@ class ConsumerOffsets(ConfigFile):
     ) -> None:
         """Read the file; the names of known groups help to split ambiguous keys into topic and group."""
         self._known_groups = groups
-        self.name = newest_file(root / FOLDER, OFFSETS_FILES)
+        self.name = newest_file_name(root / FOLDER, OFFSETS_FILES)
         super().__init__(root, clock, dialect)
         self._count = sum(map(len, self.entries.values()))
 

@@ -29,7 +29,7 @@ from commitlake.schemas.layouts.errors import LayoutError
 _logger = logging.getLogger(__name__)
 
 
-class Recovery:
+class LogRecovery:
     """Recovery of a store when it is opened: makes log, queues and index consistent."""
 
     def __init__(self, files: StoreFiles, dispatching: DispatchBuilder) -> None:

@@ -32,7 +32,7 @@ from commitlake.broker_lite.stores.rocketmq.message_writer import (
 )
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.pulling import convert_for_client, low_32_bits, pull_records
-from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
+from commitlake.broker_lite.stores.rocketmq.recovery import LogRecovery
 from commitlake.broker_lite.stores.rocketmq.store_files import StoreFiles
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
@@ -78,7 +78,7 @@ class MessageStore(OpenStore[Message, MessageReader]):
             self._files.log.truncate_to_confirmed_record(
                 checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp
             )
-        self.recovery = Recovery(self._files, DispatchBuilder(options)).run(is_after_crash=self._abort.was_found)
+        self.recovery = LogRecovery(self._files, DispatchBuilder(options)).run(is_after_crash=self._abort.was_found)
         # A topic without settings, as in a store whose topics.json was lost, would be refused to its consumers.
         for queue in self._files.queues:
             if not queue.topic.startswith(LIGHT_PREFIX):

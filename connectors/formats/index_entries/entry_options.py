@@ -74,12 +74,12 @@ class EntryOptions(DeclaredOptions):
     )
 
     @property
-    def formats(self) -> Formats:
+    def readable_log_formats(self) -> Formats:
         """Formats of the stores that the source accepts."""
         return all_formats()
 
     @property
-    def filters(self) -> Filters:
+    def to_read_filters(self) -> Filters:
         """Filters by physical offset; subclasses add filters by other columns."""
         return Filters(min_offset=self.starting_offset, end_offset=self.ending_offset)
 
@@ -102,12 +102,12 @@ class QueueOptions(EntryOptions):
     )
 
     @property
-    def formats(self) -> Formats:
+    def readable_log_formats(self) -> Formats:
         """Formats of the stores that the source accepts."""
         return self.layout
 
     @property
-    def filters(self) -> Filters:
+    def to_read_filters(self) -> Filters:
         """Filters by topic, queue and physical offset."""
         return Filters(
             topics=self.topics,
@@ -152,7 +152,7 @@ class IndexFileOptions(EntryOptions):
     )
 
     @property
-    def formats(self) -> Formats:
+    def readable_log_formats(self) -> Formats:
         """Formats that have IndexFiles."""
         known = all_formats().known
         return Formats(known, tuple(log_format for log_format in known if log_format.indexes.has_files))
@@ -165,7 +165,7 @@ class IndexFileOptions(EntryOptions):
         return frozenset(key_hash(topic, key) for topic in self.topics for key in self.keys)
 
     @property
-    def geometry(self) -> Geometry | None:
+    def index_file_geometry(self) -> Geometry | None:
         """Number of slots and entries of each file; None to derive it from the file's size."""
         if self.index_slots is None or self.index_entries is None:
             return None
@@ -187,8 +187,8 @@ class IndexFileOptions(EntryOptions):
         sizes = [size for size in (self.index_slots, self.index_entries) if size is not None]
         if len(sizes) == 1 or any(size < 1 for size in sizes):
             raise UsageError("options indexSlots and indexEntries: expected both or none, each at least 1")
-        if self.geometry is not None and self.geometry.file_size > MAX_FILE_BYTES:
+        if self.index_file_geometry is not None and self.index_file_geometry.file_size > MAX_FILE_BYTES:
             raise UsageError(
                 "options indexSlots and indexEntries: expected numbers that give an IndexFile of at most "
-                f"{MAX_FILE_BYTES} bytes, found {self.geometry.file_size} bytes"
+                f"{MAX_FILE_BYTES} bytes, found {self.index_file_geometry.file_size} bytes"
             )

@@ -69,7 +69,7 @@ class EntryWindow:
 
 
 @dataclass(slots=True)
-class _InvalidRun:
+class _InvalidEntryRun:
     """Consecutive invalid entries, which become a bad range once a valid entry follows them.
 
     Attributes:
@@ -91,15 +91,15 @@ def walk_entries(file: IndexedFile, entry_range: EntryRange) -> Iterator[EntryWi
     Args:
         file: the open file.
     """
-    yield from _Walk(file, entry_range).read_windows()
+    yield from _EntryWalk(file, entry_range).read_windows()
 
 
-class _Walk:
+class _EntryWalk:
     def __init__(self, file: IndexedFile, wanted: EntryRange) -> None:
         self._file = file
         self._range = wanted
         self._size = wanted.dtype.itemsize
-        self._unwritten: _InvalidRun | None = None
+        self._unwritten: _InvalidEntryRun | None = None
         self._is_over, self._over_at = False, 0
 
     def read_windows(self) -> Iterator[EntryWindow]:
@@ -180,7 +180,7 @@ class _Walk:
 
     def _extend_invalid_run(self, start: int, first_bytes: bytes, nonzero_end: int) -> None:
         if self._unwritten is None:
-            self._unwritten = _InvalidRun(start, first_bytes, first_bytes[: self._size], 0)
+            self._unwritten = _InvalidEntryRun(start, first_bytes, first_bytes[: self._size], 0)
         self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, nonzero_end)
 
     def _flush_invalid_run(self, end: int) -> Iterator[BadEntries]:
@@ -222,7 +222,7 @@ class _Walk:
         elif self._unwritten is not None:
             yield from self._explain_invalid_run_at_end(self._unwritten)
 
-    def _explain_invalid_run_at_end(self, invalid_run: _InvalidRun) -> Iterator[BadEntries]:
+    def _explain_invalid_run_at_end(self, invalid_run: _InvalidEntryRun) -> Iterator[BadEntries]:
         needed = self._range.written_end
         if self._has_data(self._range.end, self._range.file_end):
             needed = self._range.end

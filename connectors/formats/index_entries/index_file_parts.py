@@ -14,7 +14,7 @@ import numpy as np
 from commitlake.connectors.formats.index_entries.entry_columns import storable_time_mask
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
-from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range, plan_stores
+from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_entry_range, plan_stores
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import MissingObjectError, read_range
@@ -129,7 +129,7 @@ def _plan_file_parts(
         yield IndexPart(unknown, missing.start, missing.end, missing)
         return
     try:
-        geometry = options.geometry or geometry_of(size)
+        geometry = options.index_file_geometry or geometry_of(size)
     except LayoutError as error:
         expected = f"{error.expected}; or the options indexSlots and indexEntries, which are the broker's settings"
         yield IndexPart(unknown, 0, size, BadEntries(0, size, Reason.SIZE, expected, error.found, head))
@@ -145,7 +145,7 @@ def _plan_file_parts(
         bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _format_header(header), head)
         yield IndexPart(file, 0, HEADER.size, bad)
     # Also with a wrong header: the entries are checked one by one, and do not need it.
-    yield from _plan_content_parts(file, size, options.content)
+    yield from _plan_parts_of_content(file, size, options.content)
     if size != geometry.file_size:
         yield IndexPart(file, size, geometry.file_size, _find_size_fault(size, geometry))
 
@@ -175,7 +175,7 @@ def _format_header(header: Header) -> str:
     return ", ".join(f"{name} {value}" for name, value in header._asdict().items())
 
 
-def _plan_content_parts(file: IndexFile, size: int, content: IndexContent) -> Iterator[IndexPart]:
+def _plan_parts_of_content(file: IndexFile, size: int, content: IndexContent) -> Iterator[IndexPart]:
     geometry = file.geometry
     if content is IndexContent.HEADERS:
         if file.header is not None:
@@ -186,7 +186,7 @@ def _plan_content_parts(file: IndexFile, size: int, content: IndexContent) -> It
     else:
         start, limit, unit = geometry.entry_position(1), geometry.file_size, ENTRY.size
     end = start + max(0, min(size, limit) - start) // unit * unit
-    for first, last in divide_range(start, end, unit):
+    for first, last in divide_entry_range(start, end, unit):
         yield IndexPart(file, first, last)
 
 

@@ -46,12 +46,12 @@ def read_index_parts(
         StoreError: if there is a link in place of a file, or a copy was changed.
     """
     damage = DamageCounter(options.mode)
-    reader = _Reader(schema, filters, options, damage)
+    reader = _IndexRowReader(schema, filters, options, damage)
     yield from join_short_batches(batch for part in parts for batch in reader.read_part(part))
     damage.log_counts()
 
 
-class _Reader:
+class _IndexRowReader:
     def __init__(self, schema: pa.Schema, filters: Filters, options: IndexFileOptions, damage: DamageCounter) -> None:
         self._schema = schema
         self._filters = filters
@@ -150,7 +150,7 @@ def _compute_entry_number(part: IndexPart, position: int) -> int:
 
 
 def _entry_range(part: IndexPart) -> EntryRange:
-    def is_sound(start: int, entries: Array) -> Array:
+    def sound_entry_mask(start: int, entries: Array) -> Array:
         numbers = np.arange(len(entries)) + _compute_entry_number(part, start)
         previous = entries["previous_entry"]
         sound: Array = (entries["key_hash"] >= 0) & (entries["physical_offset"] >= 0) & (entries["time_diff"] >= 0)
@@ -165,7 +165,7 @@ def _entry_range(part: IndexPart) -> EntryRange:
         end=part.end,
         file_end=part.file.geometry.file_size,
         written_end=written_end(part.file),
-        is_sound=is_sound,
+        is_sound=sound_entry_mask,
         expected="an entry with numbers of at least 0, which links to an older one",
     )
 
@@ -173,7 +173,7 @@ def _entry_range(part: IndexPart) -> EntryRange:
 def _slot_range(part: IndexPart) -> EntryRange:
     entries = part.file.geometry.entries
 
-    def is_sound(_: int, slots: Array) -> Array:
+    def sound_slot_mask(_: int, slots: Array) -> Array:
         newest = slots["newest_entry"]
         sound: Array = (newest >= 0) & (newest < entries)
         return sound
@@ -184,7 +184,7 @@ def _slot_range(part: IndexPart) -> EntryRange:
         end=part.end,
         file_end=part.file.geometry.entry_position(0),
         written_end=part.end,
-        is_sound=is_sound,
+        is_sound=sound_slot_mask,
         expected=f"the number of an entry, 0 to {entries - 1}",
         are_zeros_sound=True,
     )

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.index_entries.entry_options import EntryOptio
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
-from commitlake.connectors.reading.partition_sizes import Part, choose_part_size, compute_read_costs, group_by_size
+from commitlake.connectors.reading.partition_sizes import FilePart, choose_part_size, compute_read_costs, group_by_size
 from commitlake.connectors.reading.read_request import Filters
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
@@ -24,7 +24,7 @@ from commitlake.schemas.safe_store_files import UnsafeFileError
 _MAX_PART_BYTES = 64 << 20
 _OPEN_STORES = 4  # per process; a partition reads its stores one after the other
 
-_P = TypeVar("_P", bound=Part)
+_P = TypeVar("_P", bound=FilePart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def plan_stores(
     parts: list[_P] = []
     # A new id for each read, so that workers that live on do not answer from an older manifest.
     read_id = secrets.token_hex(8)
-    for store in find_stores(options.path, options.broker, formats=options.formats):
+    for store in find_stores(options.path, options.broker, formats=options.readable_log_formats):
         if filters.brokers is None or store.broker in filters.brokers:
             try:
                 parts += plan_parts(store, PlannedStore(store.broker, store_folder_of_log(store.root), read_id))
@@ -100,7 +100,7 @@ def plan_stores(
     return group_by_size(parts, costs, options.max_partition_bytes or choose_part_size(sum(costs), os.cpu_count() or 1))
 
 
-def divide_range(start: int, end: int, entry_size: int) -> Iterator[tuple[int, int]]:
+def divide_entry_range(start: int, end: int, entry_size: int) -> Iterator[tuple[int, int]]:
     """Divide a range of a file at boundaries of entries, so that each part fits in one partition.
 
     Args:

@@ -18,7 +18,7 @@ from commitlake.connectors.formats.index_entries.entry_damage import BadEntries,
 from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
 from commitlake.connectors.formats.index_entries.partitions import (
     PlannedStore,
-    divide_range,
+    divide_entry_range,
     plan_stores,
 )
 from commitlake.connectors.log_format.files import StoreFiles
@@ -122,7 +122,7 @@ def _plan_store_parts(store: Store, planned_store: PlannedStore, filters: Filter
             f"{root} has no folder '{layouts[0].folder}' with a broker's queues: the broker rebuilds them from its log "
             "when it starts"
         )
-    if not planned_store.is_copy and store.format.queues.are_in_rocksdb(Path(root)):  # which are not copied
+    if not planned_store.is_copy and store.format.queues.has_queues_in_rocksdb(Path(root)):  # which are not copied
         refuse_rocksdb_queues(root)
     for layout in layouts:
         for queue in _list_wanted_queues(planned_store, files, layout, filters):
@@ -165,7 +165,7 @@ def _plan_queue_parts(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePa
         end = min(size, room) // unit * unit
         # Zeros that a copy does not have are not read. In a file before others they are missing entries.
         read_end = end if is_followed else min(-(-data_end // unit) * unit, end)
-        for first, stop in divide_range(0, read_end, unit):
+        for first, stop in divide_entry_range(0, read_end, unit):
             yield QueuePart(queue, name, first, stop, read_end, is_followed)
         bad = _find_size_fault(size, room, end, has_next_file=is_followed, is_last_written=following is None)
         if bad is not None:

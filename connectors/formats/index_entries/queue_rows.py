@@ -45,12 +45,12 @@ def read_queue_parts(
     """
     damage = DamageCounter(mode)
     yield from join_short_batches(
-        batch for part in parts for batch in _Reader(part, schema, filters, damage).read_rows()
+        batch for part in parts for batch in _QueueRowReader(part, schema, filters, damage).read_rows()
     )
     damage.log_counts()
 
 
-class _Reader:
+class _QueueRowReader:
     def __init__(self, part: QueuePart, schema: pa.Schema, filters: Filters, damage: DamageCounter) -> None:
         self._part = part
         self._layout = part.queue.layout

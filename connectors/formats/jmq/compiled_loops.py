@@ -26,7 +26,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segment_names import segment_name
 
 
-def sample_segment(size: int) -> bytes:
+def make_sample_segment(size: int) -> bytes:
     """Return a segment with three messages and zeros after them, which is read to compile the loops."""
     host = Host.of("127.0.0.1", 50088)
     data = b""
@@ -45,7 +45,7 @@ def sample_segment(size: int) -> bytes:
     return data.ljust(size, b"\0")
 
 
-def sample_consume_file() -> Mapping[str, bytes]:
+def make_sample_consume_file() -> Mapping[str, bytes]:
     """Return a small consume log, by its path in a store, which is read to compile the loops."""
     host = Host.of("127.0.0.1", 50088)
     record = serialize_consumption(Consumption("topic", 0, 0, 0, "app", DeliveryOutcome.CONSUMED, 0, 1, host))
@@ -60,7 +60,7 @@ def _compute_store_times(window: Window, record_parts: Array) -> Array:
 
 
 KERNEL = FormatKernel(
-    hop=partial(record_walk.hop, JOURNAL),
+    hop=partial(record_walk.walk_records, JOURNAL),
     find_border=partial(find_record_start, JOURNAL),
     part_count=JOURNAL_PART_COUNT,
     texts=(

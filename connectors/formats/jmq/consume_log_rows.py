@@ -50,7 +50,7 @@ _HEAD = np.dtype([(field.name, _CODES[field.code]) for field in HEAD.fields])
 assert _HEAD.itemsize == HEAD.size
 
 
-class _Folder(Protocol):
+class _ConsumeLogFolder(Protocol):
     """Folder that contains the files of a store's consume log."""
 
     def file_names_by_start(self) -> Mapping[int, str]:
@@ -66,7 +66,7 @@ class _Folder(Protocol):
         ...
 
 
-class _LocalFolder:
+class _LocalConsumeLogFolder:
     """Folder on a local disk; links are refused.
 
     Args:
@@ -86,7 +86,7 @@ class _LocalFolder:
         return str(self._folder / name)
 
 
-class _RemoteFolder:
+class _RemoteConsumeLogFolder:
     """Folder on a remote filesystem, which is read through `pyarrow.fs`.
 
     Args:
@@ -126,7 +126,7 @@ def read_consume_files(root: str, broker: str, start_offset: int | None) -> Iter
     Raises:
         UnsafeFileError: if a file is a link or not regular.
     """
-    folder = _RemoteFolder(root) if is_uri(root) else _LocalFolder(Path(root))
+    folder = _RemoteConsumeLogFolder(root) if is_uri(root) else _LocalConsumeLogFolder(Path(root))
     files = list(folder.file_names_by_start().items())
     if not files:
         return
@@ -155,7 +155,7 @@ class _ConsumeFile:
         following: offset of the first byte of the next file; None for the newest file.
     """
 
-    def __init__(self, folder: _Folder, name: str, broker: str, base: int, following: int | None) -> None:
+    def __init__(self, folder: _ConsumeLogFolder, name: str, broker: str, base: int, following: int | None) -> None:
         self._folder, self._name, self._broker = folder, name, broker
         self._base, self._following = base, following
         self._path = folder.display_path(name)
@@ -199,7 +199,7 @@ class _ConsumeFile:
                 else:
                     held += after
                     continue
-                yield ConsumeLogPart(rows, done, _limit_problems(self._path, problems))
+                yield ConsumeLogPart(rows, done, _warn_of_first_problems(self._path, problems))
 
     def _describe_damage(self, window: Array, window_start: int, range_starts: Array, range_ends: Array) -> list[str]:
         """Return a sentence for each range of the window that contains neither valid consume records nor zeros.
@@ -227,7 +227,7 @@ class _ConsumeFile:
         return told
 
 
-def _limit_problems(path: str, problems: list[str]) -> list[str]:
+def _warn_of_first_problems(path: str, problems: list[str]) -> list[str]:
     if len(problems) <= MAX_PROBLEMS:
         return problems
     return [*problems[:MAX_PROBLEMS], f"{path}: more ranges like these after them"]

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from commitlake.connectors.log_format.recorded_deliveries import ConsumeLogPart, StoredRetries
 
 
-class _Folders(StoreFolders):
+class _JmqStoreFolders(StoreFolders):
     own = frozenset({"journal", "queue", "consume", "retry"})
     rebuilt = ("queue", "checkpoint")
 
 
-class _Queues(FormatQueues):
+class _JmqQueues(FormatQueues):
     folders = ("queue",)
     entry_sizes: Mapping[str, int] = MappingProxyType({"queue": 22})
 
@@ -51,13 +51,13 @@ class _Queues(FormatQueues):
         return QUEUES
 
     @cached_property
-    def lookup_format(self) -> QueueFormat:
+    def lookup_queue_format(self) -> QueueFormat:
         """Description of the queue files, by which records are found without a scan of the journal."""
         from commitlake.connectors.formats.jmq.queue_format import QUEUE_FILES
 
         return QUEUE_FILES
 
-    def walk_entries(
+    def walk_queue_entries(
         self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues as rows, in order of topic, queue and offset."""
@@ -72,14 +72,14 @@ class _Queues(FormatQueues):
                 "size": found.entry.size,
             }
 
-    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+    def make_queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
         """Return a writer that rebuilds the files of a queue."""
         from commitlake.connectors.formats.jmq.queue_writer import JournalQueueWriter
 
         return JournalQueueWriter(files, queue.log_start)
 
 
-class _Indexes(FormatIndexes):
+class _JmqIndexes(FormatIndexes):
     def make_index_data_reader(
         self,
         start_offset: int,
@@ -96,10 +96,10 @@ class _Indexes(FormatIndexes):
         return "a journal has no index of keys"
 
 
-class _SmallFiles(FormatSmallFiles):
+class _JmqSmallFiles(FormatSmallFiles):
     counts_entries = True
 
-    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing."""
         from commitlake.connectors.formats.jmq.checkpoint_and_config import read_small_files
 
@@ -143,10 +143,10 @@ class JmqFormat(Format):
             "RocketMQ's rules, by which broker_lite deletes files of a journal; JMQ's own are not published"
         ),
     )
-    folders = _Folders()
-    queues = _Queues()
-    indexes = _Indexes()
-    small_files = _SmallFiles()
+    folders = _JmqStoreFolders()
+    queues = _JmqQueues()
+    indexes = _JmqIndexes()
+    small_files = _JmqSmallFiles()
 
     @cached_property
     def record_rules(self) -> RecordRules:
@@ -176,11 +176,11 @@ class JmqFormat(Format):
 
         return read_retry_store
 
-    def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
+    def make_sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         """Return a small segment and a small consume log, by path, which are read to compile the loops."""
-        from commitlake.connectors.formats.jmq.compiled_loops import sample_consume_file, sample_segment
+        from commitlake.connectors.formats.jmq.compiled_loops import make_sample_consume_file, make_sample_segment
 
-        return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size), **sample_consume_file()}
+        return {f"{self.folder}/{segment_name(0)}": make_sample_segment(segment_size), **make_sample_consume_file()}
 
 
 FORMAT = JmqFormat()

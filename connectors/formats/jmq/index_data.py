@@ -12,7 +12,7 @@ import numpy as np
 
 from commitlake.connectors.formats.jmq.compiled_loops import KERNEL
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.log_format.kernel import BadRange, WalkArguments
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.segment_windows import read_numbers_at
@@ -49,7 +49,7 @@ class JournalReader:
         self._found = 0
         self._bad: list[BadRange] = []
 
-    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: WalkArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window; pass them to `add_records` while it is open."""
         self._kernel.hop(*arguments, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]

@@ -39,7 +39,7 @@ from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_PATH as TIMER_
 from commitlake.schemas.layouts.rocketmq.timers import parse_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES, TIMER_TOPIC, split_offset_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson
-from commitlake.schemas.safe_store_files import UnsafeFileError, newest_file, read_file
+from commitlake.schemas.safe_store_files import UnsafeFileError, newest_file_name, read_file
 
 CONFIG, DELAY_OFFSETS = "config", "config/delayOffset.json"
 _TABLE = "offsetTable"
@@ -78,7 +78,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 def _offsets_file_name(root: Path) -> str:
     """Return the name of the newest file of group offsets, without the suffix `.bak` if only its backup exists."""
     backups = [f"{name}{BACKUP}" for name in OFFSETS_FILES]
-    return newest_file(root / CONFIG, [*OFFSETS_FILES, *backups]).removesuffix(BACKUP)
+    return newest_file_name(root / CONFIG, [*OFFSETS_FILES, *backups]).removesuffix(BACKUP)
 
 
 def checkpoint_claims(checkpoint: bytes) -> tuple[CheckpointClaim, ...]:
@@ -108,7 +108,7 @@ def _read_timer_checkpoint(root: Path) -> TimerProgress | None:
 def _read_offset_table(
     root: Path, file_name: str, problems: Problems, is_valid_entry: Callable[[object, object], bool], *, is_live: bool
 ) -> dict[Any, Any]:
-    def parse(data: bytes) -> dict[Any, Any]:
+    def parse_offset_table(data: bytes) -> dict[Any, Any]:
         document = parse_fastjson(data)
         table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
         if not isinstance(table, dict) or not all(itertools.starmap(is_valid_entry, table.items())):
@@ -116,7 +116,7 @@ def _read_offset_table(
         return table
 
     try:
-        found = read_config(root, file_name, parse)
+        found = read_config(root, file_name, parse_offset_table)
     except UnsafeFileError as error:
         problems.note(
             "offsets_unreadable", file_name, found=_found_part_of_message(error), expected=f"JSON with {_TABLE}"

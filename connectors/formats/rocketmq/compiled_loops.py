@@ -16,7 +16,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED, NewMessa
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 
-def sample_segment(size: int) -> bytes:
+def make_sample_segment(size: int) -> bytes:
     """Return a segment with three messages and a BLANK after them, which is read to compile the loops."""
     host = Host.of("127.0.0.1", 10911)
     data = b""
@@ -34,7 +34,7 @@ def _read_store_times(window: Window, record_parts: Array) -> Array:
 
 
 KERNEL = FormatKernel(
-    hop=partial(record_walk.hop, COMMITLOG),
+    hop=partial(record_walk.walk_records, COMMITLOG),
     find_border=partial(find_record_start, COMMITLOG),
     part_count=COMMITLOG_PART_COUNT,
     texts=((record_walk.TOPIC, record_walk.TOPIC_LENGTH), (record_walk.PROPERTIES, record_walk.PROPERTIES_LENGTH)),

@@ -41,7 +41,7 @@ _ENTRY_SIZES = (20, 46)
 _ROCKSDB_FILE, _ROCKSDB_OFFSETS = "CURRENT", "config/consumerOffsets"
 
 
-class _Folders(StoreFolders):
+class _RocketmqStoreFolders(StoreFolders):
     own = frozenset({
         "commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config", "timerlog",
         "compaction",
@@ -56,7 +56,7 @@ class _Folders(StoreFolders):
         return other_log_folders(root, log_folder, settings)
 
 
-class _Dialects(FormatDialects):
+class _RocketmqDialects(FormatDialects):
     exist = True
 
     def detect_dialects(self, segments: Sequence[Segment]) -> frozenset[Dialect]:
@@ -72,7 +72,7 @@ class _Dialects(FormatDialects):
         return choose_dialect(segments, FORMAT)
 
 
-class _Queues(FormatQueues):
+class _RocketmqQueues(FormatQueues):
     folders = _QUEUES
     entry_sizes: Mapping[str, int] = MappingProxyType(dict(zip(_QUEUES, _ENTRY_SIZES, strict=True)))
 
@@ -91,13 +91,13 @@ class _Queues(FormatQueues):
         return QUEUES
 
     @cached_property
-    def lookup_format(self) -> QueueFormat:
+    def lookup_queue_format(self) -> QueueFormat:
         """Description of the ConsumeQueues, by which records are found without a scan of the log."""
         from commitlake.connectors.formats.rocketmq.consume_queues import CONSUME_QUEUES
 
         return CONSUME_QUEUES
 
-    def walk_entries(
+    def walk_queue_entries(
         self,
         files: StoreFiles,
         topic: str | None,
@@ -120,13 +120,13 @@ class _Queues(FormatQueues):
                 "tags_code": found.entry.tags_code,
             }
 
-    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+    def make_queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
         """Return a writer that rebuilds the files of a queue."""
         from commitlake.connectors.formats.rocketmq.queue_writer import RocketmqQueueWriter
 
         return RocketmqQueueWriter(files, queue)
 
-    def are_in_rocksdb(self, root: Path) -> bool:
+    def has_queues_in_rocksdb(self, root: Path) -> bool:
         """Return whether the folder of the queues contains RocksDB's file CURRENT."""
         return os.path.lexists(root / self.folders[0] / _ROCKSDB_FILE)
 
@@ -137,7 +137,7 @@ class _Queues(FormatQueues):
         return read_topic_kinds(root)
 
 
-class _Indexes(FormatIndexes):
+class _RocketmqIndexes(FormatIndexes):
     has_files = True
 
     def make_index_data_reader(
@@ -169,10 +169,10 @@ class _Indexes(FormatIndexes):
         return read_newest_indexed_record(root)
 
 
-class _SmallFiles(FormatSmallFiles):
+class _RocketmqSmallFiles(FormatSmallFiles):
     has_topic_configs = True
 
-    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing."""
         from commitlake.connectors.formats.rocketmq.checkpoint_and_config import read_small_files
 
@@ -218,11 +218,11 @@ class RocketmqFormat(Format):
         accepts_zero_texts=True,
         repairs_after_abort=True,
     )
-    folders = _Folders()
-    dialects = _Dialects()
-    queues = _Queues()
-    indexes = _Indexes()
-    small_files = _SmallFiles()
+    folders = _RocketmqStoreFolders()
+    dialects = _RocketmqDialects()
+    queues = _RocketmqQueues()
+    indexes = _RocketmqIndexes()
+    small_files = _RocketmqSmallFiles()
 
     @cached_property
     def record_rules(self) -> RecordRules:
@@ -238,11 +238,11 @@ class RocketmqFormat(Format):
 
         return KERNEL
 
-    def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
+    def make_sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         """Return a small segment, by path, which is read to compile the loops."""
-        from commitlake.connectors.formats.rocketmq.compiled_loops import sample_segment
+        from commitlake.connectors.formats.rocketmq.compiled_loops import make_sample_segment
 
-        return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size)}
+        return {f"{self.folder}/{segment_name(0)}": make_sample_segment(segment_size)}
 
 
 FORMAT = RocketmqFormat()

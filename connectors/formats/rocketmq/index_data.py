@@ -13,7 +13,7 @@ import numpy as np
 from commitlake.connectors.formats.rocketmq.kernel import index_data as k
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.log_format.kernel import BadRange, WalkArguments
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.index_data.log_range_reader import SEED, topic_names
 from commitlake.connectors.reading.kernel import record_walk as h
@@ -123,7 +123,7 @@ class CommitLogReader:
         self._irregular: dict[int, IrregularRecord] = {}
         self._other_queues = 0
 
-    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: WalkArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window, and collect the data of these records."""
         before = state.copy()
         parts = self._read_records(arguments, state, faults, self._parts)
@@ -135,7 +135,7 @@ class CommitLogReader:
             parts = self._read_records(arguments, state, faults, room)
         return parts
 
-    def _read_records(self, arguments: HopArguments, state: Array, faults: Array, parts_buffer: Array) -> Array:
+    def _read_records(self, arguments: WalkArguments, state: Array, faults: Array, parts_buffer: Array) -> Array:
         # A call whose result was not passed to `add_records`, such as one on a truncated window, leaves no trace.
         self._out.used[:] = self._committed
         k.read_index_data(*arguments, state, parts_buffer, faults, SEED, self._topics, self._out)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable, LogRange
+from commitlake.connectors.log_format.indexes import BadIndexError, IndexAnswer, LogRange
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -89,11 +89,11 @@ class IndexFiles:
             message_at: reads the record that an entry refers to from the log.
 
         Raises:
-            IndexUnusable: if there is no index, it cannot be read, or it does not contain a message id.
+            BadIndexError: if there is no index, it cannot be read, or it does not contain a message id.
         """
         keys, topics = sorted(keys), sorted(topics)
         if any(_REPLACEMENT in text for text in (*keys, *topics)):
-            raise IndexUnusable(
+            raise BadIndexError(
                 "a key or topic contains the character U+FFFD, which may replace bytes that were hashed differently in "
                 "the index"
             )
@@ -106,17 +106,17 @@ class IndexFiles:
             paths = [folder / name for name in files_in(folder, str.isdecimal)]
             parts = [part for path in paths if (part := self._search_file(path, self._hashes)) is not None]
         except OSError as error:
-            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+            raise BadIndexError(f"{error.filename}: {error.strerror}") from None
         # Not sorted by name, because names are local times, in which an hour repeats in autumn.
         self._parts = sorted(parts, key=lambda part: part.start)
         if not self._parts:
-            raise IndexUnusable(self.notes[0] if self.notes else f"{store_folder / FOLDER} holds no file with entries")
+            raise BadIndexError(self.notes[0] if self.notes else f"{store_folder / FOLDER} holds no file with entries")
         # Files of one broker never overlap. If they do, some are left from another log, and none can be trusted.
         if any(later.start < earlier.end for earlier, later in zip(self._parts, self._parts[1:], strict=False)):
-            raise IndexUnusable(f"the index files in {store_folder / FOLDER} overlap or are out of order")
+            raise BadIndexError(f"the index files in {store_folder / FOLDER} overlap or are out of order")
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
         if len(self._hits) > _MAX_HITS:
-            raise IndexUnusable(
+            raise BadIndexError(
                 f"the index lists more than {_MAX_HITS} records for these keys, so that a scan of the log is faster"
             )
         self._check_unique_keys([key for key in keys if _MESSAGE_ID.fullmatch(key)], topics)
@@ -138,7 +138,7 @@ class IndexFiles:
         own = {message.unique_key for message in found if message.topic in topics}
         unknown = [message_id for message_id in message_ids if message_id not in own]
         if unknown:
-            raise IndexUnusable(
+            raise BadIndexError(
                 f"the index does not contain the message id {unknown[0]}; it may be that of a message in a batch, "
                 "which the index has under another id"
             )
@@ -165,13 +165,13 @@ class IndexFiles:
     def _record_size_at(self, offset: int) -> int:
         message = self._message_at(offset)
         if message is None:
-            raise IndexUnusable(
+            raise BadIndexError(
                 f"an entry of the index refers to physical offset {offset}, where there is no valid record"
             )
         # The hash says little, as many keys share one, but a record without it shows that the index belongs to another
         # log.
         if self._hashes.isdisjoint(_index_hashes(message)):
-            raise IndexUnusable(
+            raise BadIndexError(
                 f"an entry of the index refers to physical offset {offset}, whose record does not have the key"
             )
         return message.size

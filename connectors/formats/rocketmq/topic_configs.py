@@ -36,14 +36,14 @@ def load_config_file(root: Path, file_name: str, table_key: str) -> ConfigFile[d
         UnsafeFileError: if the file or its folder is a link, is not a regular file, or is larger than MAX_BYTES.
     """
 
-    def parse(data: bytes) -> dict[str, Any]:
+    def parse_config_table(data: bytes) -> dict[str, Any]:
         document = parse_fastjson(data)
         known = topics_from_boltmq(document) if isinstance(document, dict) else {}
         if not isinstance(known.get(table_key), dict):
             raise ValueError(f"JSON without the table {table_key}")  # noqa: TRY004 (of the parsed file)
         return dict(known)
 
-    return read_config(root, file_name, parse, max_bytes=MAX_BYTES)
+    return read_config(root, file_name, parse_config_table, max_bytes=MAX_BYTES)
 
 
 def known_topics(root: Path) -> frozenset[str] | None:

@@ -110,7 +110,7 @@ def check_log_sizes(table_uri: str, storage_options: StorageOptions, listing: Lo
     checkpoint = listing.checkpoints.get(listing.checkpoint_version, ())
     entries = (file for file in listing.entries.values() if file.version > listing.checkpoint_version)
     if any(file.size > MAX_ENTRY_BYTES for file in (*entries, *checkpoint)) or any(
-        _may_be_huge(table_uri, storage_options, file) for file in checkpoint
+        _may_be_huge_log_file(table_uri, storage_options, file) for file in checkpoint
     ):
         check_log(table_uri, storage_options)
 
@@ -122,7 +122,7 @@ They hold for every `Lake` of the process: a run opens the same table repeatedly
 """
 
 
-def _may_be_huge(table_uri: str, storage_options: StorageOptions, file: LogFile) -> bool:
+def _may_be_huge_log_file(table_uri: str, storage_options: StorageOptions, file: LogFile) -> bool:
     key = (table_uri, file.name, file.size, file.mtime_ns)
     if key not in _checked_footers:
         if len(_checked_footers) > _MAX_FOOTERS:

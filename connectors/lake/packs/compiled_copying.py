@@ -20,14 +20,14 @@ UNKNOWN_CRC = -(1 << 63)  # outside int32, so no table contains it
 
 
 def _memcpy(_typing_context: Any, target: Any, target_offset: Any, source: Any, source_offset: Any, length: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
+    def emit_memcpy_call(context: Any, builder: Any, signature: Any, arguments: Any) -> None:
         to, to_at, of, of_at, size = arguments
         to_data = context.make_array(signature.args[0])(context, builder, to).data
         of_data = context.make_array(signature.args[2])(context, builder, of).data
         to_address, of_address = builder.gep(to_data, [to_at]), builder.gep(of_data, [of_at])
         cgutils.raw_memcpy(builder, to_address, of_address, size, 1)  # type: ignore[no-untyped-call]
 
-    return types.void(target, target_offset, source, source_offset, length), generate
+    return types.void(target, target_offset, source, source_offset, length), emit_memcpy_call
 
 
 # copy(target, target_at, source, source_at, length) copies bytes between arrays; numbers are int64. The caller

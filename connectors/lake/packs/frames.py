@@ -74,7 +74,7 @@ class PackRefs:
         return len(self.lengths)
 
     @property
-    def end(self) -> int:
+    def end_position(self) -> int:
         """Return the position after the last frame, if the rows are in the order of the pack."""
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 

@@ -223,11 +223,11 @@ def contains_range(merged_pack: PackName, pack: PackName) -> bool:
 def read_pack_range(store: PackStore, pack_name: str, offset: int, length: int) -> bytes:
     """Read a range of a pack, which may be a file of its own or a part of a merged pack."""
 
-    def read(place: PackPlace) -> bytes:
+    def read_range_at_place(place: PackPlace) -> bytes:
         wanted = length if place.size is None else max(0, min(length, place.size - offset))
         return store.read_range(place.file, place.offset + offset, wanted)
 
-    return _read_from_any_place(store, pack_name, read)
+    return _read_from_any_place(store, pack_name, read_range_at_place)
 
 
 def pack_size(store: PackStore, pack_name: str) -> int:

@@ -34,7 +34,7 @@ class PackOutput(Protocol):
         ...
 
 
-class _BlockError(Exception):
+class _CallerError(Exception):
     """Wrapper for an exception of the caller's own code, so that it is not converted like an error of the store."""
 
     def __init__(self, error: ObjectStoreError) -> None:
@@ -74,8 +74,8 @@ class PackStore:
                 try:
                     yield output
                 except ObjectStoreError as error:  # of another place, which the block reads
-                    raise _BlockError(error) from None
-        except _BlockError as failed:
+                    raise _CallerError(error) from None
+        except _CallerError as failed:
             raise failed.error from failed.error.__cause__
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
@@ -107,7 +107,7 @@ class PackStore:
     def check_writable(self) -> None:
         """Check before a job begins that packs can be stored here; a folder need not exist yet."""
         with self._convert_errors(f"{self._storage.place_noun} to write to"):
-            self._storage.check()
+            self._storage.check_access()
 
     def list_packs(self, folder: str = "") -> Iterator[PackFile]:
         """Yield all packs, or those of one date and broker; other files are skipped.

@@ -74,7 +74,7 @@ class FrameCache:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _PackFrame:
     """A frame to read: its position, the end of the last needed body in it, and the rows of the bodies in it."""
 
     offset: int
@@ -187,7 +187,7 @@ def _check_ref_ranges(pack: str, body_refs: PackRefs, max_frame_bytes: int) -> N
         )
 
 
-def _frames_of_bodies(body_refs: PackRefs) -> list[_Frame]:
+def _frames_of_bodies(body_refs: PackRefs) -> list[_PackFrame]:
     """Return the frames of all non-empty bodies, ordered by their position in the pack."""
     rows = np.flatnonzero(body_refs.lengths)
     if not len(rows):
@@ -200,12 +200,12 @@ def _frames_of_bodies(body_refs: PackRefs) -> list[_Frame]:
     needed = np.maximum.reduceat(body_refs.offsets[rows] + body_refs.lengths[rows], firsts)
     groups = np.split(rows, firsts[1:])
     return [
-        _Frame(int(offset), int(length), int(end), group)
+        _PackFrame(int(offset), int(length), int(end), group)
         for offset, length, end, group in zip(offsets[firsts], lengths[firsts], needed, groups, strict=True)
     ]
 
 
-def _check_stored_size(pack: str, frame: _Frame) -> None:
+def _check_stored_size(pack: str, frame: _PackFrame) -> None:
     limit = max_stored_bytes(max(FRAME_BYTES, frame.needed))
     if not 0 < frame.length <= limit:
         expected = f"a body_ref with a frame_length of 1 to {limit}"
@@ -213,8 +213,8 @@ def _check_stored_size(pack: str, frame: _Frame) -> None:
 
 
 def _read_frames(
-    store: PackStore, pack: str, frames: list[_Frame], cache: FrameCache
-) -> Iterator[tuple[_Frame, pa.Buffer]]:
+    store: PackStore, pack: str, frames: list[_PackFrame], cache: FrameCache
+) -> Iterator[tuple[_PackFrame, pa.Buffer]]:
     """Yield each frame with its decompressed content, cached frames first."""
     missing = []
     for frame in frames:
@@ -235,9 +235,9 @@ def _read_frames(
             yield frame, content
 
 
-def _group_adjacent_frames(frames: list[_Frame]) -> Iterator[list[_Frame]]:
+def _group_adjacent_frames(frames: list[_PackFrame]) -> Iterator[list[_PackFrame]]:
     """Yield groups of neighbouring frames of up to `READ_BYTES`; a larger frame forms its own group."""
-    run: list[_Frame] = []
+    run: list[_PackFrame] = []
     start = end = 0
     for frame in frames:
         frame_end = frame.offset + frame.length
@@ -252,7 +252,7 @@ def _group_adjacent_frames(frames: list[_Frame]) -> Iterator[list[_Frame]]:
         yield run
 
 
-def _decompress_frame(pack: str, stored_bytes: pa.Buffer, frame: _Frame) -> pa.Buffer:
+def _decompress_frame(pack: str, stored_bytes: pa.Buffer, frame: _PackFrame) -> pa.Buffer:
     if stored_bytes.size < frame.length:
         expected = f"a frame of {frame.length} bytes"
         raise PackError(pack, frame.offset, expected, f"the end of the pack after {stored_bytes.size}", _BAD_PACK)

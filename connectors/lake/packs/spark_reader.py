@@ -110,7 +110,7 @@ def _make_body_reader(
 ) -> Callable[[_Batches], _Batches]:
     """Return a function that adds bodies to batches: as stored if `max_bytes` is None."""
 
-    def read(batches: _Batches) -> _Batches:
+    def add_bodies_to_batches(batches: _Batches) -> _Batches:
         with forward_worker_errors():
             store, cache = open_pack_store(location), FrameCache()
             for batch in batches:
@@ -120,4 +120,4 @@ def _make_body_reader(
                     else:
                         yield from (convert_bodies(each, body_form) for each in decompress_bodies(stored, max_bytes))
 
-    return read
+    return add_bodies_to_batches

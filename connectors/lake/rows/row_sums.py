@@ -56,7 +56,7 @@ def sum_file_rows(parquet: pq.ParquetFile) -> tuple[int, int]:
     return wrap_int64(total), count
 
 
-class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
+class RowSumWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
     """A Parquet writer that puts the sum of the hashes of all rows into the file's footer."""
 
     def __init__(self, where: Any, schema: pa.Schema, **options: Any) -> None:

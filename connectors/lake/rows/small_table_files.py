@@ -56,9 +56,9 @@ def _write_parquet(
     statistics: Sequence[str],
     has_row_sum: bool,
 ) -> None:
-    from commitlake.connectors.lake.rows.row_sums import SummedWriter  # loads compiled code
+    from commitlake.connectors.lake.rows.row_sums import RowSumWriter  # loads compiled code
 
-    with (SummedWriter if has_row_sum else pq.ParquetWriter)(
+    with (RowSumWriter if has_row_sum else pq.ParquetWriter)(
         output,
         rows.schema,
         compression="zstd",

@@ -193,8 +193,8 @@ class DecodedBatch:
     parts: Array
     broker: str
     format_name: str
-    columns: b.Columns
-    text: b.Text
+    columns: b.ColumnBuffers
+    text: b.TextBuffers
     numbers32: Sequence[str]
     numbers64: Sequence[str]
     encoded: bool

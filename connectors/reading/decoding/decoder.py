@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from commitlake.connectors.log_format.kernel import HopArguments
+from commitlake.connectors.log_format.kernel import WalkArguments
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.columns import (
     DecodedBatch,
@@ -67,7 +67,7 @@ def to_kernel_filters(filters: Filters) -> KernelFilters:
 _SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make them collide
 
 
-def _position_table(field_positions: list[tuple[int, ...]]) -> Array:
+def _field_position_table(field_positions: list[tuple[int, ...]]) -> Array:
     return np.array(field_positions, np.int64).reshape(
         len(field_positions), len(field_positions[0]) if field_positions else 2
     )
@@ -104,8 +104,8 @@ class Decoder:
         self._plan = b.ColumnSelection(
             self._wanted,
             _SEED,
-            _position_table([self._fields32[name] for name in self._numbers32]),
-            _position_table([self._fields64[name] for name in self._numbers64]),
+            _field_position_table([self._fields32[name] for name in self._numbers32]),
+            _field_position_table([self._fields64[name] for name in self._numbers64]),
             self._message_id_suffix(),
         )
         self._choice = to_kernel_filters(filters)
@@ -140,7 +140,7 @@ class Decoder:
         """Prepare for the next split of the same store, after all batches of the previous one were used."""
         self._distinct = self._distinct.replace_if_large()
 
-    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: WalkArguments, state: Array, faults: Array) -> Array:
         """Locate and decode further records of a window; return the positions of wanted records.
 
         See `segment_walk.Hop`.

@@ -22,7 +22,7 @@ MAX_RANGES_AHEAD = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _RequestedRange:
     """Range of a file that has been requested.
 
     Attributes:
@@ -48,7 +48,7 @@ class ReadAhead:
 
     def __init__(self, file: RemoteSegment) -> None:
         self._file = file
-        self._ranges: deque[_Range] = deque()
+        self._ranges: deque[_RequestedRange] = deque()
         self._begin = self._end = -1  # positions of the first byte that was read in order, and after the last one
 
     def read_into(self, window: Window, position: int, read_end: int) -> int:
@@ -96,14 +96,14 @@ class ReadAhead:
         """Request ranges of the file in advance, up to `end` or the maximum number."""
         count = sum(part.end > position for part in self._ranges)
         while self._end < end and count <= MAX_RANGES_AHEAD:
-            part = _Range(self._end, min(self._end + size, end), Future())
+            part = _RequestedRange(self._end, min(self._end + size, end), Future())
             # A thread of its own, not a pool: a pool would wait at exit for answers that nobody needs any more.
             threading.Thread(target=_read_range, args=(self._file, part), name="read-ahead", daemon=True).start()
             self._ranges.append(part)
             self._end, count = part.end, count + 1
 
 
-def _read_range(file: RemoteSegment, requested_range: _Range) -> None:
+def _read_range(file: RemoteSegment, requested_range: _RequestedRange) -> None:
     try:
         requested_range.data.set_result(
             file.read_at(requested_range.end - requested_range.start, requested_range.start)

@@ -39,7 +39,7 @@ IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 1 << 32
 _WITH_INFO, _ON_ITS_STACK = 0x4, 0x08000000  # SA_SIGINFO, SA_ONSTACK
 
 
-class _SignalAction(ctypes.Structure):
+class _SigactionStruct(ctypes.Structure):
     """struct sigaction of the C library, on 64-bit Linux."""
 
     _fields_ = (
@@ -62,7 +62,7 @@ class _MappingGuard:
         address = int(handler.ctypes(truncation_guard.TELL_TABLE, 0, 0))
         memory = (ctypes.c_int64 * (truncation_guard.ROWS * truncation_guard.ROW_SIZE)).from_address(address)
         self._table: Rows = np.ctypeslib.as_array(memory).reshape(truncation_guard.ROWS, truncation_guard.ROW_SIZE)
-        action = _SignalAction(handler.address, (ctypes.c_byte * 128)(), _WITH_INFO | _ON_ITS_STACK, None)
+        action = _SigactionStruct(handler.address, (ctypes.c_byte * 128)(), _WITH_INFO | _ON_ITS_STACK, None)
         library = ctypes.CDLL(None, use_errno=True)
         # With the C library instead of Python's `signal`: a handler of Python's runs only after the instruction, which
         # would fail again and again.

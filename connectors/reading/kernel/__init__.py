@@ -15,6 +15,6 @@
 A format's own loops are in its package: `formats.rocketmq.kernel`, `formats.jmq.kernel`.
 
 All functions take the window as a uint8 array, with `memory_access.PADDING` readable bytes after the bytes that count,
-and positions as int64. They trust positions that `hop` has checked, and only those. No function here allocates or
-counts references: the caller keeps all arguments alive.
+and positions as int64. They trust positions that `walk_records` has checked, and only those. No function here allocates
+or counts references: the caller keeps all arguments alive.
 """

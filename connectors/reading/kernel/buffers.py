@@ -95,7 +95,7 @@ def is_crowded_interner(interner: Interner) -> bool:
     return bool(interner.counts[DISTINCT] > _DISTINCT // 4 or interner.counts[TEXT_END] > _TEXT_BYTES // 2)
 
 
-class Columns(NamedTuple):
+class ColumnBuffers(NamedTuple):
     """Output arrays for columns with a fixed size per record, and for message ids.
 
     Attributes:
@@ -118,10 +118,10 @@ class Columns(NamedTuple):
     message_ids: Array
 
 
-def make_columns(int32_columns: int, int64_columns: int, *, has_message_ids: bool) -> Columns:
+def make_columns(int32_columns: int, int64_columns: int, *, has_message_ids: bool) -> ColumnBuffers:
     """Create empty output columns."""
     room = ROWS * MESSAGE_ID_SIZE if has_message_ids else 0
-    return Columns(
+    return ColumnBuffers(
         numbers32=np.empty((int32_columns, ROWS), np.int32),
         numbers64=np.empty((int64_columns, ROWS), np.int64),
         sys_flags=np.empty(ROWS, np.int32),
@@ -171,7 +171,7 @@ class KernelFilters(NamedTuple):
     topic_offsets: Array
 
 
-class Text(NamedTuple):
+class TextBuffers(NamedTuple):
     """Output buffers for the texts that come from properties: keys, and the map of all properties.
 
     Attributes:
@@ -205,12 +205,12 @@ class Text(NamedTuple):
     priorities: Array
 
 
-def make_text_buffers(wanted_bits: int) -> Text:
+def make_text_buffers(wanted_bits: int) -> TextBuffers:
     """Create empty outputs for the selected texts from properties."""
     offsets = np.zeros((3, ROWS + 1), np.int32)
     entries = _ENTRIES if wanted_bits & WANT_ENTRIES else 0
     keys = _KEY_ITEMS if wanted_bits & WANT_KEYS else 0
-    return Text(
+    return TextBuffers(
         used=np.zeros(7, np.int64),
         present=np.zeros((2, ROWS), np.bool_),
         unique_offsets=offsets[0],

@@ -29,21 +29,21 @@ LINKED_OPTIONS: dict[str, Any] = {
 """Options of each function that is part of a cached one."""
 
 
-class _Decorator(Protocol):
+class _FunctionDecorator(Protocol):
     """Type of a decorator that keeps a function's signature, so that mypy checks callers."""
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]: ...
 
 
-def _cached_njit(**options: Any) -> _Decorator:
-    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def _cached_njit(**options: Any) -> _FunctionDecorator:
+    def compile_with_cache(function: Callable[_P, _R]) -> Callable[_P, _R]:
         dispatcher: Any = njit(**options)(function)
         is_compiled = isinstance(dispatcher, Dispatcher)  # false with NUMBA_DISABLE_JIT
         if is_compiled and (cache := function_cache(function)) is not None:
             dispatcher._cache = cache  # noqa: SLF001 (like Dispatcher.enable_caching does, in numba's own folder)
         return cast("Callable[_P, _R]", dispatcher)
 
-    return decorate
+    return compile_with_cache
 
 
 compiled = _cached_njit(**LINKED_OPTIONS)
@@ -57,11 +57,11 @@ emitted: Callable[[Callable[..., Any]], Callable[..., Any]] = intrinsic
 def compiled_callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a C callback with this signature."""
 
-    def decorate(function: Callable[..., Any]) -> Any:
+    def compile_as_callback(function: Callable[..., Any]) -> Any:
         callback: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
         if (cache := function_cache(function)) is not None:
             callback._cache = cache  # noqa: SLF001 (like CFunc.enable_caching does, in numba's own folder)
         callback.compile()
         return callback
 
-    return decorate
+    return compile_as_callback

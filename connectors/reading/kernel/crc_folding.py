@@ -57,7 +57,7 @@ _REDUCE_TO_64 = (_power_of_x(64), 0)
 _BARRETT = (POLYNOMIAL << 1 | 1, _barrett_quotient())
 
 
-class _Folder:
+class _CrcFolder:
     """Emitter of LLVM code that folds (CRC-reduces) vectors of `blocks` blocks, each of two 64-bit words."""
 
     def __init__(self, builder: Any, blocks: int) -> None:
@@ -118,7 +118,7 @@ class _InputCursor:
         self._end = builder.add(start, length)
         self._cursor = cgutils.alloca_once_value(builder, start)
 
-    def emit_next_vector(self, folder: _Folder) -> Any:
+    def emit_next_vector(self, folder: _CrcFolder) -> Any:
         """Emit code that reads the next vector of the input."""
         here = self._builder.load(self._cursor)
         self._builder.store(self._builder.add(here, ir.Constant(_WORD, folder.size)), self._cursor)
@@ -132,7 +132,7 @@ class _InputCursor:
         """Emit a condition that is true if at least `size` input bytes are left."""
         return self._builder.icmp_signed(">=", self.emit_bytes_left(), ir.Constant(_WORD, size))
 
-    def emit_last_block(self, folder: _Folder) -> Any:
+    def emit_last_block(self, folder: _CrcFolder) -> Any:
         """Emit code that reads the last block of the input."""
         return folder.emit_load(
             self._builder.gep(self._data, [self._builder.sub(self._end, ir.Constant(_WORD, BLOCK_SIZE))])
@@ -150,17 +150,17 @@ def _emit_while(builder: Any, condition: Callable[[], Any], body: Callable[[], N
     builder.position_at_end(after)
 
 
-def _emit_fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_vector: Any) -> Any:
+def _emit_fold_lanes(builder: Any, cursor: _InputCursor, folder: _CrcFolder, first_vector: Any) -> Any:
     """Emit code that folds several independent vectors in parallel; `first_vector` is the first, read already."""
     lanes = [cgutils.alloca_once_value(builder, first_vector)]
     lanes += [cgutils.alloca_once_value(builder, cursor.emit_next_vector(folder)) for _ in range(_LANES - 1)]
     step = folder.emit_constant(_fold_multipliers(_LANES * folder.size))
 
-    def fold_all() -> None:
+    def emit_fold_of_all_lanes() -> None:
         for lane in lanes:
             builder.store(folder.emit_fold(builder.load(lane), step, cursor.emit_next_vector(folder)), lane)
 
-    _emit_while(builder, lambda: cursor.emit_has_bytes(_LANES * folder.size), fold_all)
+    _emit_while(builder, lambda: cursor.emit_has_bytes(_LANES * folder.size), emit_fold_of_all_lanes)
     joined = builder.load(lanes[-1])
     for number, lane in enumerate(lanes[:-1]):
         distance = folder.emit_constant(_fold_multipliers((_LANES - 1 - number) * folder.size))
@@ -168,7 +168,7 @@ def _emit_fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_
     return joined
 
 
-def _emit_fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_state: Any) -> Any:
+def _emit_fold_vectors(builder: Any, cursor: _InputCursor, folder: _CrcFolder, crc_state: Any) -> Any:
     """Emit code that folds all whole vectors of the input, at least one, into one block."""
     vector = cgutils.alloca_once_value(builder, folder.emit_seeded_vector(cursor.emit_next_vector(folder), crc_state))
     # One vector is read. Three more fill the lanes, and a shorter rest than one step of all four is not worth the
@@ -184,7 +184,7 @@ def _emit_fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_
     return folder.emit_combined_block(builder.load(vector))
 
 
-def _emit_fold_last_bytes(builder: Any, cursor: _InputCursor, folder: _Folder, block: Any) -> None:
+def _emit_fold_last_bytes(builder: Any, cursor: _InputCursor, folder: _CrcFolder, block: Any) -> None:
     """Emit code that folds the last input bytes, fewer than a block, into the variable `block`.
 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
@@ -202,7 +202,7 @@ def _emit_fold_last_bytes(builder: Any, cursor: _InputCursor, folder: _Folder, b
         builder.store(folder.emit_fold(ahead, folder.emit_constant(_fold_multipliers(BLOCK_SIZE)), after), block)
 
 
-def _emit_reduce_to_crc(builder: Any, folder: _Folder, block: Any) -> Any:
+def _emit_reduce_to_crc(builder: Any, folder: _CrcFolder, block: Any) -> Any:
     """Emit code that reduces 128 bits to the 32 bits of the CRC."""
 
     def shift_right(value: Any, bits: int) -> Any:
@@ -222,17 +222,17 @@ def _emit_reduce_to_crc(builder: Any, folder: _Folder, block: Any) -> Any:
 
 
 def _make_fold_intrinsic(blocks_per_vector: int) -> Callable[..., Any]:
-    def implementation(typing_context: Any, window: Any, position: Any, length: Any, state: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def fold_crc_intrinsic(typing_context: Any, window: Any, position: Any, length: Any, state: Any) -> Any:
+        def emit_crc_folding(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
             _, start, length, state = arguments
             stretch = _InputCursor(builder, data, start, length)
-            single = _Folder(builder, 1)
+            single = _CrcFolder(builder, 1)
             block = cgutils.alloca_once(builder, single.vector)
             if blocks_per_vector == 1:
                 builder.store(_emit_fold_vectors(builder, stretch, single, state), block)
             else:
-                several = _Folder(builder, blocks_per_vector)
+                several = _CrcFolder(builder, blocks_per_vector)
                 with builder.if_else(stretch.emit_has_bytes(several.size)) as (long, short):
                     with long:
                         builder.store(_emit_fold_vectors(builder, stretch, several, state), block)
@@ -249,9 +249,9 @@ def _make_fold_intrinsic(blocks_per_vector: int) -> Callable[..., Any]:
             _emit_fold_last_bytes(builder, stretch, single, block)
             return _emit_reduce_to_crc(builder, single, builder.load(block))
 
-        return types.uint64(window, types.int64, types.int64, types.uint64), generate
+        return types.uint64(window, types.int64, types.int64, types.uint64), emit_crc_folding
 
-    return implementation
+    return fold_crc_intrinsic
 
 
 fold_crc_narrow = emitted(_make_fold_intrinsic(1))

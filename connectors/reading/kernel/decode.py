@@ -135,15 +135,15 @@ def locate_and_decode_records(
 
     Args:
         layout: see `layouts`.
-        window: see `hop`.
-        window_length: see `hop`.
-        window_offset: see `hop`.
-        range_end: see `hop`.
-        segment_end: see `hop`.
-        file_end: see `hop`.
-        max_record_bytes: see `hop`.
-        verifies_crc: see `hop`.
-        state: see `hop`; the caller empties RECORDS and FAULTS.
+        window: see `walk_records`.
+        window_length: see `walk_records`.
+        window_offset: see `walk_records`.
+        range_end: see `walk_records`.
+        segment_end: see `walk_records`.
+        file_end: see `walk_records`.
+        max_record_bytes: see `walk_records`.
+        verifies_crc: see `walk_records`.
+        state: see `walk_records`; the caller empties RECORDS and FAULTS.
         record_parts: int64[parts, ROWS + 1] out.
         faults: int64[room, 3] out.
         record_filters: the filters for records.
@@ -151,16 +151,16 @@ def locate_and_decode_records(
         interners: one each for names, topics, tags, producer groups, born hosts and store hosts.
         scratch: see `buffers.Scratch`.
         out_columns: see `buffers.Columns`.
-        out_texts: see `buffers.Text`.
+        out_texts: see `buffers.TextBuffers`.
     """
     rows = np.int64(0)
     room = record_parts.shape[1] - 1
     state[h.STOP] = h.STOP_ROOM
     while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
         state[h.RECORDS] = 0
-        # One column more than records: see `hop`.
+        # One column more than records: see `walk_records`.
         chunk = record_parts[:, rows : rows + min(CHUNK, room - rows) + 1]
-        h.hop(
+        h.walk_records(
             layout,
             window,
             window_length,

@@ -31,13 +31,13 @@ def _dispatch_by_layout(function: Function) -> Function:
     """Overload a function so that the type of its first argument selects the implementation to call."""
 
     @overload(function, jit_options=cast("Any", LINKED_OPTIONS), strict=False)
-    def choose(layout: Any, *arguments: Any) -> Function:
+    def choose_implementation(layout: Any, *arguments: Any) -> Function:
         implementation = _IMPLEMENTATIONS[function.__name__, layout.instance_class]
 
-        def call(layout, *arguments):
+        def call_implementation(layout, *arguments):
             return implementation(*arguments)
 
-        return call
+        return call_implementation
 
     return function
 
@@ -77,13 +77,13 @@ def read_records(
 
 
 @_dispatch_by_layout
-def next_landmark(layout, window, search_start, window_length, window_offset):
+def next_possible_start(layout, window, search_start, window_length, window_offset):
     """Return the next position at which a record or filler may begin, or -1."""
 
 
 @_dispatch_by_layout
-def landmark_size(layout):
-    """Return how many bytes from a position on `next_landmark` needs to recognize a record or filler there."""
+def start_mark_size(layout):
+    """Return how many bytes from a position on `next_possible_start` needs to recognize a record or filler there."""
 
 
 @_dispatch_by_layout
@@ -97,12 +97,12 @@ def body_matches_crc(layout, window, position, body, body_length):
 
 
 @_dispatch_by_layout
-def read_head(layout, window, position):
+def read_record_head(layout, window, position):
     """Return the physical offset and the size that a record states in its fixed-length fields."""
 
 
 @_dispatch_by_layout
-def head_size(layout):
+def record_head_size(layout):
     """Return the size in bytes of the fixed-length fields at a record's start."""
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from commitlake.connectors.reading.kernel.compile_options import inlined
-from commitlake.connectors.reading.kernel.memory_access import lowest_bit, mask_equal_and_non_ascii
+from commitlake.connectors.reading.kernel.memory_access import lowest_set_bit_index, mask_equal_and_non_ascii
 from commitlake.connectors.reading.kernel.strings import DISTINCT, copy_span, intern_span
 
 MAX_ENTRIES = (1 << 15) - 1
@@ -124,7 +124,7 @@ def next_property_entry(grammar, window, end, cursor):
                 not_ascii &= inside
             others |= not_ascii
             continue
-        at = block + lowest_bit(marks)
+        at = block + lowest_set_bit_index(marks)
         marks &= marks - np.uint64(1)
         # An escaped mark is part of a name or value. For a format without escapes, the condition is constant and leaves
         # no code.

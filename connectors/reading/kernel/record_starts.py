@@ -13,9 +13,9 @@ from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.layouts import (
     body_matches_crc,
     classify_span,
-    head_size,
-    next_landmark,
-    read_head,
+    next_possible_start,
+    read_record_head,
+    record_head_size,
 )
 
 NONE_HERE = -1
@@ -45,7 +45,7 @@ def find_record_start(
         The physical offset of the record, NONE_HERE or NONE_AT_ALL.
     """
     reach = np.int64(0)
-    position = next_landmark(layout, window, 0, window_length, window_offset)
+    position = next_possible_start(layout, window, 0, window_length, window_offset)
     # A wrong landmark costs nothing but time: it can only extend `reach`, so that too few positions count as certain,
     # never too many.
     while position >= 0:
@@ -67,9 +67,9 @@ def find_record_start(
         if kind == h.BLANK:
             return NONE_AT_ALL
         if kind == h.MORE:
-            if window_length - position < head_size(layout):
+            if window_length - position < record_head_size(layout):
                 return NONE_HERE
-            own_offset, own_size = read_head(layout, window, position)
+            own_offset, own_size = read_record_head(layout, window, position)
             # Only a head with its own offset is taken for a record that is cut by the window.
             if own_offset == offset:
                 if reach <= offset and offset >= search_start:
@@ -83,5 +83,5 @@ def find_record_start(
             ):
                 return offset
             reach = max(reach, offset + size)
-        position = next_landmark(layout, window, position + 1, window_length, window_offset)
+        position = next_possible_start(layout, window, position + 1, window_length, window_offset)
     return NONE_HERE

@@ -1,8 +1,8 @@
 """Loop that walks from record to record through a window.
 
-`hop` walks until the window, the range or its room for results ends, and stores in `state` where to continue. For each
-valid record it writes the positions of the record's parts in the window (rows of `parts`). For each bad range it writes
-its physical offsets and the fault's code. The layout defines which records are valid, see `layouts`.
+`walk_records` walks until the window, the range or its room for results ends, and stores in `state` where to continue.
+For each valid record it writes the positions of the record's parts in the window (rows of `parts`). For each bad range
+it writes its physical offsets and the fault's code. The layout defines which records are valid, see `layouts`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from commitlake.connectors.reading.kernel.compile_options import compiled
 from commitlake.connectors.reading.kernel.layouts import (
     classify_span,
     ends_bad_range,
-    landmark_size,
-    next_landmark,
+    next_possible_start,
     read_records,
+    start_mark_size,
 )
 from commitlake.connectors.reading.kernel.memory_access import has_nonzero_byte
 from commitlake.schemas.layouts.rocketmq.scan import Fault
@@ -78,7 +78,7 @@ def _find_bad_range_end(
         candidate = (
             -1
             if state[BAD_ALL_ZEROS]
-            else next_landmark(layout, window, state[POSITION] - window_offset, window_length, window_offset)
+            else next_possible_start(layout, window, state[POSITION] - window_offset, window_length, window_offset)
         )
         if candidate < 0 or window_offset + candidate >= range_end:
             if window_offset + window_length >= range_end:
@@ -90,7 +90,7 @@ def _find_bad_range_end(
                     state[STOP] = STOP_BLANK
                 break
             # A landmark may be cut by the window's end. The next window begins where such a one could begin.
-            state[POSITION] = max(state[POSITION], window_offset + window_length - landmark_size(layout) + 1)
+            state[POSITION] = max(state[POSITION], window_offset + window_length - start_mark_size(layout) + 1)
             return False
         state[POSITION] = window_offset + candidate
         kind, _ = classify_span(
@@ -145,7 +145,7 @@ def discard_findings_after(position, state, faults):
 
 
 @compiled
-def hop(
+def walk_records(
     layout,
     window,
     window_length,

@@ -44,31 +44,31 @@ _signal: Any = types.ExternalFunction("signal", types.intp(types.int32, types.in
 def _region_table_address(typing_context):
     """Return the address of the table of mapped regions that are guarded against truncation of their files."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def emit_table_address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.ArrayType(_WORD, ROWS * ROW_SIZE)
         table = cgutils.add_global_variable(builder.module, kind, "commitlake_mapped_regions")
         table.linkage = "internal"
         table.initializer = ir.Constant(kind, None)
         return builder.ptrtoint(table, _WORD)
 
-    return types.int64(), generate
+    return types.int64(), emit_table_address
 
 
 @emitted
 def _load_word(typing_context, address):
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def emit_word_load(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(builder.inttoptr(arguments[0], _WORD.as_pointer()))
 
-    return types.int64(types.int64), generate
+    return types.int64(types.int64), emit_word_load
 
 
 @emitted
 def _store_word(typing_context, address, value):
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def emit_word_store(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store(arguments[1], builder.inttoptr(arguments[0], _WORD.as_pointer()))
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), generate
+    return types.void(types.int64, types.int64), emit_word_store
 
 
 def _handle_bus_error(signal_number, signal_info, context):

@@ -33,8 +33,8 @@ from commitlake.connectors.rocketmq.producers.messages import (
 )
 from commitlake.connectors.rocketmq.producers.sending import (
     EncodedMessage,
-    Outbox,
     SendOperation,
+    SendState,
     StoredResult,
     parse_send_response,
 )
@@ -109,7 +109,7 @@ class Producer(Closable):
         self.routing = Routing(self.network)
         self._how = sending or ProducerOptions()
         self._codec = check_codec(self._how.compression)
-        self._outbox = Outbox(group, self.network, self.routing, avoid_slow_brokers=self._how.avoid_slow_brokers)
+        self._outbox = SendState(group, self.network, self.routing, avoid_slow_brokers=self._how.avoid_slow_brokers)
         self._keys = UniqueKeys(self.network.local_ip)
         self._under_way: set[Future[StoredResult]] = set()
         self._lock = threading.Lock()

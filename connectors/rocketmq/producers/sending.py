@@ -140,7 +140,7 @@ class StoredResult(NamedTuple):
     response: SendMessageResponse
 
 
-class Outbox:
+class SendState:
     """State that all sends of a producer share, such as the known failures of brokers; thread-safe.
 
     Attributes:
@@ -203,7 +203,7 @@ class SendOperation:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: SendState,
         encoded: EncodedMessage,
         *,
         queue: MessageQueue | None,

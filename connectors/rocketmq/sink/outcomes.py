@@ -60,7 +60,7 @@ OUTCOME = pa.schema(
 _STATUSES = list(RowStatus)
 
 
-class Outcomes:
+class RowOutcomes:
     """The outcomes of one batch of rows, collected while it is sent."""
 
     def __init__(self, rows: PreparedRows) -> None:

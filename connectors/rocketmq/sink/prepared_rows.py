@@ -70,7 +70,7 @@ _ITEM_TYPE = np.dtype([(field.name, ">i4") for field in ITEM.fields])
 assert _ITEM_TYPE.itemsize == ITEM.size
 
 
-class Target(NamedTuple):
+class RowTarget(NamedTuple):
     """The broker, topic and queue of rows; a broker or queue that is None means any."""
 
     topic: str
@@ -117,7 +117,7 @@ class PreparedRows:
     properties: pa.Array
     flags: Array
     sys_flags: Array
-    targets: list[Target]
+    targets: list[RowTarget]
     target_numbers: Array
     is_single: Array
     errors: dict[int, str]
@@ -241,7 +241,7 @@ class _RowPreparer:
         self._refuse_rows(sizes > most, lambda row: f"body: expected at most {most} bytes, found {sizes[row]}")
         return bodies
 
-    def _find_targets(self) -> tuple[list[Target], Array]:
+    def _find_targets(self) -> tuple[list[RowTarget], Array]:
         topic = self._settings.topic
         topics = pa.repeat(pa.scalar(topic, _TEXT), self._count) if topic is not None else self._column("topic")
         if topics is None:
@@ -262,7 +262,7 @@ class _RowPreparer:
             _, codes = np.unique(codes, return_inverse=True)
         _, first, numbers = np.unique(codes, return_index=True, return_inverse=True)
         chosen = table.take(pa.array(first, pa.int64())).to_pylist()
-        targets = [Target(row["topic"], row["broker"], row["queue"]) for row in chosen]
+        targets = [RowTarget(row["topic"], row["broker"], row["queue"]) for row in chosen]
         for number, target in enumerate(targets):
             if (problem := _find_target_problem(target, self._settings)) is not None:
                 self._refuse_rows(numbers == number, lambda _, problem=problem: problem)  # type: ignore[misc]
@@ -422,7 +422,7 @@ class _RowPreparer:
         self._refuse_rows(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
 
 
-def _find_target_problem(target: Target, settings: RowSettings) -> str | None:
+def _find_target_problem(target: RowTarget, settings: RowSettings) -> str | None:
     try:
         check_topic(target.topic)
     except InvalidMessageError as error:

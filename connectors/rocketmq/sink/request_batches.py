@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.rocketmq.producers.sending import EncodedMessage
-from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, Target
+from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowTarget
 
 BATCH_PROPERTIES = "WAIT\x01true\x02"
 
@@ -38,7 +38,7 @@ class RowParcel:
         rows: numbers of the rows, in order.
     """
 
-    target: Target
+    target: RowTarget
     rows: Array
 
     def split_in_half(self) -> list[RowParcel]:

@@ -53,8 +53,8 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import (
 )
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import format_queue
-from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
-from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare_rows
+from commitlake.connectors.rocketmq.sink.outcomes import RowOutcomes, RowStatus
+from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, RowTarget, prepare_rows
 from commitlake.connectors.rocketmq.sink.request_batches import (
     BatchLimits,
     RowParcel,
@@ -142,7 +142,7 @@ class RowSender(Closable):
 
     def start_request(
         self, encoded_request: EncodedMessage, queue: MessageQueue
-    ) -> tuple[Attempt, Future[StoredResult]]:
+    ) -> tuple[SendAttempt, Future[StoredResult]]:
         """Send a request to a queue once, over a tracked connection; return the attempt and its future answer.
 
         Raises:
@@ -155,7 +155,7 @@ class RowSender(Closable):
             except RefusedError:
                 # Without permission to read the topic, no search is possible, and the request is sent again.
                 self._ends[queue] = None
-        attempt = Attempt(queue, self._ends[queue], self._connections.open(queue.broker_name))
+        attempt = SendAttempt(queue, self._ends[queue], self._connections.open(queue.broker_name))
         return attempt, self.producer.start_encoded_message(encoded_request, queue, attempt.connection.peer)
 
     def record_stored(self, stored: StoredResult, message_count: int) -> None:
@@ -164,7 +164,7 @@ class RowSender(Closable):
         if end is not None:
             self._ends[stored.queue] = max(end, stored.response.queue_offset + message_count)
 
-    def find_messages(self, unique_keys: Collection[str], attempt: Attempt) -> list[Message] | None:
+    def find_messages(self, unique_keys: Collection[str], attempt: SendAttempt) -> list[Message] | None:
         """Search the queue for the messages of a request without an answer, and return those found, in order.
 
         Returns:
@@ -188,7 +188,7 @@ class RowSender(Closable):
             raise
 
 
-class Attempt(NamedTuple):
+class SendAttempt(NamedTuple):
     """A request that was sent to a broker: its queue, first possible offset and connection.
 
     Attributes:
@@ -213,14 +213,14 @@ class _RequestState:
     began: float = 0.0
     last_broker: str | None = None
     may_be_there: bool = False
-    in_doubt: Attempt | None = None
+    in_doubt: SendAttempt | None = None
 
 
 @dataclass(eq=False, slots=True)
 class _TargetRequests:
     """Requests for one broker, topic and queue that were not sent yet."""
 
-    target: Target
+    target: RowTarget
     waiting: deque[_RequestState]
 
     @property
@@ -240,8 +240,8 @@ class _BatchSend:
         self._producer = sender.producer
         self._settings = settings
         self._rows = rows
-        self._outcomes = Outcomes(rows)
-        self._done: queues.SimpleQueue[tuple[_RequestState, Attempt, Future[StoredResult]]] = queues.SimpleQueue()
+        self._outcomes = RowOutcomes(rows)
+        self._done: queues.SimpleQueue[tuple[_RequestState, SendAttempt, Future[StoredResult]]] = queues.SimpleQueue()
         self._ready: list[tuple[float, int, _RequestState]] = []
         self._turns = itertools.count()
         self._in_flight = 0
@@ -297,7 +297,7 @@ class _BatchSend:
         # The thread that reads answers only passes them on; everything else stays in the thread of `send_all_rows`.
         answer.add_done_callback(lambda done: self._done.put((request, attempt, done)))
 
-    def _resolve_unanswered_request(self, request: _RequestState, attempt: Attempt) -> bool:
+    def _resolve_unanswered_request(self, request: _RequestState, attempt: SendAttempt) -> bool:
         """Look in the queue for rows of a request without an answer; return whether some must be sent again."""
         rows = request.parcel.rows
         ids = None if self._rows.has_delay(rows) else self._rows.unique_keys(rows)

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, PullFilter
-from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, parse_numbers_by_queue, parse_offsets
+from commitlake.connectors.rocketmq.source.positions import (
+    QueueEdge,
+    ReadPosition,
+    parse_numbers_by_queue,
+    parse_offsets,
+)
 from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, load_credentials, parse_group_name
 from commitlake.connectors.source_options import (
     NEEDED,
@@ -69,7 +74,7 @@ class SourceOptions(ConnectionOptions):
         TOOLS_GROUP,
         "consumer group of the pulls, which every broker has; its offsets are never changed",
     )
-    starting_offsets: Edge | Mapping[MessageQueue, int] | None = option(
+    starting_offsets: QueueEdge | Mapping[MessageQueue, int] | None = option(
         "startingOffsets",
         parse_offsets,
         None,
@@ -85,7 +90,7 @@ class SourceOptions(ConnectionOptions):
         "begin at the first message stored at this time or later: ms since 1970 or ISO 8601 (UTC unless it says "
         "otherwise), or JSON of ms by topic, broker and queue",
     )
-    ending_offsets: Edge | Mapping[MessageQueue, int] | None = option(
+    ending_offsets: QueueEdge | Mapping[MessageQueue, int] | None = option(
         "endingOffsets", parse_offsets, None, "as startingOffsets; exclusive", shown="latest", use=OptionUse.BATCH
     )
     ending_timestamp: int | Mapping[MessageQueue, int] | None = option(
@@ -159,18 +164,18 @@ class SourceOptions(ConnectionOptions):
     @property
     def start(self) -> ReadPosition:
         """Position at which the read begins, from the options `startingOffsets` and `startingTimestamp`."""
-        return _make_position("starting", self.starting_offsets, self.starting_timestamp, Edge.EARLIEST)
+        return _make_position("starting", self.starting_offsets, self.starting_timestamp, QueueEdge.EARLIEST)
 
     @property
     def end(self) -> ReadPosition:
         """Position at which the read ends, from the options `endingOffsets` and `endingTimestamp`."""
-        return _make_position("ending", self.ending_offsets, self.ending_timestamp, Edge.LATEST)
+        return _make_position("ending", self.ending_offsets, self.ending_timestamp, QueueEdge.LATEST)
 
     @property
     def stream_start(self) -> ReadPosition:
         """Position at which a new stream begins."""
         is_given = {"startingOffsets", "startingTimestamp"} & self.given
-        return self.start if is_given else ReadPosition("startingOffsets", Edge.LATEST)
+        return self.start if is_given else ReadPosition("startingOffsets", QueueEdge.LATEST)
 
     @property
     def message_filter(self) -> PullFilter:
@@ -190,15 +195,15 @@ class SourceOptions(ConnectionOptions):
 
 def _make_position(
     option_prefix: str,
-    offsets: Edge | Mapping[MessageQueue, int] | None,
+    offsets: QueueEdge | Mapping[MessageQueue, int] | None,
     times: int | Mapping[MessageQueue, int] | None,
-    default_edge: Edge,
+    default_edge: QueueEdge,
 ) -> ReadPosition:
     """Return the start or end of a read that offsets or times give; `default_edge` if neither is given."""
     if isinstance(times, int):
         return ReadPosition(f"{option_prefix}Timestamp", default_edge, time_ms=times)
     if times is not None:
         return ReadPosition(f"{option_prefix}Timestamp", default_edge, times=times)
-    if isinstance(offsets, Edge) or offsets is None:
+    if isinstance(offsets, QueueEdge) or offsets is None:
         return ReadPosition(f"{option_prefix}Offsets", offsets or default_edge)
     return ReadPosition(f"{option_prefix}Offsets", default_edge, offsets=offsets)

@@ -28,7 +28,7 @@ _EXAMPLE = '{"orders": {"broker-a": {"0": 4711}}}'
 _MAX_QUEUE_ID = (1 << 31) - 1
 
 
-class Edge(StrEnum):
+class QueueEdge(StrEnum):
     """Start or end of all queues, as a position for a read."""
 
     EARLIEST = "earliest"
@@ -55,7 +55,7 @@ class ReadPosition:
     """
 
     option: str
-    edge: Edge
+    edge: QueueEdge
     time_ms: int | None = None
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     times: Mapping[MessageQueue, int] = field(default_factory=dict)
@@ -90,18 +90,18 @@ class ReadPosition:
             time_ms = self.times.get(queue, self.time_ms)
             if time_ms is not None:
                 return first_offset_at(puller, queue, time_ms, bounds.first, bounds.end)
-        is_first = offset == EARLIEST if offset is not None else self.edge is Edge.EARLIEST
+        is_first = offset == EARLIEST if offset is not None else self.edge is QueueEdge.EARLIEST
         return bounds.first if is_first else bounds.end
 
 
-def parse_offsets(text: str) -> Edge | dict[MessageQueue, int]:
+def parse_offsets(text: str) -> QueueEdge | dict[MessageQueue, int]:
     """Parse the value of `startingOffsets` or `endingOffsets`.
 
     Raises:
         ValueError: if it is neither `earliest`, `latest` nor JSON of offsets by queue.
     """
-    if text.strip().lower() in list(Edge):
-        return Edge(text.strip().lower())
+    if text.strip().lower() in list(QueueEdge):
+        return QueueEdge(text.strip().lower())
     return parse_numbers_by_queue(text, EARLIEST, f"earliest, latest or JSON such as {_EXAMPLE}")
 
 

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.rocketmq.pulled_records import PulledRecords
 from commitlake.connectors.reading.options import BodyForm
 from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import Pulled, QueueRange, read_range
+from commitlake.connectors.rocketmq.queue_reading import PulledAnswer, QueueRange, read_range
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import data_loss_error
 from commitlake.schemas.formatted_counts import format_count
@@ -72,7 +72,7 @@ class RangeReader:
             options.message_filter,
             retry_seconds=options.retry_seconds,
         )
-        waiting: list[Pulled] = []
+        waiting: list[PulledAnswer] = []
         covered = size = 0
         for answer in answers:
             covered += min(answer.end, queue_range.end) - answer.begin
@@ -87,7 +87,7 @@ class RangeReader:
             self._report_lost_count(queue_range, covered - records.messages, "the broker has not sent them")
 
     def _read_rows_of_answers(
-        self, records: PulledRecords, answers: Sequence[Pulled], queue_range: QueueRange
+        self, records: PulledRecords, answers: Sequence[PulledAnswer], queue_range: QueueRange
     ) -> Iterator[pa.RecordBatch]:
         within = [answer.body for answer in answers if not answer.may_exceed]
         beyond = [answer.body for answer in answers if answer.may_exceed]

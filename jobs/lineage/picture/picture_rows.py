@@ -82,7 +82,7 @@ def _number_messages(story: Story) -> dict[str, int]:
     """Return the message number of each step; steps that are connected by edges have the same number."""
     above = {step.id: step.id for step in story.steps}
 
-    def find_root(step_id: str) -> str:
+    def find_first_step(step_id: str) -> str:
         while above[step_id] != step_id:
             above[step_id] = above[above[step_id]]
             step_id = above[step_id]
@@ -90,9 +90,9 @@ def _number_messages(story: Story) -> dict[str, int]:
 
     for edge in story.edges:
         if edge.source in above and edge.target in above:
-            above[find_root(edge.target)] = find_root(edge.source)
+            above[find_first_step(edge.target)] = find_first_step(edge.source)
     numbers: dict[str, int] = {}
-    return {step.id: numbers.setdefault(find_root(step.id), len(numbers)) for step in story.steps}
+    return {step.id: numbers.setdefault(find_first_step(step.id), len(numbers)) for step in story.steps}
 
 
 def _choose_drawn_steps(story: Story, message_numbers: dict[str, int], max_steps: int) -> set[str]:

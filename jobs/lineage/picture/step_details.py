@@ -12,7 +12,7 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.lineage.picture.picture_rows import PictureRow, PictureRows
 from commitlake.jobs.report.html_blocks import paragraph_html
 from commitlake.jobs.report.html_elements import join_html, name_html, tag
-from commitlake.pipelines.lineage.message_history import Consumption, Edge, Missing, Outcome, Record, Story
+from commitlake.pipelines.lineage.message_history import Consumption, Edge, MissingRecord, Outcome, Record, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import Html
@@ -140,7 +140,7 @@ def _consumption_details(consumption: Consumption) -> Iterator[tuple[str, str | 
     yield "result", consumption.outcome or (None if succeeded is None else "succeeded" if succeeded else "failed")
 
 
-def _missing_record_details(missing_record: Missing) -> Iterator[tuple[str, str | None]]:
+def _missing_record_details(missing_record: MissingRecord) -> Iterator[tuple[str, str | None]]:
     yield "why", missing_record.text
     yield "reason", missing_record.reason
     yield "known of it", missing_record.name

@@ -41,7 +41,7 @@ def overview_html(story: Story, rows: PictureRows, lanes: Lanes) -> Html:
     start, end = span
     bottom = _TOP + _LANE * len(lanes.lanes)
 
-    def horizontal_position(moment: datetime.datetime) -> float:
+    def x_position_of_time(moment: datetime.datetime) -> float:
         return _MARGIN + (1 - 2 * _MARGIN) * ((moment - start) / (end - start))
 
     bands = [
@@ -49,7 +49,7 @@ def overview_html(story: Story, rows: PictureRows, lanes: Lanes) -> Html:
         for place, lane in enumerate(lanes.lanes)
     ]
     places = {
-        row.step.id: (percent_text(horizontal_position(row.step.at)), f"{_vertical_position(lanes, row)}")
+        row.step.id: (percent_text(x_position_of_time(row.step.at)), f"{_vertical_position(lanes, row)}")
         for row in drawn
         if row.step.at is not None
     }
@@ -62,7 +62,7 @@ def overview_html(story: Story, rows: PictureRows, lanes: Lanes) -> Html:
     is_dense = len(drawn) > _DENSE
     marks = [_step_shape(row, *places[row.step.id], is_dense=is_dense) for row in drawn]
     picture = tag(
-        "svg", *bands, *_time_axis_html(start, end, bottom), *edges, *_gap_labels(drawn, horizontal_position, start,
+        "svg", *bands, *_time_axis_html(start, end, bottom), *edges, *_gap_labels(drawn, x_position_of_time, start,
         end),
         *marks, width="100%", height=bottom + _AXIS, class_="chart", role="img",
         aria_label=f"{format_count(len(drawn), 'step')} on an axis of time. They are listed below.",

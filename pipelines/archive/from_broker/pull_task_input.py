@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange
-from commitlake.connectors.rocketmq.throttle import Rate, Throttle
+from commitlake.connectors.rocketmq.throttle import RateLimit, Throttle
 from commitlake.schemas.layouts.rocketmq.topics import TOOLS_GROUP
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class BrokerSource:
     client: ClientOptions
     brokers: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
-    rate: Rate = field(default_factory=Rate)
+    rate: RateLimit = field(default_factory=RateLimit)
     retry_seconds: float = 60.0
 
     def open_admin(self) -> Admin:

@@ -20,14 +20,14 @@ from commitlake.pipelines.edges.key_matching import (
     match_same_key,
     rank_within_key,
 )
-from commitlake.pipelines.edges.lake_spans import Spans
-from commitlake.pipelines.edges.links.copies import find_consumable_members, leads_to_dead_letters
+from commitlake.pipelines.edges.lake_spans import LakeSpans
+from commitlake.pipelines.edges.links.copies import consumable_record_mask, leads_to_dead_letters
 from commitlake.pipelines.edges.links.shared_columns import (
     action_columns,
     is_null,
     may_link_otherwise,
-    newest_member_at_time,
-    to_member_numbers,
+    newest_record_at_time,
+    take_record_numbers,
 )
 from commitlake.pipelines.edges.step_records import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
@@ -37,7 +37,7 @@ LATE_US = 60_000_000
 """Time within which a broker has stored the copy of a message after a consumption failed, microseconds."""
 
 
-def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
     """Return the edges from producers to the records they sent, matched by offset message id or unique key.
 
     With the unique key alone, a record that was sent again after the trace was stored is not taken into account. A send
@@ -84,18 +84,18 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
     left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], plain))
     # Plus one, because a record that was stored in the same moment counts.
     until = to_numpy_numbers(entries.column("store_timestamp")) + 1
-    then, others = newest_member_at_time(left, until, right, plain, members)
+    then, others = newest_record_at_time(left, until, right, plain, members)
     has_place = ~is_null(placed)
     counts = np.where(has_place, counts, others)
-    found = np.where(has_place, to_member_numbers(sent, exact), then)
+    found = np.where(has_place, take_record_numbers(sent, exact), then)
     failed = pc.fill_null(pc.equal(entries.column("outcome"), str(StepOutcome.FAILED)), False).to_numpy()
     # What an application sends after a failure is another message, with the same key if it is the same object.
-    counts = np.where(failed & (to_member_numbers(members.times, found) >= until), 0, counts)
+    counts = np.where(failed & (take_record_numbers(members.times, found) >= until), 0, counts)
     found = np.where(counts == 1, found, NONE)
     reasons = pc.if_else(to_boolean_array(failed), str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))
     reasons = pc.if_else(to_boolean_array(counts > 1), str(AbsentReason.AMBIGUOUS), reasons)
     # A send that failed may have reached any broker.
-    may_be_stored = (counts == 0) & failed & (spans.all_complete_us <= until)
+    may_be_stored = (counts == 0) & failed & (spans.all_linked_until_us <= until)
     may_change = may_link_otherwise(members, np.where(has_place, NONE, found), entries, until, spans)
     origin_topics = members.column("origin_topic").take(pa.array(then, mask=then < 0))
     return make_steps(EdgeKind.PRODUCED, members.table, None, found, {
@@ -109,7 +109,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
     })  # fmt: skip
 
 
-def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
     """Return an edge for each transaction a producer ended, from the newest half message with its key until then.
 
     >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
@@ -131,7 +131,7 @@ def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: 
     return _link_decisions(EdgeKind.ENDED, members, entries, members.indexes_with_role(Role.HALF), spans)
 
 
-def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
     """Return an edge for each timer message a producer recalled, from the newest record with its key until then.
 
     >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
@@ -153,12 +153,12 @@ def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spa
 
 
 def _link_decisions(
-    kind: EdgeKind, members: LinkableRecords, entries: pa.Table, records: Array, spans: Spans
+    kind: EdgeKind, members: LinkableRecords, entries: pa.Table, records: Array, spans: LakeSpans
 ) -> pa.Table:
     """Return an edge for each decision of a producer, from the newest record with the same key up to its time."""
     left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], records))
     until = to_numpy_numbers(entries.column("event_timestamp")) + 1
-    found, _ = newest_member_at_time(left, until, right, records, members)
+    found, _ = newest_record_at_time(left, until, right, records, members)
     return make_steps(kind, members.table, found, None, {
         "from_key": entries.column("unique_key"),
         "producer_group": entries.column("group"),
@@ -168,7 +168,7 @@ def _link_decisions(
     })  # fmt: skip
 
 
-def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
     """Return an edge for each consumption in traces, from the record that the consumer group consumed.
 
     The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
@@ -195,16 +195,16 @@ def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans)
     consumed 300  -  success -             1
     consumed -    -  success not_yet       0
     """
-    retried, own = find_consumable_members(members)
+    retried, own = consumable_record_mask(members)
     attempts = to_numpy_numbers(entries.column("attempt"), null_value=-1)
     until = to_numpy_numbers(entries.column("event_timestamp")) + 1
     left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], own))
-    first, counts = newest_member_at_time(left, until, right, own, members)
+    first, counts = newest_record_at_time(left, until, right, own, members)
     left, right = encode_key_columns(
         [entries.column(name) for name in ("unique_key", "group", "attempt")],
         members.columns(["unique_key", "group", "attempt"], retried),
     )
-    later, copies = newest_member_at_time(left, until, right, retried, members)
+    later, copies = newest_record_at_time(left, until, right, retried, members)
     in_order = (
         (attempts > 0) & (copies == 0) & (counts == 1) & _is_consumed_without_retry(members, entries, first, spans)
     )
@@ -274,7 +274,7 @@ def _nullable_codes(codes: Array) -> pa.Array:
     return pa.array(codes, pa.int64(), mask=codes < 0)
 
 
-def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
     """Return an edge for each consumption that a broker logged, from the record at the logged offset.
 
     Below, the lake lacks the second message, although its offset is in the archived range:
@@ -313,7 +313,7 @@ def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans:
 
 
 def _is_consumed_without_retry(
-    members: LinkableRecords, entries: pa.Table, member_numbers: Array, spans: Spans
+    members: LinkableRecords, entries: pa.Table, member_numbers: Array, spans: LakeSpans
 ) -> Array:
     """Return a mask of the consumptions after which the group has no retry copy, and can get none later."""
     copies = members.indexes_where(
@@ -323,6 +323,6 @@ def _is_consumed_without_retry(
         [entries.column(name) for name in ("unique_key", "group")], members.columns(["unique_key", "group"], copies)
     )
     brokers = members.column("broker").take(pa.array(member_numbers, mask=member_numbers < 0))
-    is_complete = spans.are_complete(brokers, to_numpy_numbers(entries.column("event_timestamp")) + LATE_US)
+    is_complete = spans.linked_until_time_mask(brokers, to_numpy_numbers(entries.column("event_timestamp")) + LATE_US)
     found: Array = (count_same_key(left, right) == 0) & is_complete & (member_numbers >= 0)
     return found

@@ -21,7 +21,7 @@ from commitlake.pipelines.edges.key_matching import (
     match_latest_before,
     rank_within_key,
 )
-from commitlake.pipelines.edges.lake_spans import LINK_US, Spans
+from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
 from commitlake.pipelines.edges.links.shared_columns import (
     is_null,
     no_predecessor_reasons,
@@ -38,7 +38,7 @@ from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
+def link_deliveries(members: LinkableRecords, spans: LakeSpans) -> list[pa.Table]:
     """Return the edges from delayed records to their delivered copies, for delay levels and for timers.
 
     The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
@@ -176,7 +176,7 @@ def _find_cancelled_timers(members: LinkableRecords, cancel_marks: Array, timers
     return np.where(plain >= 0, plain, named)
 
 
-def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
+def link_retries(members: LinkableRecords, spans: LakeSpans) -> list[pa.Table]:
     """Return the edges from records that a consumer group failed to consume to their retry or dead-letter copies.
 
     A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
@@ -213,7 +213,7 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     copies = members.indexes_where(is_copy)
     if not len(copies):
         return []
-    retried, own = find_consumable_members(members)
+    retried, own = consumable_record_mask(members)
     attempts, by_client = members.numbers("attempt")[copies], members.numbers("by_client")[copies] != 0
     of_group = ["unique_key", "group", "attempt"]
     found = members.match_before(copies, retried, ["broker", "origin_id", *of_group], shifted_columns={"attempt"})
@@ -270,7 +270,7 @@ def leads_to_dead_letters(members: LinkableRecords) -> Array:
     return members.has_value("role", Role.DEAD) | (members.has_value("role", Role.WAITING, Role.DELIVERED) & found)
 
 
-def find_consumable_members(members: LinkableRecords) -> tuple[Array, Array]:
+def consumable_record_mask(members: LinkableRecords) -> tuple[Array, Array]:
     """Return the row numbers of records that groups consume: those in retry topics, and those in original topics."""
     retried = members.has_value("role", Role.RETRY, Role.DELIVERED) & members.has_value("kind", Kind.RETRY)
     own = members.has_value("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & members.has_value("kind", Kind.NORMAL)
@@ -308,7 +308,7 @@ def _origin_offsets(members: LinkableRecords, copies: Array, originals: Array) -
     return offsets
 
 
-def link_replays(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
+def link_replays(members: LinkableRecords, spans: LakeSpans) -> list[pa.Table]:
     """Return the edges from archived messages to their replayed copies, whose properties name the original.
 
     Copies that a broker makes of a message that was sent again keep these properties; they are left out.

@@ -16,7 +16,7 @@ from commitlake.pipelines.edges.key_matching import (
     match_first_after,
     match_latest_before,
 )
-from commitlake.pipelines.edges.lake_spans import LINK_US, Spans
+from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
 from commitlake.pipelines.edges.steps import repeat_text
 from commitlake.schemas.tables.edges import AbsentReason
 
@@ -37,7 +37,7 @@ def step_definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Col
     return {"definer_broker": members.column("broker", rows), "definer_offset": members.column("physical_offset", rows)}
 
 
-def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: Spans) -> Column:
+def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: LakeSpans) -> Column:
     """Return why each record's predecessor is missing; `ambiguous` for a record without a unique key."""
     reasons = spans.reasons_before(members.column("broker", rows), members.times[rows])
     return pc.if_else(
@@ -66,7 +66,7 @@ def action_columns(entries: pa.Table) -> dict[str, Column]:
     }
 
 
-def newest_member_at_time(
+def newest_record_at_time(
     event_keys: Array, event_times: Array, member_keys: Array, member_numbers: Array, members: LinkableRecords
 ) -> tuple[Array, Array]:
     """Find, for each event, the newest record with its key up to its time, and count the records that qualify.
@@ -90,11 +90,11 @@ def newest_member_at_time(
     found = match_latest_before(event_keys, event_times, member_keys, times)
     later = match_first_after(event_keys, event_times, member_keys, times)
     is_late = counts == 0
-    return to_member_numbers(member_numbers, np.where(is_late, later, found)), np.where(is_late, later >= 0, counts)
+    return take_record_numbers(member_numbers, np.where(is_late, later, found)), np.where(is_late, later >= 0, counts)
 
 
 def may_link_otherwise(
-    members: LinkableRecords, member_numbers: Array, entries: pa.Table, event_times: Array, spans: Spans
+    members: LinkableRecords, member_numbers: Array, entries: pa.Table, event_times: Array, spans: LakeSpans
 ) -> Array:
     """Return a mask of the events for which a later run may find a better record, as not all rows are read yet.
 
@@ -113,11 +113,11 @@ def may_link_otherwise(
     is_read = is_same.to_numpy(zero_copy_only=False) & (
         event_times <= to_numpy_numbers(entries.column("store_timestamp")) + 1
     )
-    may_find: Array = (member_numbers >= 0) & ~is_read & ~spans.are_complete(brokers, event_times)
+    may_find: Array = (member_numbers >= 0) & ~is_read & ~spans.linked_until_time_mask(brokers, event_times)
     return may_find
 
 
-def to_member_numbers(member_numbers: Array, indexes: Array) -> Array:
+def take_record_numbers(member_numbers: Array, indexes: Array) -> Array:
     """Return `member_numbers[indexes]`, but -1 where an index is -1."""
     return (
         np.where(indexes >= 0, member_numbers[indexes], NONE)

@@ -27,7 +27,7 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
-from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.offsets import OffsetAt, OffsetState, offsets_at
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import offsets_by_kind, subscriptions_of_snapshot
 from commitlake.pipelines.lag.subscriptions import (
@@ -119,7 +119,7 @@ class _StoreOffsets(NamedTuple):
         has_messages: returns whether it has a message of a topic.
     """
 
-    moment: Moment
+    moment: OffsetState
     subscriptions: Subscriptions
     queues: QueueSpans
     has_messages: Callable[[str], bool]
@@ -316,7 +316,7 @@ def _consumes_topic(
     return (broker, topic) in consumed_topics or any(queue[:2] == (broker, topic) for queue in consumed_queues)
 
 
-def _check_offsets_are_known(group: str, moment: Moment, is_topic_selected: Callable[[str], bool]) -> None:
+def _check_offsets_are_known(group: str, moment: OffsetState, is_topic_selected: Callable[[str], bool]) -> None:
     """Raise an error if snapshots do not tell a group's offsets at a time."""
     if moment.taken_next is None or moment.at == moment.taken:
         return
@@ -341,11 +341,11 @@ def _check_offsets_are_known(group: str, moment: Moment, is_topic_selected: Call
 def _consumed_topics(group: str, store: _StoreOffsets, is_topic_selected: Callable[[str], bool]) -> set[str]:
     """Return the topics all of whose queues a group consumes."""
 
-    def is_chosen(group_topic: GroupTopic) -> bool:
+    def is_chosen_topic(group_topic: GroupTopic) -> bool:
         return group_topic.group == group and is_topic_selected(group_topic.topic)
 
     committed = {GroupTopic(group, position.topic) for position in store.moment.offsets if position.group == group}
-    return set(find_consumers_by_topic(committed, store.subscriptions, is_chosen))
+    return set(find_consumers_by_topic(committed, store.subscriptions, is_chosen_topic))
 
 
 def _queue_starts(
@@ -391,7 +391,7 @@ def find_offset_log_ranges(
 
 
 def _notes_on_uncertain_offsets(
-    group: str, moment: Moment, committed_offsets: Mapping[Queue, OffsetAt]
+    group: str, moment: OffsetState, committed_offsets: Mapping[Queue, OffsetAt]
 ) -> Iterable[str]:
     if moment.at == moment.taken or not committed_offsets:
         return

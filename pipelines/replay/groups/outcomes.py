@@ -56,7 +56,7 @@ _PLAN_MARGIN_MS = 3_600_000
 """The same, if only the clock of the host that made the plan is known."""
 
 
-class State(IntEnum):
+class CopyState(IntEnum):
     """State of a replayed message in one consumer group, such as consumed, waiting or dead."""
 
     CONSUMED = 0
@@ -78,7 +78,7 @@ class GroupOutcomes:
     Attributes:
         group: the consumer group.
         rows: rows of `replay_messages`.
-        states: int8, a `State` for each row.
+        states: int8, a `CopyState` for each row.
         ahead: int64, number of messages that the group has to consume before one that waits in its queue; -1 if not
             known.
         details: by row, details beyond the state.
@@ -94,13 +94,13 @@ class GroupOutcomes:
     retries: Mapping[int, int]
     cautions: Sequence[str]
 
-    def count(self, state: State) -> int:
+    def count(self, state: CopyState) -> int:
         """Return the number of messages in the given state."""
         return int(np.count_nonzero(self.states == state))
 
     def describe_state(self, row_number: int) -> str:
         """Return details on the state of a message, as text for users."""
-        if row_number in self.details or self.states[row_number] != State.WAITING:
+        if row_number in self.details or self.states[row_number] != CopyState.WAITING:
             return self.details.get(row_number, "")
         if self.ahead[row_number] < 0:
             return "the group has no offset in its queue"
@@ -130,7 +130,7 @@ def rows_by_dead_letter_group(rows: pa.Table) -> dict[str, pa.Table]:
 
 
 @dataclass
-class _Copies:
+class _RetryCopies:
     """Retry copies and dead letter of one message, as found so far.
 
     Attributes:
@@ -163,7 +163,7 @@ class GroupFollower:
     plan: ReplayPlan
     group: str
     rows: pa.Table
-    _copies: dict[Origin, _Copies] = field(default_factory=dict, init=False)
+    _copies: dict[Origin, _RetryCopies] = field(default_factory=dict, init=False)
     _next: dict[MessageQueue, int] = field(default_factory=dict, init=False)
     _cautions: dict[str, None] = field(default_factory=dict, init=False)
     _since_ms: int | None = field(default=None, init=False)
@@ -219,19 +219,19 @@ class GroupFollower:
         for queue, ends in self._topic_stats(SCHEDULE_TOPIC, broker).items():
             for origin, message in self._read_new_messages(queue, ends, self._next.setdefault(queue, ends.min_offset)):
                 if message.properties.get(REAL_TOPIC) in retry_topics:
-                    copies = self._copies.setdefault(origin, _Copies())
+                    copies = self._copies.setdefault(origin, _RetryCopies())
                     copies.scheduled = max(copies.scheduled, message.reconsume_times)
         for topic in retry_topics:
             for queue, ends in self._topic_stats(topic, broker).items():
                 for origin, message in self._read_new_messages(queue, ends, self._search_start(queue, ends)):
-                    copies = self._copies.setdefault(origin, _Copies())
+                    copies = self._copies.setdefault(origin, _RetryCopies())
                     # The newest retry decides. Equal counts are the same retry, stored again.
                     if message.reconsume_times >= copies.retried:
                         copies.retried = message.reconsume_times
                         copies.retry_queue, copies.retry_offset = queue, message.queue_offset
         for queue, ends in self._topic_stats(f"{DLQ_PREFIX}{self.group}", broker).items():
             for origin, message in self._read_new_messages(queue, ends, self._search_start(queue, ends)):
-                self._copies.setdefault(origin, _Copies()).dead_offset = message.queue_offset
+                self._copies.setdefault(origin, _RetryCopies()).dead_offset = message.queue_offset
 
     def _read_new_messages(
         self, queue: MessageQueue, queue_bounds: TopicOffset, start: int
@@ -270,7 +270,7 @@ class GroupFollower:
         return min(found, default=epoch_ms(self.plan.created_at) - _PLAN_MARGIN_MS)
 
     def _current_outcomes(self, committed_offsets: Mapping[MessageQueue, int | None]) -> GroupOutcomes:
-        states = np.full(self.rows.num_rows, State.WAITING, np.int8)
+        states = np.full(self.rows.num_rows, CopyState.WAITING, np.int8)
         ahead = np.full(self.rows.num_rows, -1, np.int64)
         details: dict[int, str] = {}
         retries: dict[int, int] = {}
@@ -278,9 +278,9 @@ class GroupFollower:
             offset = committed_offsets[queue]
             is_here = self._is_sent & (self._codes == code)
             if offset is not None:
-                states[is_here & (self._offsets < offset)] = State.CONSUMED
+                states[is_here & (self._offsets < offset)] = CopyState.CONSUMED
                 ahead[is_here] = np.maximum(self._offsets[is_here] - offset, 0)
-            self._mark_lost_messages(queue, is_here & (states == State.WAITING), states, details)
+            self._mark_lost_messages(queue, is_here & (states == CopyState.WAITING), states, details)
         for origin, copies in self._copies.items():
             row = self._places.find_row(origin)
             if row is not None:
@@ -288,7 +288,7 @@ class GroupFollower:
                 retries[row] = max(copies.scheduled, copies.retried)
         errors = self.rows.column("error")
         for row in np.flatnonzero(~self._is_sent).tolist():
-            states[row], details[row] = State.NOT_SENT, errors[row].as_py() or ""
+            states[row], details[row] = CopyState.NOT_SENT, errors[row].as_py() or ""
         return GroupOutcomes(self.group, self.rows, states, ahead, details, retries, tuple(self._cautions))
 
     def _mark_lost_messages(
@@ -301,7 +301,7 @@ class GroupFollower:
         ends = self._topic_stats(queue.topic, queue.broker_name).get(queue, TopicOffset(0, 0))
         is_deleted = is_waiting & (self._offsets < ends.min_offset)
         is_missing = is_waiting & (self._offsets >= ends.max_offset)
-        states[is_deleted | is_missing] = State.LOST
+        states[is_deleted | is_missing] = CopyState.LOST
         where = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
         details.update(dict.fromkeys(np.flatnonzero(is_deleted).tolist(), f"{where} now starts at {ends.min_offset}"))
         details.update(dict.fromkeys(np.flatnonzero(is_missing).tolist(), f"{where} now ends at {ends.max_offset}"))
@@ -349,15 +349,15 @@ def _target_queues(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
 
 
 def _state_of_copies(
-    copies: _Copies, committed_offsets: Mapping[MessageQueue, int | None], group: str
-) -> tuple[State, str]:
+    copies: _RetryCopies, committed_offsets: Mapping[MessageQueue, int | None], group: str
+) -> tuple[CopyState, str]:
     """Return the state of a message whose consumption failed, from its retries and dead letter."""
     if copies.dead_offset is not None:
-        return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
+        return CopyState.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
     # The newest copy is still in the delay queue, so an older retry says nothing.
     if copies.scheduled > copies.retried or copies.retry_queue is None:
-        return State.WAITING, f"retry {copies.scheduled} waits for its delay"
+        return CopyState.WAITING, f"retry {copies.scheduled} waits for its delay"
     topic = copies.retry_queue.topic
     if copies.retry_offset < (committed_offsets.get(copies.retry_queue) or 0):
-        return State.CONSUMED, f"retry {copies.retried}"
-    return State.WAITING, f"retry {copies.retried} is in {topic}"
+        return CopyState.CONSUMED, f"retry {copies.retried}"
+    return CopyState.WAITING, f"retry {copies.retried} is in {topic}"

@@ -15,7 +15,7 @@ _BURST_SECONDS = 0.1
 _LOOK_SECONDS = 0.2
 
 
-class Pace:
+class SendPace:
     """Rate limit that delays messages until they may be sent; thread-safe.
 
     Args:

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.errors import OtherProcessError
 from commitlake.pipelines.replay.ledger import read_replay_state
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.formatted_counts import format_count
 
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 2.0
 def watch_replay(
     lake: Lake,
     replay_id: str,
-    pace: Pace,
+    pace: SendPace,
     admin: Admin,
     lag_limit: tuple[str, int] | None,
     notify: Callable[[str], None] = lambda _: None,
@@ -63,7 +63,7 @@ def run_beside(name: str, function: Callable[[threading.Event], None]) -> Iterat
 def _apply_requests(
     lake: Lake,
     replay_id: str,
-    pace: Pace,
+    pace: SendPace,
     lag_watch: _LagWatch | None,
     notify: Callable[[str], None],
     check_owner: Callable[[], object],
@@ -105,7 +105,7 @@ def _apply_requests(
 class _LagWatch:
     """Monitor that pauses a replay while a group's lag exceeds a limit."""
 
-    def __init__(self, pace: Pace, admin: Admin, limit: tuple[str, int], tell: Callable[[str], None]) -> None:
+    def __init__(self, pace: SendPace, admin: Admin, limit: tuple[str, int], tell: Callable[[str], None]) -> None:
         self._pace, self._admin, self._tell = pace, admin, tell
         self._group, self._limit = limit
         self._is_paused = False

@@ -17,7 +17,7 @@ from commitlake.pipelines.replay.ledger import Counts, Ledger, ReplayState, Send
 from commitlake.pipelines.replay.plan import ReplayRequest
 from commitlake.pipelines.replay.planned_messages import open_planned_messages
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 from commitlake.pipelines.replay.sending.replay_control import watch_replay
 from commitlake.pipelines.replay.sending.share_sender import ShareSender
 from commitlake.pipelines.replay.sending.tasks import (
@@ -67,9 +67,9 @@ class ReplayRun:
         self._ledger = Ledger(lake, self._plan.replay_id)
         self._counts = Counts(0, 0)
         self.messages = open_planned_messages(lake, self._plan, open_pack_store(lake.packs))
-        self.pace = Pace(self._plan.rate, self._plan.speed)
+        self.pace = SendPace(self._plan.rate, self._plan.speed)
 
-    def run(self) -> Counts:
+    def send_replay(self) -> Counts:
         """Send until all messages have an outcome, or until sending is stopped.
 
         Returns:

@@ -29,7 +29,7 @@ from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.queue_mapping import target_queues, target_topics
 from commitlake.pipelines.replay.sending.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.sending.queue_sender import QueueSender, SendResult, TargetClient
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, SendOutcome
@@ -47,7 +47,7 @@ _KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offs
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PreparedPart:
     """Part of a plan that is ready to be sent: rows and encoded messages, sorted by target queue.
 
     Attributes:
@@ -68,7 +68,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownParts:
+class _RecordedParts:
     """Parts of the plan with recorded outcomes, and the first part that may still have messages to send.
 
     Attributes:
@@ -104,7 +104,7 @@ class ShareSender:
         messages: PlannedMessages,
         client: TargetClient,
         ledger: Ledger,
-        pace: Pace,
+        pace: SendPace,
         target_timeout: datetime.timedelta,
         queues: Collection[int] | None = None,
         ledger_seconds: float = 0.0,
@@ -176,20 +176,20 @@ class ShareSender:
                     return False
         return True
 
-    def _read_known_parts(self) -> _KnownParts:
+    def _read_known_parts(self) -> _RecordedParts:
         """Read which parts have recorded outcomes, and from which part sending continues."""
         if self._has_lost_rows:
-            return _KnownParts(0, 0, len(self._plan.parts))
+            return _RecordedParts(0, 0, len(self._plan.parts))
         if self._ledger.count_senders() > 1:
             # Each sender has sent its queues' messages part by part; other queues were at other parts.
             last = self._ledger.last_part_by_queue()
             known = [last.get(self._queues[number], -1) for number in self._own]
             # With a limit, it depends on the messages of all earlier parts which ones of a part are sent.
             first = 0 if self._plan.limit else max(0, min(known))
-            return _KnownParts(first, 0, max(known) + 1)
+            return _RecordedParts(first, 0, max(known) + 1)
         counts = self._ledger.count_by_part()
         first = max(counts, default=0)
-        return _KnownParts(first, sum(count for part, count in counts.items() if part < first), first + bool(counts))
+        return _RecordedParts(first, sum(count for part, count in counts.items() if part < first), first + bool(counts))
 
     def _find_unrecorded_messages(
         self, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor
@@ -210,8 +210,8 @@ class ShareSender:
         }
 
     def _prepare_part(
-        self, part_number: int, earlier_message_count: int, known_parts: _KnownParts
-    ) -> tuple[_Part, int]:
+        self, part_number: int, earlier_message_count: int, known_parts: _RecordedParts
+    ) -> tuple[_PreparedPart, int]:
         """Read and encode a part of the plan; return it, and the number of the plan's messages up to its end."""
         plan = self._plan
         rows = self._messages.read_rows_of_part(part_number, earlier_message_count)
@@ -230,13 +230,13 @@ class ShareSender:
         # A message without a store time takes the time of the one before it, so that a pace does not wait for it.
         stored = pc.fill_null_backward(pc.fill_null_forward(rows.column("store_timestamp")))
         times = stored.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
-        return _Part(
+        return _PreparedPart(
             part_number, rows, lanes, times.to_numpy() // 1000, encoded, {**bodies.errors, **encoded.refused}
         ), end
 
     def _send_part(
         self,
-        part: _Part,
+        part: _PreparedPart,
         senders: Mapping[int, QueueSender],
         stored_by_origin: Mapping[Origin, tuple[int, int]],
         pool: ThreadPoolExecutor,
@@ -247,7 +247,7 @@ class ShareSender:
             self._send_row_group(part, wave, senders, pool) for wave in self._divide_into_timed_groups(part, left)
         )
 
-    def _record_without_sending(self, part: _Part, stored_by_origin: Mapping[Origin, tuple[int, int]]) -> Array:
+    def _record_without_sending(self, part: _PreparedPart, stored_by_origin: Mapping[Origin, tuple[int, int]]) -> Array:
         """Record messages that are already in the target or cannot be sent; return the rows of all others.
 
         Return the row numbers of the others.
@@ -277,7 +277,7 @@ class ShareSender:
         left: Array = np.setdiff1d(np.arange(part.rows.num_rows), recorded)
         return left
 
-    def _divide_into_timed_groups(self, part: _Part, rows: Array) -> Iterator[Array]:
+    def _divide_into_timed_groups(self, part: _PreparedPart, rows: Array) -> Iterator[Array]:
         """Divide rows into groups that are sent and recorded together; at a low rate a group takes a few seconds."""
         times = part.stored_ms[rows]
         while len(rows):
@@ -297,7 +297,7 @@ class ShareSender:
             rows, times = rows[~is_now], times[~is_now]
 
     def _send_row_group(
-        self, part: _Part, group_rows: Array, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor
+        self, part: _PreparedPart, group_rows: Array, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor
     ) -> bool:
         landings: list[SendResult] = []
         lanes = part.lanes[group_rows]
@@ -314,7 +314,7 @@ class ShareSender:
             self._write_outcomes(part, landings, part.lanes)
         return all([future.result() for future in work])  # noqa: C419 (each may raise)
 
-    def _send_to_queue(self, part: _Part, rows: Array, sender: QueueSender, results: list[SendResult]) -> bool:
+    def _send_to_queue(self, part: _PreparedPart, rows: Array, sender: QueueSender, results: list[SendResult]) -> bool:
         brokers, offsets = part.rows.column("broker"), part.rows.column("physical_offset")
 
         def origin_of(row: int) -> Origin:
@@ -344,7 +344,7 @@ class ShareSender:
             self._counts = Counts(sent + len(result.rows) * is_there, failed + len(result.rows) * (not is_there))
             self._on_progress(self._counts)
 
-    def _write_outcomes(self, part: _Part, results: Sequence[SendResult], queue_indexes: Array) -> None:
+    def _write_outcomes(self, part: _PreparedPart, results: Sequence[SendResult], queue_indexes: Array) -> None:
         """Collect the outcomes of a part's messages, and write them to the ledger when it is time."""
         if not results:
             return

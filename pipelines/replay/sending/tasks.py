@@ -53,7 +53,7 @@ from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import count_messages_by_queue, target_queue_indexes
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 from commitlake.pipelines.replay.sending.replay_control import run_beside, watch_replay
 from commitlake.pipelines.replay.sending.share_sender import ShareSender
 from commitlake.pipelines.replay.sending.target_client import open_target_client
@@ -199,7 +199,7 @@ def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
     state = read_replay_state(lake, plan.replay_id)
     if state.wants_stop:
         return False
-    pace = Pace(plan.rate if state.rate is None else state.rate, share=task.share.part)
+    pace = SendPace(plan.rate if state.rate is None else state.rate, share=task.share.part)
     messages = open_planned_messages(lake, plan, open_pack_store(lake.packs))
     with (
         open_target_client(task.name_servers) as client,
@@ -229,7 +229,7 @@ def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
 
 
 def follow_tasks(
-    lake: Lake, replay_id: str, pace: Pace, ledger: Ledger, on_progress: Callable[[Counts], None]
+    lake: Lake, replay_id: str, pace: SendPace, ledger: Ledger, on_progress: Callable[[Counts], None]
 ) -> AbstractContextManager[None]:
     """Return a context manager that reports the progress of a replay's tasks, and stops them if `pace` is stopped.
 
@@ -244,7 +244,7 @@ def follow_tasks(
 def _follow_tasks(
     lake: Lake,
     replay_id: str,
-    pace: Pace,
+    pace: SendPace,
     ledger: Ledger,
     on_progress: Callable[[Counts], None],
     end_event: threading.Event,

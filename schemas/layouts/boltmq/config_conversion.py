@@ -59,7 +59,7 @@ def topics_from_boltmq(document: Document) -> Document:
     if not _is_dict_of_dicts(inner):
         return document
     topics = {name: _topic_from_boltmq(config) for name, config in inner.items()}
-    return {**document, **_version_from_boltmq(document), TOPICS_TABLE: topics}
+    return {**document, **_data_version_from_boltmq(document), TOPICS_TABLE: topics}
 
 
 def _is_dict_of_dicts(value: object) -> TypeGuard[dict[Any, Document]]:
@@ -74,7 +74,7 @@ def _topic_from_boltmq(config: Document) -> Document:
     return config
 
 
-def _version_from_boltmq(document: Document) -> Document:
+def _data_version_from_boltmq(document: Document) -> Document:
     version = document.get(_VERSION)
     if not isinstance(version, dict) or type(version.get("timestamp")) is not int:
         return {}
@@ -91,7 +91,7 @@ def groups_from_boltmq(document: Document) -> Document:
         if not table or not all(isinstance(entry, dict) and "groupName" in entry for entry in table.values()):
             return document
     groups = {str(entry.get("groupName") or name): entry for name, entry in table.items()}
-    return {**kept, **_version_from_boltmq(document), GROUPS_TABLE: groups}
+    return {**kept, **_data_version_from_boltmq(document), GROUPS_TABLE: groups}
 
 
 def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Document:
@@ -106,7 +106,7 @@ def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Doc
     if _has_group_first_keys(table, groups):
         table = {"@".join(reversed(str(key).split("@", 1))): offsets for key, offsets in table.items()}
     kept = {name: value for name, value in document.items() if name != _BOLTMQ_OFFSETS}
-    return {**kept, **_version_from_boltmq(document), OFFSETS: table}
+    return {**kept, **_data_version_from_boltmq(document), OFFSETS: table}
 
 
 def _has_group_first_keys(table: Document, groups: Collection[str]) -> bool:
@@ -128,7 +128,7 @@ def _is_retry_or_dlq_topic(name: str) -> bool:
 def topics_to_boltmq(document: Document) -> Document:
     """Convert a topics.json from RocketMQ's format to the format in BoltMQ's source code."""
     topics = {name: _topic_to_boltmq(config) for name, config in document[TOPICS_TABLE].items()}
-    return {TOPICS_TABLE: {_NESTED_TOPICS[0]: topics}, **_version_to_boltmq(document)}
+    return {TOPICS_TABLE: {_NESTED_TOPICS[0]: topics}, **_data_version_to_boltmq(document)}
 
 
 def _topic_to_boltmq(config: Mapping[Any, Any]) -> Document:
@@ -145,7 +145,7 @@ def groups_to_boltmq(document: Document) -> Document:
         name: {field: config.get(field, default) for field, default in _GROUP_FIELDS.items()}
         for name, config in document[GROUPS_TABLE].items()
     }
-    return {_NESTED_GROUPS: groups, **_version_to_boltmq(document)}
+    return {_NESTED_GROUPS: groups, **_data_version_to_boltmq(document)}
 
 
 def offsets_to_boltmq(document: Document) -> Document:
@@ -158,6 +158,6 @@ def delay_offsets_to_boltmq(document: Document) -> Document:
     return {OFFSETS: document[OFFSETS]}
 
 
-def _version_to_boltmq(document: Document) -> Document:
+def _data_version_to_boltmq(document: Document) -> Document:
     version = document[_VERSION]
     return {_VERSION: {"timestamp": version["timestamp"] * _NS_OF_MS, "counter": version["counter"]}}

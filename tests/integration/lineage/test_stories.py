@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.table_update import follow_edges
 from commitlake.pipelines.lineage.history_reader import read_story
-from commitlake.pipelines.lineage.message_history import OutcomeState, Proof, Question, Story
+from commitlake.pipelines.lineage.message_history import Evidence, OutcomeState, Question, Story
 from commitlake.pipelines.message_keys.table_update import catch_up_keys
 from tests.servers.recording import FAILING_GROUP, MAX_RECONSUME_TIMES, RecordedStore
 from tests.support.lakes import archive_store
@@ -60,7 +60,7 @@ def test_a_failing_message_has_a_step_for_each_attempt_until_it_is_dead(
         tries = [step.consumption.attempt for step in story.steps if step.consumption is not None]
         assert tries == list(range(1, MAX_RECONSUME_TIMES + 2))
         (dead,) = (outcome for outcome in story.outcomes if outcome.group == FAILING_GROUP)
-        assert (dead.state, dead.proof) == (OutcomeState.DEAD, Proof.RECORDS)
+        assert (dead.state, dead.proof) == (OutcomeState.DEAD, Evidence.RECORDS)
         assert dead.text.endswith("not redriven")
 
 

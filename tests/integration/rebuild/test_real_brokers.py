@@ -20,7 +20,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.jobs.rebuild.command import main
-from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.run import RebuildResult, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
@@ -36,7 +36,7 @@ INDEXES = ("consumequeue", "batchconsumequeue", "index", "checkpoint")
 FAULTS = 12
 
 
-def rebuild(root: Path, out: Path, like: Path | None = None, *, close_heads: bool = False) -> Rebuilt:
+def rebuild(root: Path, out: Path, like: Path | None = None, *, close_heads: bool = False) -> RebuildResult:
     """Rebuild a store; where nothing is left of its indexes, with the settings of another."""
     (model,) = find_stores(str(like or root), "a", formats=COMMITLOGS)
     found = find_settings(like or root, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ, segments=model.segments)

@@ -16,7 +16,7 @@ from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.restore.config_files import parse_offsets
 from commitlake.pipelines.restore.log_rows import RestoreSelection
-from commitlake.pipelines.restore.run import Restored, restore_store
+from commitlake.pipelines.restore.run import RestoreResult, restore_store
 from commitlake.schemas.layouts.rocketmq.topics import TOPICS_TABLE
 from tests.servers.java_programs import dump_store
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
@@ -43,7 +43,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     return lake
 
 
-def restore(lake: Lake, like: RecordedStore, out: Path, chosen: RestoreSelection | None = None) -> Restored:
+def restore(lake: Lake, like: RecordedStore, out: Path, chosen: RestoreSelection | None = None) -> RestoreResult:
     """Restore with the settings found in a store's files."""
     found = find_settings(like.store, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries

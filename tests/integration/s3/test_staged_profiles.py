@@ -10,9 +10,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.profile_files import (
     clean_up_staged_profiles,
-    gather_profiles,
+    merge_task_profiles,
     open_profiles_file,
-    stage_profile,
+    write_staged_profile,
 )
 from commitlake.pipelines.quality.profile_columns import ProfileError
 from commitlake.pipelines.quality.profile_merging import merge_profiles
@@ -32,12 +32,12 @@ def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Serv
     with clean_up_staged_profiles(lake, "run") as manifest:
         for number, profile in enumerate(TASKS):
             most_inline = 1 << 20 if number == 3 else 0
-            told = stage_profile(profile, lake, "run", f"part-{number}", most_inline)
+            told = write_staged_profile(profile, lake, "run", f"part-{number}", most_inline)
             manifest.append(ManifestRow.from_task_results({}, {}, "", told))
         assert len(names_in(s3_server, bucket)) == len(TASKS) - 1
         with open_profiles_file(lake, "run") as file:
             pieces = []
-            for piece in gather_profiles(lake, manifest, 300):
+            for piece in merge_task_profiles(lake, manifest, 300):
                 pieces.append(piece)
                 file.add_windows(piece)
         assert len(pieces) > 3
@@ -45,4 +45,4 @@ def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Serv
         assert file.data_file.rows == sum(map(len, TASKS))
     assert names_in(s3_server, bucket) == ["some/lake/profiles/part-run.zstd.parquet"]
     with pytest.raises(ProfileError, match="the file with counts that a task wrote was deleted"):
-        list(gather_profiles(lake, manifest))
+        list(merge_task_profiles(lake, manifest))

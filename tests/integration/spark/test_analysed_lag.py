@@ -21,7 +21,7 @@ from commitlake.pipelines.analysis.spark_lag import find_log_starts, match_sql92
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.pipelines.transforms.lag import LagRules
-from commitlake.pipelines.transforms.moments import Moments
+from commitlake.pipelines.transforms.moments import SampleTimes
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -46,7 +46,7 @@ load()
 
 ORDERS = "it's \\ ${orders}"
 BETWEEN = from_ms(MIDNIGHT_MS + 3 * EVERY_MS + 7_000)
-MOMENTS = Moments(60, 60, 2)
+MOMENTS = SampleTimes(60, 60, 2)
 """The moments 60 and 120, in microseconds: rows of these tests have times of some microseconds."""
 
 
@@ -214,7 +214,13 @@ def test_messages_that_are_deleted_at_all_moments_are_not_read_to_count_others(s
     offsets = offset_rows(spark, (50, 700, 10), (90, 800, 100), (120, 900, 200))
     starts = {
         moments: find_log_starts(offsets, moments).get("broker-a")
-        for moments in (Moments(40), Moments(60), Moments(95, 30, 2), Moments(40, 60, 2), Moments(500))
+        for moments in (
+            SampleTimes(40),
+            SampleTimes(60),
+            SampleTimes(95, 30, 2),
+            SampleTimes(40, 60, 2),
+            SampleTimes(500),
+        )
     }
     assert list(starts.values()) == [None, 10, 100, 10, 200]
     unknown = offsets.union(offset_rows(spark, (100, 800, None)))

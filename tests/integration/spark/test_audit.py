@@ -19,7 +19,7 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.compared_sides import Sides
+from commitlake.pipelines.audit.compared_sides import AuditSides
 from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.pipelines.masking.archive_masks import parse_archive_masks
 from tests.support.lakes import GrowingLake, shop_messages
@@ -168,13 +168,13 @@ def test_a_segment_deleted_during_the_audit_is_not_a_difference(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oldest = folder / "broker-a" / "store" / "commitlog" / f"{0:020d}"
-    whole = Sides.profile_stores
+    whole = AuditSides.profile_stores
 
-    def deleted(sides: Sides, *arguments: Any) -> Profile:
+    def deleted(sides: AuditSides, *arguments: Any) -> Profile:
         oldest.unlink(missing_ok=True)  # after the plan, before the read
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(Sides, "profile_stores", deleted)
+    monkeypatch.setattr(AuditSides, "profile_stores", deleted)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
@@ -200,16 +200,16 @@ def test_the_next_audit_of_a_session_reads_again(folder: Path, capsys: pytest.Ca
 def test_an_archive_run_during_the_audit_is_not_a_difference(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, whole = folder / "broker-a" / "store", Sides.read_counted_part
+    store, whole = folder / "broker-a" / "store", AuditSides.read_counted_part
 
-    def archive_more(sides: Sides) -> object:
+    def archive_more(sides: AuditSides) -> object:
         with MessageStore.open(store, OPTIONS) as broker:
             for message in messages(20, seed=3):
                 broker.put(message)
         assert run_archive(SparkRunner(spark), Config(str(store), Lake(str(folder / "lake")))).messages == 20
         return whole(sides)
 
-    monkeypatch.setattr(Sides, "read_counted_part", archive_more)
+    monkeypatch.setattr(AuditSides, "read_counted_part", archive_more)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0, verdicts
     assert {verdict["messages"] for verdict in verdicts.values()} == {MESSAGES}

@@ -18,7 +18,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.compared_sides import Sides
+from commitlake.pipelines.audit.compared_sides import AuditSides
 from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
@@ -108,13 +108,13 @@ def test_a_segment_deleted_during_verify_is_not_a_finding(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(shutil.copytree(archived, tmp_path / "copy"))
-    whole = Sides.profile_stores
+    whole = AuditSides.profile_stores
 
-    def deleted(sides: Sides, *arguments: Any) -> Profile:
+    def deleted(sides: AuditSides, *arguments: Any) -> Profile:
         (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink(missing_ok=True)
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(Sides, "profile_stores", deleted)
+    monkeypatch.setattr(AuditSides, "profile_stores", deleted)
     _, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
     assert not {code for code in report["counts"] if code.startswith("lake_")}
 

@@ -178,7 +178,7 @@ def test_any_requests_are_answered_once_and_the_store_recovers(
                     while dispatcher.run_long_requests():
                         pass
                     clock.now_ms += 40_000
-                    dispatcher.tick(clock.now_ms)
+                    dispatcher.run_periodic_work(clock.now_ms)
             assert (store.journal if isinstance(store, JmqStore) else store)._writer.failure is None
             end = store.log_end
         answers = FrameReader().feed(b"".join(sent))
@@ -200,7 +200,7 @@ def test_any_requests_to_a_name_server_are_answered(requests: list[Command]) -> 
     channel = Channel(PEER, lambda _: None, lambda: None)
     for request in requests:
         serialize_command(answer_of(server, channel, request))
-    server.tick()
+    server.run_periodic_work()
     server.on_connection_lost(channel)
 
 

@@ -29,7 +29,7 @@ def classes() -> Iterator[type[Exception]]:
 
 
 ALL = sorted(classes(), key=str)
-SIGNALS = {"OutputError", "OutputClosedError", "CounterGoneError", "ReplacedError"}
+SIGNALS = {"BadIndexError", "OutputError", "OutputClosedError", "CounterGoneError", "ReplacedError"}
 """Classes that only change the course of the module that raises them, or of its only caller."""
 
 

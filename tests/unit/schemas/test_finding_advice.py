@@ -14,7 +14,7 @@ def test_known_places_are_filled_in_and_make_commands_complete() -> None:
     assert filled.sentence == (
         "\"commitlake rebuild /a --out 'b c' --local\" makes it, and 'commitlake verify /a --lake LAKE' shows it"
     )
-    assert [command.line for command in filled.commands] == ["commitlake rebuild /a --out 'b c' --local"]
+    assert [command.to_shell_line for command in filled.commands] == ["commitlake rebuild /a --out 'b c' --local"]
 
 
 def test_a_place_of_no_words_vanishes() -> None:

@@ -62,7 +62,7 @@ def split_properties(
         groups: interner of producer groups, which are the applications.
         scratch: see `buffers.Scratch`.
         out_group_codes: int32 out, the number of each record's producer group, -1 if it has none.
-        out_texts: see `buffers.Text`; there is room for these records.
+        out_texts: see `buffers.TextBuffers`; there is room for these records.
     """
     # Unpacked once, because numba would count references within the loop.
     name_counts, name_table, name_starts, name_texts = names

@@ -18,7 +18,7 @@ from commitlake.connectors.reading.kernel.memory_access import (
     load_be_i32,
     load_be_i64,
     load_u8,
-    lowest_bit,
+    lowest_set_bit_index,
     mask_equal_bytes,
 )
 from commitlake.connectors.reading.kernel.record_walk import (
@@ -224,14 +224,14 @@ def read_records(
 
 
 @compiled
-def next_landmark(window, search_start, window_length, window_offset):
+def next_possible_start(window, search_start, window_length, window_offset):
     """Return the next position with a filler's magic, or a message's magic and matching offset; -1 if there is none."""
     block = search_start + _AT_MAGIC
     end = window_length - _MAGIC_SIZE + 1
     while block < end:
         mask = mask_equal_bytes(window, block, _FIRST_OF_MESSAGE, _FIRST_OF_FILLER)
         while mask != 0:
-            at = block + lowest_bit(mask)
+            at = block + lowest_set_bit_index(mask)
             mask &= mask - np.uint64(1)
             # The mask covers 64 bytes, and the last block reaches into the padding after the window.
             if at < end:
@@ -239,7 +239,7 @@ def next_landmark(window, search_start, window_length, window_offset):
                 position = at - _AT_MAGIC
                 if magic == _FILLER:
                     return position
-                # A message too close to the window's end is left for the next window, which begins `landmark_size`
+                # A message too close to the window's end is left for the next window, which begins `start_mark_size`
                 # bytes earlier.
                 if magic == _MESSAGE and position + _REACH <= window_length:  # noqa: SIM102 (the second is the dear one)
                     if load_be_i64(window, position + _AT_OFFSET) == window_offset + position:
@@ -249,8 +249,8 @@ def next_landmark(window, search_start, window_length, window_offset):
 
 
 @compiled
-def landmark_size():
-    """Return how many bytes from a position on `next_landmark` needs to recognize a record or filler there."""
+def start_mark_size():
+    """Return how many bytes from a position on `next_possible_start` needs to recognize a record or filler there."""
     return _REACH
 
 
@@ -261,13 +261,13 @@ def ends_bad_range(span_kind):
 
 
 @compiled
-def read_head(window, position):
+def read_record_head(window, position):
     """Return the journal offset and the size that a record states in its fixed-length fields."""
     return load_be_i64(window, position + _AT_OFFSET), _unsigned32(window, position)
 
 
 @compiled
-def head_size():
+def record_head_size():
     """Return the size in bytes of the fixed-length fields at a record's start."""
     return _HEAD_SIZE
 
@@ -276,10 +276,10 @@ register_implementations(
     JournalLayout,
     classify_span,
     read_records,
-    next_landmark,
-    landmark_size,
+    next_possible_start,
+    start_mark_size,
     ends_bad_range,
     body_matches_crc,
-    read_head,
-    head_size,
+    read_record_head,
+    record_head_size,
 )

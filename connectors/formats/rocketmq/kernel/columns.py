@@ -56,7 +56,7 @@ def write_message_ids(
 
     Args:
         window: bytes that contain the records.
-        record_parts: see `hop`; the first row has the start of each record.
+        record_parts: see `walk_records`; the first row has the start of each record.
         first_row: the first record.
         row_count: the number of records.
         sys_flags: sys_flag of each record.

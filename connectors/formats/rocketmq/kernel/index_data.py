@@ -326,15 +326,15 @@ def read_index_data(
     """Locate records until `state[STOP]` is set, and write the data from which indexes are built for each to `out`.
 
     Args:
-        window: see `hop`.
-        window_length: see `hop`.
-        window_offset: see `hop`.
-        range_end: see `hop`.
-        segment_end: see `hop`.
-        file_end: see `hop`.
-        max_record_bytes: see `hop`.
-        verifies_crc: see `hop`.
-        state: see `hop`.
+        window: see `walk_records`.
+        window_length: see `walk_records`.
+        window_offset: see `walk_records`.
+        range_end: see `walk_records`.
+        segment_end: see `walk_records`.
+        file_end: see `walk_records`.
+        max_record_bytes: see `walk_records`.
+        verifies_crc: see `walk_records`.
+        state: see `walk_records`.
         record_parts: int64[COMMITLOG_PART_COUNT, room + 1] out.
         faults: int64[room, 3] out.
         seed: seed of the hashes that distinguish topics.
@@ -348,7 +348,7 @@ def read_index_data(
     while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
         state[h.RECORDS] = 0
         chunk = record_parts[:, rows : rows + min(CHUNK, room - rows) + 1]
-        h.hop(
+        h.walk_records(
             COMMITLOG,
             window,
             window_length,

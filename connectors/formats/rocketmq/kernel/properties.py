@@ -11,7 +11,7 @@ from commitlake.connectors.formats.rocketmq.kernel.origin_topics import (
 )
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel.compile_options import compiled
-from commitlake.connectors.reading.kernel.memory_access import lowest_bit, mask_equal_bytes
+from commitlake.connectors.reading.kernel.memory_access import lowest_set_bit_index, mask_equal_bytes
 from commitlake.connectors.reading.kernel.properties import (
     Grammar,
     copy_values,
@@ -45,7 +45,7 @@ def _split_keys(window, position, length, used_counts, key_offsets, out_keys):
         while block < end:
             mask = mask_equal_bytes(window, block, _SPACE, _SPACE)
             if mask != 0:
-                at = min(end, block + lowest_bit(mask))
+                at = min(end, block + lowest_set_bit_index(mask))
                 break
             block += 64
         if at > begin:
@@ -81,7 +81,7 @@ def split_properties(
 
     Args:
         window: bytes that contain the properties.
-        record_parts: see `hop`.
+        record_parts: see `walk_records`.
         first_row: the first record.
         row_count: the number of records.
         seed: seed of the hashes.
@@ -92,7 +92,7 @@ def split_properties(
         groups: interner of producer groups.
         scratch: see `buffers.Scratch`.
         out_codes: see `buffers.Columns`; -1 if a record has no tag, origin or producer group.
-        out_texts: see `buffers.Text`; there is room for these records.
+        out_texts: see `buffers.TextBuffers`; there is room for these records.
     """
     # Unpacked once, because numba would count references within the loop.
     name_counts, name_table, name_starts, name_texts = names

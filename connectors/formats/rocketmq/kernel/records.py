@@ -14,7 +14,7 @@ from commitlake.connectors.reading.kernel.memory_access import (
     load_be_i32,
     load_be_i64,
     load_u8,
-    lowest_bit,
+    lowest_set_bit_index,
     mask_equal_bytes,
 )
 from commitlake.connectors.reading.kernel.record_walk import (
@@ -276,14 +276,14 @@ def _read_records_with_magics(
 
 
 @compiled
-def next_landmark(window, search_start, window_length, window_offset):
+def next_possible_start(window, search_start, window_length, window_offset):
     """Return the next position at which a record or BLANK has a known magic code; -1 if there is none."""
     end = window_length - _MAGIC_SIZE + 1
     block = search_start + _AT_MAGIC
     while block < end:
         mask = mask_equal_bytes(window, block, _FIRST_OF_RECORD, _FIRST_OF_BLANK)
         while mask != 0:
-            at = block + lowest_bit(mask)
+            at = block + lowest_set_bit_index(mask)
             mask &= mask - np.uint64(1)
             # The mask covers 64 bytes, and the last block reaches into the padding after the window.
             if at < end:
@@ -297,8 +297,8 @@ def next_landmark(window, search_start, window_length, window_offset):
 
 
 @compiled
-def landmark_size():
-    """Return how many bytes from a position on `next_landmark` needs to recognize a record or BLANK there."""
+def start_mark_size():
+    """Return how many bytes from a position on `next_possible_start` needs to recognize a record or BLANK there."""
     return _AT_MAGIC + _MAGIC_SIZE
 
 
@@ -309,13 +309,13 @@ def ends_bad_range(span_kind):
 
 
 @compiled
-def read_head(window, position):
+def read_record_head(window, position):
     """Return the physical offset and the size that a record states in its fixed-length fields."""
     return load_be_i64(window, position + _AT_PHYSICAL_OFFSET), np.int64(load_be_i32(window, position))
 
 
 @compiled
-def head_size():
+def record_head_size():
     """Return the size in bytes of the fixed-length fields at a record's start."""
     return _HEAD_SIZE
 
@@ -324,10 +324,10 @@ register_implementations(
     CommitLogLayout,
     classify_span,
     read_records,
-    next_landmark,
-    landmark_size,
+    next_possible_start,
+    start_mark_size,
     ends_bad_range,
     body_matches_crc,
-    read_head,
-    head_size,
+    read_record_head,
+    record_head_size,
 )

@@ -71,7 +71,7 @@ def test_properties_of_a_message_cannot_change_its_target(peer: Peer, dispatcher
     for extra in ({"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}):
         assert peer.ask(SEND, send_fields("orders", FORGED | extra), b"x").code == ResponseCode.SUCCESS
     clock.now_ms += 10_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     store = dispatcher.broker.store
     assert (store.max_offset("orders", 0), store.max_offset(OP_TOPIC, 0)) == (2, 0)
 
@@ -155,7 +155,7 @@ def test_a_retry_is_stored_in_an_existing_queue_of_its_topic(peer: Peer, dispatc
         fields = {"offset": entry.physical_offset, "group": "g", "delayLevel": 1}
         assert peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields).code == ResponseCode.SUCCESS
     clock.now_ms += 10_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     config = dispatcher.broker.topics.find("%RETRY%g")
     assert config is not None
     assert (config.read_queue_nums, dispatcher.broker.store.max_offset("%RETRY%g", 0)) == (1, 4)

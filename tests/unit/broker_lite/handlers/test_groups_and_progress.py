@@ -82,10 +82,10 @@ def test_a_connection_with_several_members_of_a_group_is_notified_once(peer: Pee
 def test_a_silent_member_is_dropped(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     peer.heartbeat("one", "consumers", "orders")
     clock.now_ms += 119_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert members(peer) == ("one",)
     clock.now_ms += 2_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert members(peer) == ()
 
 
@@ -145,7 +145,7 @@ def test_a_failed_message_is_retried_and_becomes_a_dead_letter(
         fields = {"offset": failed.physical_offset, "group": "consumers", "delayLevel": 0, "maxReconsumeTimes": 2}
         assert peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields).code == ResponseCode.SUCCESS
         clock.now_ms += 3_600_000
-        dispatcher.tick(clock.now_ms)
+        dispatcher.run_periodic_work(clock.now_ms)
         # The first record of the retry topic, then its second.
         topic, offset = "%RETRY%consumers", times
     (dead,) = records(peer.ask(RequestCode.PULL_MESSAGE, pull_fields("%DLQ%consumers")).body)
@@ -229,7 +229,7 @@ def test_progress_is_returned(peer: Peer, dispatcher: Dispatcher, clock: Clock) 
     )
     assert all_stats["brokerAddr"] == "127.0.0.1:10911"
     clock.now_ms += 10_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     runtime = parse_body(KvTable, peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body).table
     assert (runtime["putMessageTimesTotal"], runtime["putTps"].split()[0]) == ("4", "0.4")
     stats = peer.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "orders"})
@@ -379,10 +379,10 @@ def test_a_consumer_that_does_not_answer_does_not_delay_other_clients(
         for question in consumer.sent[-2:]:
             consumer.channel.deliver_answer(question.reply(ResponseCode.SUCCESS, body=b"{}"))
     clock.now_ms += 9_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert len(peer.sent) == (0 if is_silent else 2)
     clock.now_ms += 1_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     expected = ResponseCode.CONSUME_MSG_TIMEOUT if is_silent else ResponseCode.SUCCESS
     assert [answer.code for answer in peer.sent] == [expected, ResponseCode.SUCCESS]
     assert not dispatcher.broker.relayed

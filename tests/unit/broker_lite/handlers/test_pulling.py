@@ -161,10 +161,10 @@ def test_a_pull_waits_no_longer_than_its_timeout(peer: Peer, dispatcher: Dispatc
     assert peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT)) == []
     before = len(peer.sent)
     clock.now_ms += 14_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert peer.sent[before:] == []
     clock.now_ms += 1_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert [answer.code for answer in peer.sent[before:]] == [ResponseCode.PULL_NOT_FOUND]
     assert len(dispatcher.broker.held) == 0
 
@@ -206,7 +206,7 @@ def test_a_waiting_pull_is_dropped_when_its_client_disconnects(
     peer.channel.on_connection_lost()
     dispatcher.on_connection_lost(peer.channel)
     clock.now_ms += 2_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert len(dispatcher.broker.held) == 0
 
 
@@ -224,13 +224,13 @@ def test_a_full_disk_does_not_stop_timeouts_of_pulls_and_clients(
 
         full.setattr(store, "put", refuse)
         clock.now_ms += 16_000
-        dispatcher.tick(clock.now_ms)
+        dispatcher.run_periodic_work(clock.now_ms)
         assert peer.sent[-1].code == ResponseCode.PULL_NOT_FOUND
         clock.now_ms += 120_001
-        dispatcher.tick(clock.now_ms)
+        dispatcher.run_periodic_work(clock.now_ms)
         assert not dispatcher.broker.clients.consumers
     clock.now_ms += 5_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert store.max_offset("orders", 0) == 1
 
 

@@ -178,7 +178,7 @@ def test_a_delayed_message_is_delivered_at_its_time(peer: Peer, dispatcher: Disp
     store = message_store(dispatcher)
     assert (store.max_offset(SCHEDULE_TOPIC, 1), store.max_offset("orders", 1)) == (1, 0)
     clock.now_ms += 5_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert store.get("orders", 1, 0).messages[0].body == b"late"
 
 
@@ -198,10 +198,10 @@ def test_a_timer_message_is_delivered_when_its_second_is_over(
     assert due % 1000 == 0
     assert start + 1_000 <= due <= start + 3_000
     clock.now_ms = due + 999  # still in the second of the requested time
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert store.max_offset("orders", 0) == 0
     clock.now_ms = due + 1000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert clock.now_ms >= start + value
     (delivered,) = store.get("orders", 0, 0).messages
     assert delivered.body == b"timed"
@@ -212,7 +212,7 @@ def test_a_slave_receives_the_progress_of_the_timers(peer: Peer, dispatcher: Dis
     for number, seconds in enumerate((3, 60)):
         peer.ask(SEND, send_fields("orders", {"UNIQ_KEY": f"U{number}", "TIMER_DELAY_SEC": str(seconds)}), b"timed")
     clock.now_ms += 10_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     found = parse_timer_checkpoint(bytes(peer.ask(RequestCode.GET_TIMER_CHECK_POINT).body))
     assert (found.last_timer_queue_offset, found.master_timer_queue_offset) == (2, 2)
     assert clock.now_ms - 10_000 < found.last_read_time_ms < clock.now_ms

@@ -43,7 +43,7 @@ def register(peer: Peer) -> None:
 def check_halves(dispatcher: Dispatcher, clock: Clock, seconds: int = 31) -> None:
     """Let the broker check waiting half messages."""
     clock.now_ms += seconds * 1000
-    while dispatcher.tick(clock.now_ms):
+    while dispatcher.run_periodic_work(clock.now_ms):
         pass
 
 
@@ -116,7 +116,7 @@ def test_a_half_message_younger_than_the_timeout_is_not_checked(
     send_half(peer)
     before = len(peer.sent)
     clock.now_ms = BORN_MS + 5_000
-    dispatcher.tick(clock.now_ms)
+    dispatcher.run_periodic_work(clock.now_ms)
     assert len(peer.sent) == before
     check_halves(dispatcher, clock)
     assert peer.sent[-1].code == RequestCode.CHECK_TRANSACTION_STATE
@@ -156,6 +156,6 @@ def test_many_half_messages_are_checked_in_steps(
     counts = []
     for _ in range(6):
         before = len(peer.sent)
-        has_more = dispatcher.tick(clock.now_ms)
+        has_more = dispatcher.run_periodic_work(clock.now_ms)
         counts.append((len(peer.sent) - before, has_more))
     assert counts == [(1, True)] * 5 + [(0, False)]

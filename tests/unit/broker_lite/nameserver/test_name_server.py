@@ -129,10 +129,10 @@ def test_a_broker_is_removed_on_disconnect_unregistration_or_timeout(name_server
     register(name_server, "orders")
     clock.now_ms += DEFAULT_TIMEOUT_MS
     ask(name_server, RequestCode.BROKER_HEARTBEAT, **fields)
-    name_server.tick()
+    name_server.run_periodic_work()
     assert route(name_server, "orders") is not None
     clock.now_ms += DEFAULT_TIMEOUT_MS + 1
-    name_server.tick()
+    name_server.run_periodic_work()
     assert route(name_server, "orders") is None
 
 
@@ -393,7 +393,7 @@ def test_numbers_of_brokers_topics_and_filter_servers_are_limited(
 def test_a_broker_is_removed_after_the_maximum_timeout(name_server: NameServer, clock: Clock) -> None:
     register(name_server, "orders", request=MASTER._replace(heartbeat_timeout_millis=2**62))
     clock.now_ms += MAX_TIMEOUT_MS + 1
-    name_server.tick()
+    name_server.run_periodic_work()
     assert route(name_server, "orders") is None
 
 

@@ -55,7 +55,7 @@ def test_a_slave_that_stops_immediately_keeps_its_first_record(root: Path, maste
     copy(LogCopy(slave), log_bytes(master)[: first.size + more], size=first.size + more)
     crash(slave)
     with MessageStore.open(root, SMALL, clock=Clock(), is_copy=True) as again:
-        assert (LogCopy(again).end or 0) >= first.size
+        assert (LogCopy(again).end_offset or 0) >= first.size
         assert again.get_at(0) == first
 
 
@@ -84,7 +84,7 @@ def test_incomplete_records_are_not_visible(root: Path, master: MessageStore) ->
         log = LogCopy(slave)
         for position in range(first.size - 1):
             log.append(position, data[position : position + 1])
-            assert log.end == slave.log_end == position + 1
+            assert log.end_offset == slave.log_end == position + 1
             assert slave.queues == []
         log.append(first.size - 1, data[first.size - 1 : first.size])
         assert slave.get("orders", 0, 0).messages == [first]
@@ -94,7 +94,7 @@ def test_a_copy_begins_with_the_segment_that_the_master_sends(root: Path, master
     data = log_bytes(master)
     with MessageStore.open(root, SMALL, clock=Clock()) as slave:
         log = LogCopy(slave)
-        assert log.end is None
+        assert log.end_offset is None
         copy(log, data[SEGMENT:], SEGMENT)
         assert slave.min_physical_offset == SEGMENT
         low = slave.min_offset("orders", 0)
@@ -120,7 +120,7 @@ def test_a_slave_that_stops_at_any_byte_continues_at_a_record(
     end(slave)
     with MessageStore.open(root, SMALL, clock=Clock(), is_copy=True) as again:
         log = LogCopy(again)
-        start = log.end or 0
+        start = log.end_offset or 0
         assert start <= cut
         # A crash loses only unsynced records of at most a second, but never the first record.
         assert start > cut - SEGMENT if end is MessageStore.close else start > 0 or cut < first.size
@@ -137,7 +137,7 @@ def test_an_invalid_record_stops_the_copy_before_it(root: Path, master: MessageS
         log = LogCopy(slave)
         with pytest.raises(ReplicationError, match=f"body_crc at byte {second.physical_offset + 8}"):
             copy(log, bytes(data))
-        assert log.end == slave.log_end == second.physical_offset
+        assert log.end_offset == slave.log_end == second.physical_offset
         # The copy continues when the master sends valid records.
         copy(log, log_bytes(master)[second.physical_offset :], second.physical_offset)
         assert all_messages(slave) == all_messages(master)
@@ -172,7 +172,7 @@ def test_a_copy_continues_after_a_full_disk(root: Path, master: MessageStore, mo
             patched.setattr("commitlake.broker_lite.stores.engine.mapped_file.os.statvfs", lambda _: full)
             with pytest.raises(DiskFullError):
                 copy(log, data[3000:], 3000)
-        start = log.end
+        start = log.end_offset
         assert start is not None
         copy(log, data[start:], start)
         assert all_messages(slave) == all_messages(master)

@@ -64,12 +64,12 @@ def test_a_consumer_ahead_of_the_slave_keeps_its_offset(peer: Peer) -> None:
 
 def test_a_slave_does_not_deliver_delayed_messages(peer: Peer, clock: Clock) -> None:
     end = peer.dispatcher.broker.store.log_end
-    assert not peer.dispatcher.tick(clock.now_ms + 3_600_000)
+    assert not peer.dispatcher.run_periodic_work(clock.now_ms + 3_600_000)
     assert peer.dispatcher.broker.store.log_end == end
 
 
 def test_a_waiting_pull_is_answered_after_its_timeout(peer: Peer, clock: Clock) -> None:
     assert peer.ask_later(RequestCode.PULL_MESSAGE, pull_fields("orders", offset=3, sysFlag=6)) == []
     clock.now_ms += 20_000
-    peer.dispatcher.tick(clock.now_ms)
+    peer.dispatcher.run_periodic_work(clock.now_ms)
     assert [answer.code for answer in peer.sent] == [ResponseCode.PULL_NOT_FOUND]

@@ -86,9 +86,9 @@ def test_a_copied_message_waits_for_the_disk_if_flushes_are_synchronous(peer: Pe
 def test_waiting_for_a_slow_slave_ends_after_the_timeout(peer: Peer, clock: Clock) -> None:
     send(peer)
     synced(peer)
-    peer.dispatcher.tick(clock.now_ms + TIMEOUT_MS - 1)
+    peer.dispatcher.run_periodic_work(clock.now_ms + TIMEOUT_MS - 1)
     assert peer.sent == []
-    peer.dispatcher.tick(clock.now_ms + TIMEOUT_MS)
+    peer.dispatcher.run_periodic_work(clock.now_ms + TIMEOUT_MS)
     (answer,) = peer.sent
     assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     assert answer.ext_fields["queueOffset"] == "0"

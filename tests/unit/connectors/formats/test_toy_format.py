@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.formats import registry
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits, take_snapshot
+from commitlake.connectors.reading.snapshots import LogTailKind, StoreRange, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.jobs.arguments.store_queues import queue_ids_by_topic
@@ -88,7 +88,7 @@ def test_records_are_read_by_the_rules(store: Store) -> None:
 def test_a_log_is_planned(store: Store) -> None:
     end = sum(map(len, records()))
     found = take_snapshot([store]).ranges["a"]
-    assert found == StoreRange(0, end, TailKind.UNWRITTEN, 0, end - len(records()[-1]))
+    assert found == StoreRange(0, end, LogTailKind.UNWRITTEN, 0, end - len(records()[-1]))
     splits = plan_splits(store, found, 64)
     assert [split.start for split in splits] == [0, *(split.end for split in splits[:-1])]
     assert splits[-1].end == end
@@ -99,7 +99,7 @@ def test_a_torn_end_is_not_part_of_the_plan(tmp_path: Path) -> None:
     log = b"".join(records())
     store = write(tmp_path / "store", log + serialize("orders", b"torn", len(log), 3)[:10])
     found = take_snapshot([store]).ranges["a"]
-    assert (found.end, found.tail) == (len(log), TailKind.TORN)
+    assert (found.end, found.tail) == (len(log), LogTailKind.TORN)
 
 
 def test_a_sound_store_has_no_findings(store: Store) -> None:

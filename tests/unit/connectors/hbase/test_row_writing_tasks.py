@@ -17,7 +17,7 @@ from commitlake.connectors.hbase.row_writing_tasks import (
     PIECE_ROWS,
     KeptRows,
     RowWritingTask,
-    divide_into_pieces,
+    divide_into_file_shares,
     find_kept_rows,
 )
 from commitlake.connectors.lake.delta_log import versions
@@ -40,7 +40,7 @@ def _file(lake: Lake, name: str, offsets: range, rows_in_group: int) -> AddedFil
     ("rows", "parts"), [(None, 1), (0, 1), (1, 1), (PIECE_ROWS, 1), (PIECE_ROWS + 1, 2), (5 * PIECE_ROWS, 5)]
 )
 def test_a_large_file_is_divided_into_pieces(rows: int | None, parts: int) -> None:
-    pieces = divide_into_pieces([AddedFile("/t/f", "f", None, 1, rows)])
+    pieces = divide_into_file_shares([AddedFile("/t/f", "f", None, 1, rows)])
     assert [(piece.part, piece.parts) for piece in pieces] == [(part, parts) for part in range(parts)]
 
 
@@ -55,10 +55,10 @@ def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: p
         return len(taken)
 
     monkeypatch.setattr(work_module, "write_messages", keep)
-    pieces = divide_into_pieces(files)
+    pieces = divide_into_file_shares(files)
     assert len(pieces) == 5
     for piece in pieces:
-        RowWritingTask(HBaseOptions(batch_rows=50), 4, lake).process_pieces([piece])
+        RowWritingTask(HBaseOptions(batch_rows=50), 4, lake).process_file_shares([piece])
     assert sorted(row["physical_offset"] for row in taken) == list(range(1010))
     assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
 
@@ -94,7 +94,7 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
         return len(gone)
 
     monkeypatch.setattr(work_module, "delete_messages", delete)
-    assert work.to_deletion_except(kept).process_pieces(divide_into_pieces([removed])) == 30
+    assert work.to_deletion_except(kept).process_file_shares(divide_into_file_shares([removed])) == 30
     assert sorted(gone) == [*range(40, 60), *range(90, 100)]
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.reading.batches import LastDecoder, read_split
+from commitlake.connectors.reading.batches import DecoderCache, read_split
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.reading.read_request import Filters, Request
@@ -69,7 +69,7 @@ def test_a_kept_decoder_reads_the_same_from_the_next_split(
         log_of(messages(5, seed=3)),
     ]
     splits = [split for number, log in enumerate(logs) for split in splits_of(tmp_path / str(number), log)]
-    request, last = Request(source_schema(), Mode.PERMISSIVE, encoded=True), LastDecoder()
+    request, last = Request(source_schema(), Mode.PERMISSIVE, encoded=True), DecoderCache()
     kept = [row for split in splits for batch in read_split(split, request, None, last) for row in batch.to_pylist()]
     assert kept == [row for split in splits for batch in read_split(split, request) for row in batch.to_pylist()]
     assert len({row["topic"] for row in kept}) == 5

@@ -15,7 +15,7 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.read_request import Request
 from commitlake.connectors.reading.snapshots import StoreRange, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.jobs.cli.warm import compile_kernels
+from commitlake.jobs.cli.warm import compile_all_kernels
 from commitlake.schemas.tables.messages import SOURCE
 
 SCHEMA = arrow_schema(SOURCE.select_columns(["physical_offset", "size", "keys"]))
@@ -46,7 +46,7 @@ def read_range(store_path: Path, start: int) -> tuple[StoreRange, list[str]]:
 
 @pytest.mark.parametrize("messages", [10_000, pytest.param(30_000, marks=pytest.mark.long("more of the same writes"))])
 def test_reads_of_a_growing_store_take_every_record_once(tmp_path: Path, messages: int) -> None:
-    compile_kernels()  # compile first, or the writer would end before the reader begins
+    compile_all_kernels()  # compile first, or the writer would end before the reader begins
     store = tmp_path / "store"
     command = [sys.executable, "-c", WRITER, str(store), str(messages)]
     keys: list[str] = []

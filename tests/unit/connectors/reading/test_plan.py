@@ -12,9 +12,9 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.snapshots import (
     BLOCK_BYTES,
+    LogTailKind,
     Snapshot,
     StoreRange,
-    TailKind,
     check_snapshot_stores,
     divide_segment,
     plan_splits,
@@ -46,7 +46,7 @@ def range_of(store: Store, start: int | None = None) -> StoreRange:
 
 def test_snapshot_ends_after_the_last_record(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
-    assert range_of(store) == StoreRange(0, SECOND_ENDS[-1], TailKind.UNWRITTEN, 0, SECOND_ENDS[-2])
+    assert range_of(store) == StoreRange(0, SECOND_ENDS[-1], LogTailKind.UNWRITTEN, 0, SECOND_ENDS[-2])
 
 
 def test_preallocated_segments_are_not_data(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_preallocated_segments_are_not_data(tmp_path: Path) -> None:
 
 def test_closed_newest_segment_is_included_completely(tmp_path: Path) -> None:
     store = store_with(tmp_path, closed_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)))
-    assert range_of(store) == StoreRange(0, 2 * SIZE, TailKind.CLOSED, 0, SECOND_ENDS[-2])
+    assert range_of(store) == StoreRange(0, 2 * SIZE, LogTailKind.CLOSED, 0, SECOND_ENDS[-2])
 
 
 @pytest.mark.parametrize("kept", [1, 8, 60, 90, 100])
@@ -66,7 +66,7 @@ def test_torn_last_record_is_the_tail_and_not_damage(tmp_path: Path, kept: int) 
     found = range_of(store_with(tmp_path, torn))
     assert found.end == SECOND_ENDS[4]
     if any(torn[SECOND_ENDS[4] - SIZE :]):
-        assert found.tail is TailKind.TORN
+        assert found.tail is LogTailKind.TORN
 
 
 def test_last_bodies_that_did_not_reach_the_disk_are_the_tail(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_last_bodies_that_did_not_reach_the_disk_are_the_tail(tmp_path: Path) ->
     for number in (4, 5):
         data[number * size + 88 : number * size + 138] = bytes(50)
     found = range_of(store_with(tmp_path, bytes(data)))
-    assert (found.end, found.tail, found.tail_bytes) == (SIZE + 4 * size, TailKind.TORN, 2 * size)
+    assert (found.end, found.tail, found.tail_bytes) == (SIZE + 4 * size, LogTailKind.TORN, 2 * size)
 
 
 @pytest.mark.parametrize("properties", [[("KEYS", "order-4711"), ("TAGS", "paid")], []])
@@ -110,7 +110,7 @@ def ending_in_zeros(count: int) -> tuple[bytes, list[int]]:
 def test_only_the_last_message_that_ends_in_a_nul_is_left_for_later(tmp_path: Path) -> None:
     data, ends = ending_in_zeros(3)
     found = range_of(store_with(tmp_path, data))
-    assert (found.end, found.tail, found.tail_bytes) == (ends[1], TailKind.TORN, ends[2] - ends[1])
+    assert (found.end, found.tail, found.tail_bytes) == (ends[1], LogTailKind.TORN, ends[2] - ends[1])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_checkpoint_proves_a_last_message_that_ends_in_a_nul(
     if not is_closed:
         (tmp_path / "abort").touch()
     found = range_of(store)
-    assert (found.end, found.tail) == ((ends[2], TailKind.UNWRITTEN) if is_taken else (ends[1], TailKind.TORN))
+    assert (found.end, found.tail) == ((ends[2], LogTailKind.UNWRITTEN) if is_taken else (ends[1], LogTailKind.TORN))
 
 
 @pytest.mark.parametrize("is_last", [True, False])
@@ -164,7 +164,7 @@ def test_snapshot_from_the_middle_takes_the_rest(tmp_path: Path) -> None:
 
 
 def test_snapshot_round_trips_through_json() -> None:
-    snapshot = Snapshot({"a": StoreRange(0, 10), "b": StoreRange(5, 9, TailKind.TORN, 3, 7)})
+    snapshot = Snapshot({"a": StoreRange(0, 10), "b": StoreRange(5, 9, LogTailKind.TORN, 3, 7)})
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     assert snapshot.size == 14
 
@@ -215,7 +215,7 @@ def test_splits_up_to_an_offset_are_the_first_of_all(tmp_path: Path, until: int)
 @pytest.mark.parametrize("until", [1, SIZE - 1, SIZE])
 def test_a_snapshot_up_to_a_segment_boundary_does_not_search_the_end(tmp_path: Path, until: int) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
-    assert take_snapshot([store], end_offset=until).ranges["b"] == StoreRange(0, SIZE, TailKind.CLOSED)
+    assert take_snapshot([store], end_offset=until).ranges["b"] == StoreRange(0, SIZE, LogTailKind.CLOSED)
     assert take_snapshot([store], end_offset=SIZE + 1).ranges["b"] == range_of(store)
 
 
@@ -272,7 +272,7 @@ def test_blank_in_the_body_of_a_torn_record_does_not_close_the_newest_segment(tm
     data = open_segment([*SECOND, new_message(6, body=blank + bytes(200))], SIZE, SIZE)
     torn = data[: start - SIZE + 200].ljust(SIZE, b"\0")
     found = range_of(store_with(tmp_path, torn))
-    assert (found.end, found.tail) == (start, TailKind.TORN)
+    assert (found.end, found.tail) == (start, LogTailKind.TORN)
 
 
 def test_segments_of_two_sizes_are_read_whole(tmp_path: Path) -> None:

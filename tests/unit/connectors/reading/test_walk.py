@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
-from commitlake.connectors.log_format.kernel import HopArguments
+from commitlake.connectors.log_format.kernel import WalkArguments
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.decoding.decoder import Decoder
@@ -32,7 +32,7 @@ NOTHING = np.empty((COMMITLOG_PART_COUNT, 0), np.int64)
 def test_a_hop_without_progress_is_an_error(tmp_path: Path, stop: int) -> None:
     (split,) = splits_of(tmp_path, log_of(messages(3)))
 
-    def stuck(arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def stuck(arguments: WalkArguments, state: Array, faults: Array) -> Array:
         state[kernel.STOP] = stop
         return NOTHING
 

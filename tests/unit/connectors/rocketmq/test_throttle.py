@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.rocketmq.throttle import Rate, Throttle
+from commitlake.connectors.rocketmq.throttle import RateLimit, Throttle
 
 
 class Clock:
@@ -24,14 +24,14 @@ class Clock:
 @pytest.mark.parametrize(
     ("rate", "seconds"),
     [
-        (Rate(messages=100), 3.2),
-        (Rate(bytes=1000), 10),
-        (Rate(100, 1000), 10),
-        (Rate(), 0),
-        (Rate(100).share_per_reader(2), 6.4),
+        (RateLimit(messages=100), 3.2),
+        (RateLimit(bytes=1000), 10),
+        (RateLimit(100, 1000), 10),
+        (RateLimit(), 0),
+        (RateLimit(100).share_per_reader(2), 6.4),
     ],
 )
-def test_reading_takes_as_long_as_the_rate_requires(rate: Rate, seconds: float) -> None:
+def test_reading_takes_as_long_as_the_rate_requires(rate: RateLimit, seconds: float) -> None:
     clock = Clock()
     throttle = Throttle(rate, clock, clock.sleep)
     for _ in range(10):
@@ -41,7 +41,7 @@ def test_reading_takes_as_long_as_the_rate_requires(rate: Rate, seconds: float) 
 
 def test_unused_time_is_not_added_to_later_reads() -> None:
     clock = Clock()
-    throttle = Throttle(Rate(messages=10), clock, clock.sleep)
+    throttle = Throttle(RateLimit(messages=10), clock, clock.sleep)
     clock.now += 100
     throttle.record_and_wait(10, 0)
     throttle.record_and_wait(10, 0)

@@ -11,7 +11,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files import segment_files
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.connectors.sources.stream_log_ends import SEARCH_BYTES, ZEROS_BYTES, LogEnd
+from commitlake.connectors.sources.stream_log_ends import SEARCH_BYTES, ZEROS_BYTES, LogEndSearcher
 from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from commitlake.schemas.layouts.segment_names import segment_name
@@ -72,7 +72,7 @@ def batch_end(log: GrowingStore, start: int = 0) -> int:
 
 def test_the_end_equals_a_batchs_while_the_log_grows_over_segments(tmp_path: Path) -> None:
     log, chance = GrowingStore(tmp_path / "b", MIB), random.Random(3)
-    end, position = LogEnd(64 * MIB), StorePosition(0)
+    end, position = LogEndSearcher(64 * MIB), StorePosition(0)
     for step in range(60):
         if chance.random() < 0.2 and log.end % MIB:
             log.close_segment()
@@ -103,7 +103,7 @@ def test_finding_the_end_reads_new_bytes_and_not_the_whole_segment(
     log: GrowingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.put(100_000)
-    end = LogEnd(64 * MIB)
+    end = LogEndSearcher(64 * MIB)
     position = end.find_end(log.store, StorePosition(0))
     sizes = bytes_read(monkeypatch)
     assert end.find_end(log.store, position) == position
@@ -125,13 +125,13 @@ def test_the_end_of_a_backlog_is_not_searched(log: GrowingStore, monkeypatch: py
     log.close_segment()
     log.put(50_000)
     sizes = bytes_read(monkeypatch)
-    assert LogEnd(64 * MIB).find_end(log.store, StorePosition(0), max_backlog_bytes=MIB) == StorePosition(SIZE)
+    assert LogEndSearcher(64 * MIB).find_end(log.store, StorePosition(0), max_backlog_bytes=MIB) == StorePosition(SIZE)
     assert sum(sizes) < 1000
 
 
 def test_a_torn_record_is_waited_for(log: GrowingStore) -> None:
     log.put(5)
-    end = LogEnd(64 * MIB)
+    end = LogEndSearcher(64 * MIB)
     position = end.find_end(log.store, StorePosition(0))
     (torn,) = records([new_message(1, body=b"a" * 20_000)], log.end)
     for length in (1, 8, 50, 10_000, 20_000):
@@ -144,7 +144,7 @@ def test_a_torn_record_is_waited_for(log: GrowingStore) -> None:
 @pytest.mark.parametrize("size", [100, ZEROS_BYTES - 1000, 9 * MIB])
 def test_records_after_damage_are_found(log: GrowingStore, size: int) -> None:
     log.put(5)
-    end = LogEnd(64 * MIB)
+    end = LogEndSearcher(64 * MIB)
     position = end.find_end(log.store, StorePosition(0))
     log.write(random.Random(1).randbytes(size))
     log.put(5, seed=2)
@@ -153,7 +153,7 @@ def test_records_after_damage_are_found(log: GrowingStore, size: int) -> None:
 
 def test_a_long_hole_is_searched_only_when_the_segment_is_closed(log: GrowingStore) -> None:
     log.put(5)
-    end = LogEnd(64 * MIB)
+    end = LogEndSearcher(64 * MIB)
     position = end.find_end(log.store, StorePosition(0))
     log.put(1)
     log.end += ZEROS_BYTES // 2
@@ -166,7 +166,7 @@ def test_a_long_hole_is_searched_only_when_the_segment_is_closed(log: GrowingSto
     log.put(5, seed=3)
     assert end.find_end(log.store, position).offset == before_hole
     assert (
-        LogEnd(64 * MIB).find_end(log.store, position).offset == log.end
+        LogEndSearcher(64 * MIB).find_end(log.store, position).offset == log.end
     )  # started again: all of the segment is looked at
     log.close_segment()
     log.put(1)
@@ -175,7 +175,7 @@ def test_a_long_hole_is_searched_only_when_the_segment_is_closed(log: GrowingSto
 
 def test_a_log_that_was_truncated_after_the_start_is_searched_again(log: GrowingStore) -> None:
     log.put(5)
-    end = LogEnd(64 * MIB)
+    end = LogEndSearcher(64 * MIB)
     start, before = end.find_end(log.store, StorePosition(0)), log.end
     log.put(50)
     assert end.find_end(log.store, start).offset == log.end
@@ -187,7 +187,7 @@ def test_a_log_that_was_truncated_after_the_start_is_searched_again(log: Growing
 
 def test_a_segment_deleted_meanwhile_does_not_move_the_end(log: GrowingStore) -> None:
     log.put(5)
-    end, store = LogEnd(64 * MIB), log.store
+    end, store = LogEndSearcher(64 * MIB), log.store
     position = end.find_end(store, StorePosition(0))
     (log.root / "commitlog" / segment_name(0)).unlink()
     assert end.find_end(store, position) == position

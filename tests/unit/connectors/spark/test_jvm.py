@@ -97,7 +97,7 @@ def test_a_job_waits_for_its_jvm_on_a_cluster_and_in_a_container(
 ) -> None:
     registered: list[object] = []
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell")
-    monkeypatch.setattr(jvm, "prepare_launch", lambda _: jvm.PreparedLaunch([], None))
+    monkeypatch.setattr(jvm, "prepare_launch", lambda _: jvm.JvmLaunch([], None))
     monkeypatch.setattr(jvm, "start_jvm", lambda *_: SimpleNamespace(proc="the process"))
     monkeypatch.setattr("os.getpid", lambda: number)
     monkeypatch.setattr("atexit.register", lambda *given: registered.append(given))

@@ -202,12 +202,12 @@ def test_executors_that_start_at_once_share_the_packages(cache: Path, tmp_path: 
 
 def _members(module: Path) -> Iterator[ArchiveMember]:
     yield ArchiveMember("commitlake/module.py", module)
-    yield from worker_environment._bytecode_member(PurePosixPath("commitlake/module.py"), module)
+    yield from worker_environment._bytecode_archive_member(PurePosixPath("commitlake/module.py"), module)
 
 
 def test_the_digest_is_that_of_the_content(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "module.py"
-    monkeypatch.setattr(worker_environment, "_list_members", lambda **_: iter(_members(module)))
+    monkeypatch.setattr(worker_environment, "_list_archive_members", lambda **_: iter(_members(module)))
     digests = []
     for number, value in enumerate((1, 2, 2)):  # as in an image whose files all have the same time
         module.write_text(f"VALUE = {value}\n")
@@ -265,7 +265,7 @@ def test_another_version_has_another_archive_and_two_are_kept(
 ) -> None:
     module = tmp_path / "module.py"
     monkeypatch.setattr(
-        worker_environment, "_list_members", lambda **_: iter([ArchiveMember("commitlake/module.py", module)])
+        worker_environment, "_list_archive_members", lambda **_: iter([ArchiveMember("commitlake/module.py", module)])
     )
     found = []
     for number in range(4):
@@ -291,7 +291,7 @@ def test_an_archive_that_was_not_finished_is_not_used(cache: Path, monkeypatch: 
 
 
 def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out() -> None:
-    names = {member.name for member in worker_environment._list_members(includes_driver=False)}
+    names = {member.name for member in worker_environment._list_archive_members(includes_driver=False)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "pyarrow", "numba", "deltalake"} <= tops
     assert {"boto3", "obstore", "google", "hdfs_native", "happybase"} <= tops
@@ -304,7 +304,7 @@ def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out()
 
 
 def test_a_driver_in_the_cluster_gets_what_judges_runs_too() -> None:
-    names = {member.name for member in worker_environment._list_members(includes_driver=True)}
+    names = {member.name for member in worker_environment._list_archive_members(includes_driver=True)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "great_expectations", "prometheus_client"} <= tops
     assert not tops & {"pyspark", "py4j", "delta", "pytest", "mypy"}

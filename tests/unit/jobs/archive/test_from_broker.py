@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.rocketmq.throttle import Rate
+from commitlake.connectors.rocketmq.throttle import RateLimit
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.arguments import _parse_rate
 from commitlake.jobs.archive.command import Archive, main
@@ -110,7 +110,7 @@ def test_options_for_pulling_need_a_broker(tmp_path: Path, capsys: pytest.Captur
 
 def test_rates_are_messages_or_bytes() -> None:
     assert [_parse_rate(text) for text in ("2000/s", "0.5", "20MiB/s", "1.5 GiB")] == [
-        Rate(messages=2000), Rate(messages=0.5), Rate(bytes=20 << 20), Rate(bytes=3 << 29),
+        RateLimit(messages=2000), RateLimit(messages=0.5), RateLimit(bytes=20 << 20), RateLimit(bytes=3 << 29),
     ]  # fmt: skip
     for text in ("0/s", "-1", "10 MB", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a rate"):

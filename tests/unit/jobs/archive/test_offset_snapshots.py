@@ -12,7 +12,7 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive import offset_snapshots
-from commitlake.jobs.archive.offset_snapshots import RepeatedSnapshots
+from commitlake.jobs.archive.offset_snapshots import PeriodicSnapshots
 from commitlake.pipelines.archive.run import Config
 from tests.support.lakes import archive_store, rows_of
 from tests.support.logs import messages, open_segment, write_store
@@ -68,7 +68,7 @@ def kept(lake: Lake) -> list[tuple[str, int | None]]:
 
 
 def test_each_snapshot_after_the_first_lists_the_stores_once(stores: Path, lake: Lake, listings: list[str]) -> None:
-    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
+    repeated = PeriodicSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
     for number in (1, 2, 3):
         write_offset(stores, number)
         repeated.take_snapshot_if_due()
@@ -77,7 +77,7 @@ def test_each_snapshot_after_the_first_lists_the_stores_once(stores: Path, lake:
 
 
 def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: Lake) -> None:
-    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
+    repeated = PeriodicSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
     repeated.take_snapshot_if_due()
     write_broker(stores, "b", 7)
     repeated.take_snapshot_if_due()
@@ -87,7 +87,7 @@ def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: Lake) -> None:
 
 def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: Lake) -> None:
     write_broker(stores, "b", 7)
-    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
+    repeated = PeriodicSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
     repeated.take_snapshot_if_due()
     shutil.rmtree(stores / "b")
     repeated.take_snapshot_if_due()
@@ -96,5 +96,5 @@ def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: Lake) -> None:
 
 def test_no_snapshot_is_taken_of_a_store_without_messages(stores: Path, lake: Lake) -> None:
     (stores / "empty" / "commitlog").mkdir(parents=True)
-    RepeatedSnapshots(Config(str(stores / "empty"), lake), datetime.timedelta(0)).take_snapshot_if_due()
+    PeriodicSnapshots(Config(str(stores / "empty"), lake), datetime.timedelta(0)).take_snapshot_if_due()
     assert not Path(lake.uri("consumer_offsets")).exists()

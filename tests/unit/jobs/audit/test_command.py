@@ -23,7 +23,7 @@ from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit import audited_versions as audit_moment
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
-from commitlake.pipelines.audit.audited_versions import Moment, read_moment, wait_for_hbase
+from commitlake.pipelines.audit.audited_versions import LakeState, read_lake_state, wait_for_hbase
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.maintenance.expiry import record_expiry
 from commitlake.schemas.errors import ExitCode, UnavailableError
@@ -89,7 +89,7 @@ def test_a_span_starts_after_the_expired_messages() -> None:
 
 def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
     record_expiry(growing.lake, "bodies", DAY)
-    moment = read_moment(growing.lake)
+    moment = read_lake_state(growing.lake)
     assert moment.version == DeltaTable(growing.lake.uri("messages")).version() == moment.committed + 1
     assert (moment.commit.sequence, moment.profiles, moment.later) == (2, None, ())
     assert moment.expired == {"bodies": DAY}
@@ -104,7 +104,7 @@ def test_runs_that_commit_during_the_audit_are_left_out(growing: GrowingLake, mo
         return []
 
     monkeypatch.setattr(audit_moment, "_unfinished_runs", one_more)
-    moment = read_moment(growing.lake)
+    moment = read_lake_state(growing.lake)
     assert moment.commit.sequence == 2
     assert moment.later == tuple(later)
 
@@ -118,19 +118,19 @@ def test_an_unfinished_run_is_an_error(growing: GrowingLake, capsys: pytest.Capt
     assert "run 'commitlake archive' to finish it" in printed
     growing.write(shop_messages(10, seed=6))
     growing.archive()
-    assert read_moment(growing.lake).commit.sequence == 4
+    assert read_lake_state(growing.lake).commit.sequence == 4
 
 
 def test_a_run_that_finishes_in_time_is_waited_for(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 60)
     answers = iter([["run 2"], ["run 2"], []])
     monkeypatch.setattr(audit_moment, "_unfinished_runs", lambda *_: next(answers))
-    assert read_moment(growing.lake).commit.sequence == 2
+    assert read_lake_state(growing.lake).commit.sequence == 2
     assert list(answers) == []
 
 
 def test_hbase_that_has_not_followed_the_newest_run_is_an_error(growing: GrowingLake) -> None:
-    moment = read_moment(growing.lake)
+    moment = read_lake_state(growing.lake)
     wait_for_hbase(lambda: moment.committed, moment)
     for version_there in (lambda: None, lambda: moment.committed - 1):
         with pytest.raises(UnavailableError, match="HBase does not have the messages of archive run 2 yet") as refused:
@@ -140,7 +140,7 @@ def test_hbase_that_has_not_followed_the_newest_run_is_an_error(growing: Growing
 
 def test_a_folder_without_a_lake_has_no_moment(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="nothing is archived in it yet"):
-        read_moment(Lake(str(tmp_path)))
+        read_lake_state(Lake(str(tmp_path)))
 
 
 def test_brokers_on_only_one_side_are_noted(growing: GrowingLake) -> None:
@@ -196,5 +196,5 @@ def test_a_missing_folder_of_bodies_is_refused(
 
 
 def test_a_moment_can_be_without_expiries(growing: GrowingLake) -> None:
-    moment = read_moment(growing.lake)
-    assert moment == Moment(moment.version, moment.version, moment.commit, None)
+    moment = read_lake_state(growing.lake)
+    assert moment == LakeState(moment.version, moment.version, moment.commit, None)

@@ -15,7 +15,7 @@ from commitlake.jobs.audit.report import audit_report
 from commitlake.jobs.report.html_page import render_page
 from commitlake.jobs.report.text_blocks import print_sections
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
-from commitlake.pipelines.audit.audited_versions import Moment
+from commitlake.pipelines.audit.audited_versions import LakeState
 from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.verdicts import AuditResult, AuditVerdict
 from commitlake.schemas.report import Report
@@ -24,7 +24,7 @@ from tests.support.html_pages import Element, assert_self_contained, parse_page,
 from tests.support.lakes import rows_of
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
-MOMENT = Moment(7, 6, ArchiveCommit(5, "id", {"broker-a": StoreProgress(1)}), None)
+MOMENT = LakeState(7, 6, ArchiveCommit(5, "id", {"broker-a": StoreProgress(1)}), None)
 COMPARE = (
     "compare with --store while the broker still has the messages; "
     "'commitlake maintain --lake /nowhere/lake --repair --dry-run' shows what can be recovered"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.json_log import JsonHandler, JsonStream, print_stderr_as_json
+from commitlake.jobs.cli.json_log import JsonLogHandler, JsonLogStream, print_stderr_as_json
 from commitlake.schemas.errors import ExitCode
 
 
@@ -39,7 +39,7 @@ def test_each_line_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_log_messages_keep_level_logger_and_stack_trace(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("test.json_log")
-    handler = JsonHandler()
+    handler = JsonLogHandler()
     logger.addHandler(handler)
     try:
         with print_stderr_as_json("query"):
@@ -57,7 +57,7 @@ def test_log_messages_keep_level_logger_and_stack_trace(capsys: pytest.CaptureFi
 @pytest.mark.parametrize("text", ["\x1b[31mred", "\u202eturned", '"quoted" \\ back', "\ud800"])
 def test_hostile_text_stays_one_printable_line(text: str) -> None:
     out = io.StringIO()
-    stream = JsonStream(out, "dump")
+    stream = JsonLogStream(out, "dump")
     stream.write(text + "\n")
     (line,) = out.getvalue().splitlines()
     assert line.isprintable()
@@ -66,7 +66,7 @@ def test_hostile_text_stays_one_printable_line(text: str) -> None:
 
 def test_a_line_without_end_is_printed_in_parts() -> None:
     out = io.StringIO()
-    stream = JsonStream(out, "dump")
+    stream = JsonLogStream(out, "dump")
     for _ in range(5):
         stream.write("x" * 50_000)
     stream.print_last_line()

@@ -15,7 +15,7 @@ from commitlake.jobs.guard import command as guard
 from commitlake.jobs.guard.report import MAX_ROWS, guard_report
 from commitlake.jobs.report.html_page import render_page
 from commitlake.pipelines.retention.deletion_forecast import Forecast, SegmentVerdict, WatchedSegment, WatchedStore
-from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules
+from commitlake.pipelines.retention.deletion_rules import DeletionCause, Disk, Rules
 from commitlake.pipelines.retention.segments import StoredSegment
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
@@ -36,7 +36,7 @@ def segments(*verdicts: SegmentVerdict) -> list[WatchedSegment]:
             Forecast(
                 StoredSegment(number * SIZE, SIZE, SIZE, NOW - HOUR, verdict is not SegmentVerdict.UNUSED),
                 deleted_at=NOW + (number % 100 + 1) * HOUR if verdict is SegmentVerdict.AT_RISK else None,
-                cause=Cause.TIME if verdict is SegmentVerdict.AT_RISK else None,
+                cause=DeletionCause.TIME if verdict is SegmentVerdict.AT_RISK else None,
             ),
             verdict,
         )

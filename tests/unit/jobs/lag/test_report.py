@@ -13,9 +13,9 @@ import pytest
 
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.lag import command as lag
-from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, LagSource, lag_report, text_table
+from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, MeasuredSource, lag_report, text_table
 from commitlake.jobs.report.html_page import render_page
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.store_lag import LagAnswer
@@ -28,11 +28,11 @@ from tests.support.lakes import GrowingLake
 from tests.support.shop_days import HOSTILE_GROUP, HOSTILE_TOPIC
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
-LAKE = LagSource(("--lake", "/data/lake"))
+LAKE = MeasuredSource(("--lake", "/data/lake"))
 
 
-def row(group: str, verdict: LagVerdict = LagVerdict.OK, messages: int = 0, **changes: Any) -> Lag:
-    made = Lag(
+def row(group: str, verdict: LagVerdict = LagVerdict.OK, messages: int = 0, **changes: Any) -> LagRow:
+    made = LagRow(
         broker="broker-a",
         kind="group",
         group=group,
@@ -61,7 +61,7 @@ def commands_of(page: Element) -> list[str]:
     return [code.text for block in page.by_id("do").of_class("command") for code in block.all("code")]
 
 
-def page_of(*rows: Lag, missing: tuple[str, ...] = (), history: LagHistory | None = None) -> Element:
+def page_of(*rows: LagRow, missing: tuple[str, ...] = (), history: LagHistory | None = None) -> Element:
     return parsed(lag_report(LagAnswer(rows, missing), history, LAKE))
 
 
@@ -135,7 +135,7 @@ def test_commands_follow_from_the_verdicts() -> None:
 @pytest.mark.parametrize("verdict", [verdict for verdict in LagVerdict if verdict is not LagVerdict.OK])
 def test_commands_for_each_verdict_run(verdict: LagVerdict, shop: GrowingLake) -> None:
     behind = row("billing", verdict, 3, lost=FigureBounds(2, 2), log_start=100)
-    source = LagSource(("--lake", shop.lake.root), NOON)
+    source = MeasuredSource(("--lake", shop.lake.root), NOON)
     page = parsed(lag_report(LagAnswer([behind], ()), None, source))
     commands = commands_of(page)
     assert len(commands) >= 2

@@ -18,7 +18,7 @@ from openlineage.client.serde import Serde
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_files import OutputFileError
 from commitlake.jobs.lineage.openlineage import check_event_target, graph_events, story_events, write_events
-from commitlake.pipelines.lineage.message_history import Edge, Missing, Story
+from commitlake.pipelines.lineage.message_history import Edge, MissingRecord, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.schemas.errors import ExitCode
 from tests.support.stories import hostile_story, order_story, record_step
@@ -93,7 +93,7 @@ def test_each_step_is_a_run_with_start_complete_and_a_stable_id() -> None:
 
 def test_an_entry_of_a_retry_store_has_no_event() -> None:
     sent = record_step(1, 0, "orders", "sent to orders")
-    entry = replace(sent, id="missing:1", lane="billing", record=None, missing=Missing("retry_store", "waits"))
+    entry = replace(sent, id="missing:1", lane="billing", record=None, missing=MissingRecord("retry_store", "waits"))
     story = Story("key", sent.at, [sent, entry], [Edge("retried", sent.id, entry.id, None, "failed")], [])
     assert list(story_events(story)) == []
 

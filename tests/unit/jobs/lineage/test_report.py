@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.lineage.report import MAX_CAUTIONS, MAX_OUTCOMES, lineage_report, story_verdict
 from commitlake.jobs.report.html_page import render_page
-from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, Story
+from commitlake.pipelines.lineage.message_history import Evidence, Outcome, OutcomeState, Story
 from commitlake.schemas.report import Kind
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
 from tests.support.stories import HOSTILE, hostile_story, many_messages, order_story
@@ -96,7 +96,7 @@ def test_the_page_of_a_story_without_steps_states_that_no_message_was_found() ->
 @pytest.mark.parametrize("state", OutcomeState)
 def test_a_single_outcome_is_the_verdict(state: OutcomeState) -> None:
     story = order_story()
-    outcome = Outcome(story.steps[2].id, state, "it is so", Proof.NONE, at=datetime.datetime.now(datetime.UTC))
+    outcome = Outcome(story.steps[2].id, state, "it is so", Evidence.NONE, at=datetime.datetime.now(datetime.UTC))
     found = story_verdict(replace(story, outcomes=[outcome]))
     assert found.sentence == "key order-4711: it is so."
     assert (found.kind is Kind.CRITICAL) == (state in {OutcomeState.DEAD, OutcomeState.OVERDUE})

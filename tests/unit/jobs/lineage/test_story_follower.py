@@ -6,14 +6,16 @@ import datetime
 from dataclasses import replace
 
 from commitlake.jobs.lineage.story_follower import INTERVAL, follow_story
-from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, Story
+from commitlake.pipelines.lineage.message_history import Evidence, Outcome, OutcomeState, Story
 from tests.support.stories import consumed, record_step
 
 SENT = record_step(1, 0, "orders", "sent to orders")
 DONE = consumed("c", 4, "billing", 1)
-WAITING = Story("key k", None, [SENT], [], [Outcome(SENT.id, OutcomeState.NOT_CONSUMED, "not yet", Proof.OFFSETS, "g")])
+WAITING = Story(
+    "key k", None, [SENT], [], [Outcome(SENT.id, OutcomeState.NOT_CONSUMED, "not yet", Evidence.OFFSETS, "g")]
+)
 CONSUMED = replace(
-    WAITING, steps=[SENT, DONE], outcomes=[Outcome(DONE.id, OutcomeState.CONSUMED, "consumed", Proof.TRACE, "g")]
+    WAITING, steps=[SENT, DONE], outcomes=[Outcome(DONE.id, OutcomeState.CONSUMED, "consumed", Evidence.TRACE, "g")]
 )
 EMPTY = Story("key k", None, [], [], [])
 

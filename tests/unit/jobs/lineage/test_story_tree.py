@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from commitlake.jobs.lineage.story_tree import tree_lines, write_tree
-from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, Story
+from commitlake.pipelines.lineage.message_history import Evidence, Outcome, OutcomeState, Story
 from tests.support.stories import edge, hostile_story, many_messages, order_story, record_step
 
 
@@ -56,7 +56,7 @@ def test_many_equal_outcomes_are_one_line_with_their_count() -> None:
     steps = [record_step(number, number, "orders", "sent to orders") for number in range(9)]
     outcomes = [
         Outcome(
-            step.id, OutcomeState.DEAD if number == 4 else OutcomeState.PASSED, f"text {number}", Proof.OFFSETS, "g"
+            step.id, OutcomeState.DEAD if number == 4 else OutcomeState.PASSED, f"text {number}", Evidence.OFFSETS, "g"
         )
         for number, step in enumerate(steps)
     ]

@@ -28,7 +28,7 @@ from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, SenderClaim, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.sending import replay_control
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 from commitlake.pipelines.replay.sending.share_sender import ShareSender
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
@@ -432,7 +432,7 @@ def test_a_temporarily_unreadable_ledger_does_not_end_the_watch(
     monkeypatch.setattr(replay_control, "read_replay_state", read)
     monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.001)
     reported: list[str] = []
-    pace = Pace()
+    pace = SendPace()
     with replay_control.watch_replay(world.lake, name, pace, world.client.admin, None, reported.append):
         wait_until(lambda: not pace.wait(1, 0), 30, look_seconds=0.01)
     assert [text.split(":")[0] for text in reported[:2]] == [
@@ -475,7 +475,7 @@ def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: 
     for queue in world.client.puller.queues(world.topic):
         offsets.commit(queue, "behind", 0)
     reported: list[str] = []
-    pace = Pace()
+    pace = SendPace()
     with replay_control.watch_replay(
         world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), reported.append
     ):
@@ -487,7 +487,7 @@ def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: 
 def test_a_group_without_offsets_is_reported_and_does_not_pause_a_replay(world: ReplayWorld) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "3") == 0
     reported: list[str] = []
-    pace = Pace()
+    pace = SendPace()
     with replay_control.watch_replay(
         world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), reported.append
     ):

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Puller
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.repair import replay_tables
-from commitlake.pipelines.repair.delta_log import AsideFolder
+from commitlake.pipelines.repair.delta_log import ReplacedFiles
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.replay import ledger as ledger_module
@@ -139,7 +139,7 @@ def killed_at(step: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> bool:
 
     with monkeypatch.context() as patched:
         patched.setattr(LogFolder, "write", killing(LogFolder.write))
-        patched.setattr(AsideFolder, "copy_file", killing(AsideFolder.copy_file))
+        patched.setattr(ReplacedFiles, "copy_file", killing(ReplacedFiles.copy_file))
         patched.setattr(replay_tables, "append_rows", killing(append_rows))
         try:
             repair_lake(lake, plan_repair(lake), "1")

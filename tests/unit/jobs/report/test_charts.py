@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from commitlake.jobs.report.chart_axes import MAX_TIME_TICKS, Scale, time_ticks
+from commitlake.jobs.report.chart_axes import MAX_TIME_TICKS, AxisScale, time_ticks
 from commitlake.jobs.report.charts import bar_chart_html, heat_map_html, line_chart_html, sparkline_html
 from commitlake.schemas.report import (
     NO_FIGURE,
@@ -18,7 +18,7 @@ from commitlake.schemas.report import (
     Mark,
     MarkKind,
     Series,
-    Trend,
+    Sparkline,
 )
 from commitlake.schemas.times import TimeWindows
 from tests.support.html_pages import parse_page, table_of
@@ -87,7 +87,7 @@ def test_a_chart_without_values_is_drawn() -> None:
     nothing: list[float | None] = [None] * 5
     root = parse_page(
         line_chart_html(LineChart("Rates", WINDOWS, [Series("a", nothing)], has_bands=True))
-        + sparkline_html(Trend("", nothing))
+        + sparkline_html(Sparkline("", nothing))
     )
     assert not root.all("path")
 
@@ -97,13 +97,13 @@ def test_a_chart_without_values_is_drawn() -> None:
     [([], [0, 0.5, 1]), ([0.3], [0, 0.1, 0.2, 0.3]), ([95], [0, 50, 100]), ([8_000], [0, 2000, 4000, 6000, 8000])],
 )
 def test_ticks_are_round_and_cover_all_values(values: list[float], ticks: list[float]) -> None:
-    assert Scale.for_values(values).tick_values() == pytest.approx(ticks)
+    assert AxisScale.for_values(values).tick_values() == pytest.approx(ticks)
 
 
 def test_a_logarithmic_scale_has_a_place_for_zero() -> None:
-    scale = Scale.for_values([0, 950], is_log=True)
+    scale = AxisScale.for_values([0, 950], is_log=True)
     assert scale.tick_values() == [0, 10, 100, 1000]
-    assert Scale.for_values([70], is_log=True).tick_values() == [0, 1, 10, 100]
+    assert AxisScale.for_values([70], is_log=True).tick_values() == [0, 1, 10, 100]
     assert (scale.position_of(0), scale.position_of(1000)) == (0, 1)
 
 

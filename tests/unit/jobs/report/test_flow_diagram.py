@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram_html
+from commitlake.jobs.report.flow_diagram import MAX_STOPS, FlowBand, flow_diagram_html
 
-FLOWS = [Flow(["orders", "payments", "mails"], 900, "path-1"), Flow(["orders", "mails"], 100, "path-2")]
+FLOWS = [FlowBand(["orders", "payments", "mails"], 900, "path-1"), FlowBand(["orders", "mails"], 100, "path-2")]
 
 
-def drawn(flows: list[Flow]) -> ET.Element:
+def drawn(flows: list[FlowBand]) -> ET.Element:
     """Return a diagram as an element."""
     return ET.fromstring(flow_diagram_html("Keys by path", "A note", flows))
 
@@ -37,7 +37,7 @@ def test_stops_after_the_same_number_of_steps_are_below_each_other() -> None:
 
 
 def test_a_path_of_few_is_visible_and_a_long_one_is_cut() -> None:
-    flows = [Flow(["a"], 1_000_000, "x"), Flow([str(number) for number in range(50)], 1, "y")]
+    flows = [FlowBand(["a"], 1_000_000, "x"), FlowBand([str(number) for number in range(50)], 1, "y")]
     svg = next(drawn(flows).iter("svg"))
     assert svg.get("width") == str(168 * MAX_STOPS)
     assert len(list(svg.iter("rect"))) == 1 + MAX_STOPS
@@ -46,5 +46,5 @@ def test_a_path_of_few_is_visible_and_a_long_one_is_cut() -> None:
 
 def test_names_are_escaped_and_no_path_is_no_failure() -> None:
     name = "<b>&" + "x" * 100
-    assert [text.findtext("title") for text in drawn([Flow([name], 1, "z")]).iter("text")] == [f"{name}: 1"]
+    assert [text.findtext("title") for text in drawn([FlowBand([name], 1, "z")]).iter("text")] == [f"{name}: 1"]
     assert list(drawn([]).iter("a")) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.cli.command import ErrorText, JobError
+from commitlake.jobs.cli.command import ErrorMessageAndHint, JobError
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.html_blocks import blocks_html
 from commitlake.jobs.report.html_page import render_page
@@ -50,14 +50,14 @@ def test_the_page_of_a_failed_job_has_the_error_and_a_remedy(tmp_path: Path) -> 
 
 
 def test_the_page_states_that_earlier_runs_could_not_be_read(tmp_path: Path) -> None:
-    error = ErrorText("something", exit_code=ExitCode.DAMAGE)
+    error = ErrorMessageAndHint("something", exit_code=ExitCode.DAMAGE)
     text = render_page(failure_report("audit", "Audit", FACTS, error, Lake(str(tmp_path / "nowhere"))))
     assert_self_contained(text)
     assert "Earlier runs could not be read" in parse_page(text).by_id("runs").text
 
 
 def test_a_long_error_is_cut_and_escaped() -> None:
-    error = ErrorText("\n".join([HOSTILE * 100] * 1000))
+    error = ErrorMessageAndHint("\n".join([HOSTILE * 100] * 1000))
     text = render_page(failure_report("audit", "Audit", [], error))
     assert len(text) < 500_000
     root = parse_page(text)

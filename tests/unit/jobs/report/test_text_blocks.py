@@ -13,7 +13,7 @@ from commitlake.schemas.report import (
     AdviceBlock,
     Block,
     CollapsedContent,
-    Examples,
+    ExampleList,
     KeyFigures,
     Kind,
     LineChart,
@@ -43,7 +43,7 @@ def test_blocks_are_lines_and_those_of_a_notice_are_indented() -> None:
             CollapsedContent("Notes", Paragraph("its filter is not known")),
             word="stopped",
         ),
-        Examples([{"place": "byte 7", "found": "", "expected": "a magic code"}]),
+        ExampleList([{"place": "byte 7", "found": "", "expected": "a magic code"}]),
         Table.of_values("Groups", []),
         Table.of_values("Stores", [{"store": "broker-a"}], "1 more store is left out."),
     ]

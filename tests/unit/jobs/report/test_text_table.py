@@ -24,7 +24,7 @@ from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.jobs.report.text_table import TextTable, shorten_text, wrap_lines
 from commitlake.jobs.tps.notes import rate_columns
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Cell, Name, Table, Trend
+from commitlake.schemas.report import Cell, Name, Sparkline, Table
 from commitlake.schemas.report_columns import Column
 
 TIME = "2026-11-21T07:45:49.140Z"
@@ -149,7 +149,7 @@ def test_a_table_of_a_report_folds_long_titles_and_has_no_empty_columns(monkeypa
         Column("over time"), Column("notes", is_notes=True),
     ]  # fmt: skip
     rows = [
-        {"group": Name(name), "messages": 1203, "lost": None, "over time": Cell(Trend("", [1])), "notes": ["late"]}
+        {"group": Name(name), "messages": 1203, "lost": None, "over time": Cell(Sparkline("", [1])), "notes": ["late"]}
         for name in ("billing-of-orders", "a")
     ]
     out = Terminal()

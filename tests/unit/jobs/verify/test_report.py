@@ -10,7 +10,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.report.html_page import render_page
 from commitlake.jobs.verify.command import main
-from commitlake.jobs.verify.report import MAX_STORES, Remedies, verify_report
+from commitlake.jobs.verify.report import MAX_STORES, FindingRemedies, verify_report
 from commitlake.pipelines.verify.finding_classes import CLASSES
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.store_verification import StoreReport
@@ -140,7 +140,7 @@ def test_what_is_repaired_of_a_copy_in_an_object_store_goes_to_a_folder() -> Non
 
 def test_an_advice_and_its_command_are_one() -> None:
     stores = [with_findings(report(name), "log_wrong_number", 1) for name in ("broker-a", "broker-b")]
-    root = parse_page(render_page(verify_report(stores, Remedies(Lake("/nowhere/lake")))))
+    root = parse_page(render_page(verify_report(stores, FindingRemedies(Lake("/nowhere/lake")))))
     assert "What to do: archive it first: commitlake archive. A rebuild would leave it out." in root.text
     assert commands_of(root) == [
         f"commitlake archive --store /data/{name} --broker {name} --lake /nowhere/lake"
@@ -159,7 +159,7 @@ def test_no_clean_log_is_offered_for_a_store_that_cannot_be_salvaged() -> None:
 def test_options_that_a_rebuild_needs_are_in_its_command() -> None:
     damaged = with_findings(report(), "queue_missing", 1, finding("queue_missing"))
     settings = ["--broker-conf", "/etc/{broker}.conf"]
-    root = parse_page(render_page(verify_report([damaged], Remedies(settings=settings))))
+    root = parse_page(render_page(verify_report([damaged], FindingRemedies(settings=settings))))
     assert commands_of(root) == ["commitlake rebuild /data/broker-a --in-place --broker-conf '/etc/{broker}.conf'"]
 
 

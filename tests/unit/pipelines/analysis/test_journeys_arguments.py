@@ -24,7 +24,7 @@ def test_arguments_become_a_question() -> None:
 @pytest.mark.parametrize("margin", ["0s", datetime.timedelta()])
 def test_a_margin_may_be_nothing(margin: Any) -> None:
     asked = make_journeys_question("2026-11-20", "2026-11-21", margin)
-    assert (asked.begin, asked.end) == (asked.since, asked.until)
+    assert (asked.read_begin, asked.read_end) == (asked.since, asked.until)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from commitlake.jobs.archive.report import summary_lines
 from commitlake.pipelines.archive import commit_series, run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.result import Result, RunPage
-from commitlake.pipelines.archive.run import Config, OnRefusal
+from commitlake.pipelines.archive.run import Config, OnBadRange
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, records, write_store
@@ -183,7 +183,7 @@ def test_parts_that_other_runs_commit_between_are_left_out(config: Config, monke
 
 
 def test_a_run_that_must_archive_nothing_at_damage_commits_once(config: Config) -> None:
-    config = replace(config, quality=False, commit_bytes=100, on_corrupt=OnRefusal.FAIL)
+    config = replace(config, quality=False, commit_bytes=100, on_corrupt=OnBadRange.FAIL)
     assert archive_concurrently(HERE, config, plan(config)).earlier == ()
     assert ends_of_commits(config) == [first_bytes(20)]
 

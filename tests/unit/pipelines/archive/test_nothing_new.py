@@ -9,7 +9,7 @@ import pytest
 from commitlake.connectors.lake.store_config import TOPIC, read_store_config
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.audited_versions import read_lake_state
 from commitlake.pipelines.audit.table_checks import compare_archive_runs
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair.plan import plan_repair
@@ -47,7 +47,7 @@ def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> Non
     assert run_archive(ThreadRunner(1), config).notes == []
     assert growing.lake.table("messages").version() == version
     assert plan_repair(growing.lake).is_empty
-    assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
+    assert not compare_archive_runs(growing.lake, read_lake_state(growing.lake))
     growing.write(shop_messages(5, seed=1))
     assert run_archive(ThreadRunner(1), config).messages == 5
 

@@ -16,9 +16,9 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive import profile_files
 from commitlake.pipelines.archive.profile_files import (
     clean_up_staged_profiles,
-    gather_profiles,
     max_inline_bytes,
-    stage_profile,
+    merge_task_profiles,
+    write_staged_profile,
 )
 from commitlake.pipelines.quality.profile_columns import ProfileError, parse_profile
 from commitlake.pipelines.quality.profile_merging import merge_profiles
@@ -39,7 +39,9 @@ def lake(tmp_path: Path) -> Lake:
 def manifest_of(lake: Lake, most_inline: int, profiles: list[pa.Table]) -> list[ManifestRow]:
     """Return the manifest rows of tasks with these profiles."""
     return [
-        ManifestRow.from_task_results({}, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
+        ManifestRow.from_task_results(
+            {}, {}, "", write_staged_profile(profile, lake, RUN, f"part-{number:05d}", most_inline)
+        )
         for number, profile in enumerate(profiles)
     ]
 
@@ -77,7 +79,7 @@ def test_each_of_many_tasks_sends_less() -> None:
 def test_gathered_profiles_equal_the_whole_profile(lake: Lake, most_inline: int, most: int) -> None:
     manifest = manifest_of(lake, most_inline, [*SMALL, *LARGE])
     assert len(files_of(lake)) == {0: 8, 16 << 10: 6, 1 << 30: 0}[most_inline]
-    pieces = list(gather_profiles(lake, [ManifestRow("messages"), *manifest], most))
+    pieces = list(merge_task_profiles(lake, [ManifestRow("messages"), *manifest], most))
     assert merge_profiles(pieces).equals(WHOLE)
     assert sum(piece.group_by(["broker", "topic"]).aggregate([]).num_rows for piece in pieces) == 301
     if most == 10**6:
@@ -88,14 +90,14 @@ def test_gathered_profiles_equal_the_whole_profile(lake: Lake, most_inline: int,
 
 
 def test_no_profiles_give_one_empty_piece(lake: Lake) -> None:
-    (nothing,) = gather_profiles(lake, [])
+    (nothing,) = merge_task_profiles(lake, [])
     assert not nothing.num_rows
 
 
 def test_a_profile_with_null_and_empty_names_is_gathered(lake: Lake) -> None:
     odd = profile_of([message(0, broker=None), message(1, topic=None), message(2, topic=""), message(3, broker="")])
     for most_inline in (0, 1 << 20):
-        pieces = gather_profiles(lake, manifest_of(lake, most_inline, [odd]), 2)
+        pieces = merge_task_profiles(lake, manifest_of(lake, most_inline, [odd]), 2)
         assert merge_profiles(pieces).equals(odd)
 
 
@@ -110,10 +112,10 @@ def test_a_missing_truncated_or_damaged_file_is_an_error(lake: Lake) -> None:
     ):
         path.write_bytes(content)
         with pytest.raises(ProfileError, match=f"part-00000.arrow: .*{words}"):
-            list(gather_profiles(lake, manifest))
+            list(merge_task_profiles(lake, manifest))
     path.unlink()
     with pytest.raises(ProfileError, match="the file with counts that a task wrote was deleted"):
-        list(gather_profiles(lake, manifest))
+        list(merge_task_profiles(lake, manifest))
 
 
 def test_staged_files_are_deleted_with_the_run(lake: Lake) -> None:
@@ -149,7 +151,7 @@ import re, sys
 from pathlib import Path
 from commitlake.pipelines.archive import quality_check
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.pipelines.archive.profile_files import gather_profiles, stage_profile
+from commitlake.pipelines.archive.profile_files import merge_task_profiles, write_staged_profile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.page_figures import RunPageSummary
 from commitlake.pipelines.archive.profile_files import open_profiles_file
@@ -162,18 +164,19 @@ lake, count = Lake(sys.argv[1]), int(sys.argv[2])
 manifest = []
 for number in range(count):
     profile = many_windows(range(number // 5 * 10, number // 5 * 10 + 10), broker=str(number % 5), topics=250)
-    manifest.append(ManifestRow.of_task({}, {}, "", stage_profile(profile, lake, "run", str(number), 0)))
+    staged = write_staged_profile(profile, lake, "run", str(number), 0)
+    manifest.append(ManifestRow.from_task_results({}, {}, "", staged))
 
 def gather():
     rows, figures = 0, RunPageSummary()
     with open_profiles_file(lake, "run") as file:
-        for piece in gather_profiles(lake, manifest, 20_000):
+        for piece in merge_task_profiles(lake, manifest, 20_000):
             rows += piece.num_rows
-            figures.add(piece)
-            file.add(piece)
-    return rows, file.written.rows, figures.topics
+            figures.add_windows(piece)
+            file.add_windows(piece)
+    return rows, file.data_file.rows, figures.topics
 
-first = list(gather_profiles(lake, manifest[:1]))
+first = list(merge_task_profiles(lake, manifest[:1]))
 before = peak()
 print(*gather(), peak() - before)
 """

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.jobs.archive.run import default_page_writer
 from commitlake.pipelines.archive import profile_files, quality_check
-from commitlake.pipelines.archive.profile_files import stage_profile
+from commitlake.pipelines.archive.profile_files import write_staged_profile
 from commitlake.pipelines.archive.quality_check import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.result import Result
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
@@ -74,7 +74,7 @@ def judged(
     lake = Lake(str(folder))
     work = work_of(folder, lake, "abxyz")
     profiles = [
-        stage_profile(profile, lake, work.commit.run_id, f"part-{number}", most_inline)
+        write_staged_profile(profile, lake, work.commit.run_id, f"part-{number}", most_inline)
         for number, profile in enumerate(tasks)
     ]
     counted = sum(sum(profile.column("messages").to_pylist()) for profile in tasks)
@@ -129,7 +129,9 @@ def test_a_profile_in_files_is_judged_like_one_in_manifests(tmp_path: Path) -> N
 @pytest.mark.usefixtures("fixed_time")
 def test_a_profile_in_many_pieces_is_judged_like_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, windows, page = judged(tmp_path / "whole", 16 << 10)
-    monkeypatch.setattr(quality_check, "gather_profiles", partial(profile_files.gather_profiles, max_windows=1000))
+    monkeypatch.setattr(
+        quality_check, "merge_task_profiles", partial(profile_files.merge_task_profiles, max_windows=1000)
+    )
     again, again_windows, again_page = judged(tmp_path / "pieces", 16 << 10)
     assert again == results  # no expectation has so many examples that some are left out
     assert again_windows != windows

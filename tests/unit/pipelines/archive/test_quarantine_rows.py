@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.pipelines.archive.quarantine_rows import SAMPLE_ROWS, read_refused
+from commitlake.pipelines.archive.quarantine_rows import SAMPLE_ROWS, read_refused_ranges
 from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from commitlake.schemas.tables.columns import Columns
 from tests.support.lakes import GrowingLake, shop_messages
@@ -43,7 +43,7 @@ def table_of(rows: Sequence[Mapping[str, object]], schema: Columns) -> pa.Table:
 
 
 def test_rows_are_counted_by_reason_the_most_frequent_first(growing: GrowingLake) -> None:
-    groups = read_refused(growing.lake, ["one"])
+    groups = read_refused_ranges(growing.lake, ["one"])
     assert [(group.table, group.reason, group.count, group.bytes) for group in groups] == [
         ("quarantine", "magic", 143, 1430),
         ("quarantine", "it's", 4, 40),
@@ -53,19 +53,19 @@ def test_rows_are_counted_by_reason_the_most_frequent_first(growing: GrowingLake
 
 
 def test_the_first_rows_are_those_with_the_smallest_offsets(growing: GrowingLake) -> None:
-    group = read_refused(growing.lake, ["one"])[0]
+    group = read_refused_ranges(growing.lake, ["one"])[0]
     assert [row["start_offset"] for row in group.first] == [858, 859, 860]
     assert len(group.first) == SAMPLE_ROWS
     assert {row["run_id"] for row in group.first} == {"one"}
 
 
 def test_ranges_of_other_runs_are_not_counted(growing: GrowingLake) -> None:
-    assert [group.count for group in read_refused(growing.lake, ["other"])] == [1, 1, 1]
-    assert read_refused(growing.lake, ["none"]) == []
+    assert [group.count for group in read_refused_ranges(growing.lake, ["other"])] == [1, 1, 1]
+    assert read_refused_ranges(growing.lake, ["none"]) == []
 
 
 def test_a_lake_without_the_tables_has_no_refused_ranges(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(1))
     growing.archive()
-    assert read_refused(growing.lake, ["one"]) == []
+    assert read_refused_ranges(growing.lake, ["one"]) == []

@@ -13,7 +13,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import queue_ends
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.result import Result
-from commitlake.pipelines.archive.run import Config, OnRefusal, plan_work
+from commitlake.pipelines.archive.run import Config, OnBadRange, plan_work
 from commitlake.pipelines.quality import profile_columns
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
@@ -203,7 +203,7 @@ def test_commits_of_one_run_are_compared(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     broker.write([0, 1, 2, 5, 6, 7])
     size = len(broker.log) // 2
-    config = Config(broker.config.store, broker.config.lake, "a", commit_bytes=size, on_corrupt=OnRefusal.KEEP)
+    config = Config(broker.config.store, broker.config.lake, "a", commit_bytes=size, on_corrupt=OnBadRange.KEEP)
     result = archive_concurrently(HERE, config, plan_work(config))
     assert result.sequence == 2
     assert [sentence for sentence in result.warnings if "broker has skipped their queue offsets" in sentence]

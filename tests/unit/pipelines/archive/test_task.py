@@ -27,7 +27,7 @@ from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.uncompiled_records import FoundRecord, walk_store
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive.body_packs import PackOfBodies
+from commitlake.pipelines.archive.body_packs import NewBodyPack
 from commitlake.pipelines.archive.row_buffer import RowBuffer
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.quality.profile_columns import parse_profile
@@ -302,7 +302,7 @@ def test_small_neighbours_share_a_pack_and_hold_little_memory(tmp_path: Path, mo
     held: list[int] = []
     add = RowBuffer.add_rows
 
-    def measured(waiting: RowBuffer, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
+    def measured(waiting: RowBuffer, tables: list[pa.Table], packs: Sequence[NewBodyPack]) -> Iterator[ManifestRow]:
         yield from add(waiting, tables, packs)
         held.append(sum(table.get_total_buffer_size() for table in waiting._tables))
 

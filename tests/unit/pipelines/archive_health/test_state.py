@@ -18,7 +18,7 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.archive_health.state import (
-    RangeTotals,
+    LogRangeTotals,
     StoreState,
     read_archive_state,
 )
@@ -59,7 +59,7 @@ def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> N
     ):
         append_rows(growing.lake, name, pa.Table.from_pylist(rows, arrow_schema(schema)))
     (store,) = read_archive_state(growing.lake).stores
-    assert (store.quarantined, store.gaps) == (RangeTotals(3, 15), RangeTotals(1, 300))
+    assert (store.quarantined, store.gaps) == (LogRangeTotals(3, 15), LogRangeTotals(1, 300))
     assert not store.is_intact
 
 

@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from commitlake.connectors.lake.delta_log.versions import AddedFile
-from commitlake.pipelines.audit.audited_ranges import AuditSpan, Stretch
+from commitlake.pipelines.audit.audited_ranges import AuditSpan, LogSpan
 from commitlake.pipelines.audit.message_rows import RowCriteria
 from tests.support.profiles import NOON, message, table_of
 
@@ -31,7 +31,7 @@ def test_a_message_without_a_time_is_in_a_span_without_bounds(span: AuditSpan, o
 def test_messages_are_selected_by_stretches_of_their_brokers_logs() -> None:
     places = [("a", 0), ("a", 191), ("a", 300), ("a", 391), ("b", 0), ("c", 5), (None, 5), ("a", None)]
     rows = table_of([message(broker=broker, physical_offset=offset) for broker, offset in places])
-    wanted = RowCriteria(AuditSpan(), [Stretch("a", 300, 391), Stretch("a", 0, 191), Stretch("c", 5, 6)])
+    wanted = RowCriteria(AuditSpan(), [LogSpan("a", 300, 391), LogSpan("a", 0, 191), LogSpan("c", 5, 6)])
     chosen = wanted.select_rows_of(rows)
     assert list(
         zip(chosen.column("broker").to_pylist(), chosen.column("physical_offset").to_pylist(), strict=True)

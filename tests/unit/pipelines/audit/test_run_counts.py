@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.audit.audited_ranges import Stretch
+from commitlake.pipelines.audit.audited_ranges import LogSpan
 from commitlake.pipelines.audit.run_counts import RUN_COLUMNS, TAKEN, CountedLogPart, find_counted_part
 
 Run = tuple[int, str, int]
@@ -39,7 +39,7 @@ def counted(runs: Sequence[Run], taken: Sequence[Taken], *, has_expired: bool = 
                 ("r4", "a", 300, 390),
                 ("r4", "a", 400, 490),
             ],
-            CountedLogPart(1, [Stretch("a", 0, 191), Stretch("a", 300, 491), Stretch("b", 0, 10)]),
+            CountedLogPart(1, [LogSpan("a", 0, 191), LogSpan("a", 300, 491), LogSpan("b", 0, 10)]),
         ),
     ],
 )
@@ -51,7 +51,7 @@ def test_stretches_belong_to_the_runs_with_a_profile(
 
 def test_a_run_with_an_expired_row_counts_as_the_oldest() -> None:
     taken = [("r0", "a", 0, 90), ("r2", "a", 200, 290)]
-    assert counted([R2], taken, has_expired=True) == CountedLogPart(0, [Stretch("a", 0, 291)])
+    assert counted([R2], taken, has_expired=True) == CountedLogPart(0, [LogSpan("a", 0, 291)])
     assert counted([R1, R2], taken, has_expired=True) == CountedLogPart(
-        1, [Stretch("a", 0, 91), Stretch("a", 200, 291)]
+        1, [LogSpan("a", 0, 91), LogSpan("a", 200, 291)]
     )

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.work_planning import find_archive_work
-from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.audited_versions import read_lake_state
 from commitlake.pipelines.audit.table_checks import compare_archive_runs, find_damaged_table_files
 from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.schemas.errors import ExitCode
@@ -97,11 +97,11 @@ def test_every_data_file_has_page_checksums(growing: GrowingLake) -> None:
 
 
 def test_runs_with_a_missing_row_or_a_wrong_count_are_reported(growing: GrowingLake) -> None:
-    assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
+    assert compare_archive_runs(growing.lake, read_lake_state(growing.lake)) == []
     runs = DeltaTable(growing.lake.uri("archive_runs"))
     runs.delete("sequence = 1")
     runs.update({"messages": "7"}, predicate="sequence = 2")
-    (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
+    (finding,) = compare_archive_runs(growing.lake, read_lake_state(growing.lake))
     assert finding.notes == ["run 1: expected a row, found 0", "run 2: expected messages 20, found 7"]
 
 
@@ -116,7 +116,7 @@ def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) 
     commit = replace(work.commit, run_id="r").with_results(counts, {"profiles": [file]})
     commit_run(growing.lake, [], commit, work.previous_progress)
     finish_runs(growing.lake, "r", "1")
-    assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
+    assert compare_archive_runs(growing.lake, read_lake_state(growing.lake)) == []
     profiles = DeltaTable(growing.lake.uri("profiles"))
     without = profiles.to_pyarrow_table().drop_columns(["row_checksum", "lake_checksum"])
     write_deltalake(profiles, without, mode="overwrite", schema_mode="overwrite")  # as an old lake has them
@@ -126,7 +126,7 @@ def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) 
         (0, ["run 3: expected 3 rows, found 0"]),
     ):
         write_deltalake(profiles, without.slice(0, count), mode="overwrite")
-        (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
+        (finding,) = compare_archive_runs(growing.lake, read_lake_state(growing.lake))
         assert (finding.table, finding.notes) == ("profiles", notes)
 
 

@@ -13,7 +13,7 @@ from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.audited_versions import read_lake_state
 from commitlake.pipelines.audit.topic_minutes_check import compare_minutes
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.errors import ExitCode
@@ -25,7 +25,7 @@ from tests.support.odd_logs import TIMES
 
 
 def compared(lake: Lake) -> tuple[list[Any], str]:
-    return compare_minutes(lake, read_moment(lake))
+    return compare_minutes(lake, read_lake_state(lake))
 
 
 def archived(growing: GrowingLake, seed: int) -> Lake:

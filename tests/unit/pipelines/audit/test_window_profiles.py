@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.audit.window_profiles import Profile, Totals
+from commitlake.pipelines.audit.window_profiles import Profile, ProfileTotals
 from tests.support.profiles import Row, message
 from tests.support.windows import windows_of
 
@@ -32,7 +32,7 @@ def test_differences_are_the_same_in_memory_and_on_disk(tmp_path: Path, limits: 
     changed = [*rows[1:8], {**rows[8], "tags": "other"}, *rows[9:], message(5, broker="b")]
     with profile_of(tmp_path, rows, limits[0]) as expected, profile_of(tmp_path, changed, limits[1]) as found:
         assert (expected.is_on_disk, found.is_on_disk) == tuple(limit == ON_DISK for limit in limits)
-        assert expected.count_totals() == Totals(20, 20)
+        assert expected.count_totals() == ProfileTotals(20, 20)
         differences = expected.compare_with(found, limit=1)
         assert differences.counts == {("a", "missing"): 1, ("a", "different"): 1, ("b", "unexpected"): 1}
         assert [(row["topic"], row["difference"]) for row in differences.rows] == [
@@ -51,7 +51,7 @@ def test_windows_of_many_tasks_are_merged_although_they_are_few(
     monkeypatch.setattr("commitlake.pipelines.audit.window_profiles._MAX_TABLES", 3)
     with profile_of(tmp_path, list(some_rows()), IN_MEMORY) as profile:
         assert len(profile._held) <= 3
-        assert (profile.is_on_disk, profile.count_totals()) == (False, Totals(20, 20))
+        assert (profile.is_on_disk, profile.count_totals()) == (False, ProfileTotals(20, 20))
 
 
 def test_only_the_first_differences_of_a_kind_are_listed(tmp_path: Path) -> None:

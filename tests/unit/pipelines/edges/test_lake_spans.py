@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.lake_spans import LakeSpan, LinkedExtents, Spans
+from commitlake.pipelines.edges.lake_spans import BrokerSpan, LakeSpans, LinkedExtents
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, archive_store, data_files, shop_messages
 
-SPANS = Spans(
-    {"a": LakeSpan(0, 900, 0, 100), "b": LakeSpan(0, 900, 0, 50), "c": LakeSpan(0, 900, 0, 70)},
+SPANS = LakeSpans(
+    {"a": BrokerSpan(0, 900, 0, 100), "b": BrokerSpan(0, 900, 0, 50), "c": BrokerSpan(0, 900, 0, 70)},
     linked_us={"a": 40, "b": 50},
     complete_us={"a": 80},
 )
@@ -24,18 +24,18 @@ SPANS = Spans(
 
 def test_rows_are_complete_before_the_first_row_that_is_not_linked() -> None:
     brokers = pa.array(["a", "a", "b", "b", "x", None])
-    assert SPANS.are_complete(brokers, np.array([79, 80, 49, 50, 0, 0])).tolist() == [
+    assert SPANS.linked_until_time_mask(brokers, np.array([79, 80, 49, 50, 0, 0])).tolist() == [
         True, False, True, False, False, False,
     ]  # fmt: skip
 
 
 def test_times_are_newly_complete_if_an_increment_of_any_broker_passes_them() -> None:
     # a: from 40 to 80; b: nothing new; c: all of it, up to 70
-    assert SPANS.are_newly_complete(np.array([0, 39, 69, 70, 79, 80, 99])).tolist() == [
+    assert SPANS.newly_linked_mask(np.array([0, 39, 69, 70, 79, 80, 99])).tolist() == [
         True, True, True, True, True, False, False,
     ]  # fmt: skip
-    without_c = Spans({"a": SPANS.brokers["a"], "b": SPANS.brokers["b"]}, linked_us={"a": 40, "b": 50})
-    assert without_c.are_newly_complete(np.array([39, 40, 99, 100])).tolist() == [False, True, True, False]
+    without_c = LakeSpans({"a": SPANS.brokers["a"], "b": SPANS.brokers["b"]}, linked_us={"a": 40, "b": 50})
+    assert without_c.newly_linked_mask(np.array([39, 40, 99, 100])).tolist() == [False, True, True, False]
 
 
 def compact(lake: Lake) -> None:
@@ -61,7 +61,7 @@ def test_brokers_have_the_same_spans_after_their_files_were_merged(tmp_path: Pat
     assert len(data_files(lake.uri("messages"))) == 1
     merged = LinkedExtents(lake, lake.table("messages"), ()).spans_after(())
     assert merged == before
-    assert merged.are_complete(pa.array(["b"]), np.array([merged.brokers["b"].first_us])).all()
+    assert merged.linked_until_time_mask(pa.array(["b"]), np.array([merged.brokers["b"].first_us])).all()
 
 
 def test_a_merged_file_that_is_not_linked_leaves_all_its_brokers_incomplete(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.step_records import DelayLevels
+from commitlake.pipelines.edges.step_records import DelayCache
 from commitlake.pipelines.edges.table_update import catch_up_edges
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.tables.archive_runs import STORE_CONFIG
@@ -50,11 +50,11 @@ def test_each_broker_has_its_own_levels(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     write_levels(lake, BROKER, '{"1":3000}')
     write_levels(lake, "another", '{"1":4000,"2":9000}')
-    levels = DelayLevels(lake)
+    levels = DelayCache(lake)
     assert list(levels.delays_of(BROKER))[:2] == [3000, DEFAULT_DELAY_LEVELS_MS[1]]
     assert list(levels.delays_of("another"))[:2] == [4000, 9000]
     assert levels.delays_of("a third") == DEFAULT_DELAY_LEVELS_MS
-    assert DelayLevels().delays_of(BROKER) == DEFAULT_DELAY_LEVELS_MS
+    assert DelayCache().delays_of(BROKER) == DEFAULT_DELAY_LEVELS_MS
 
 
 def test_defaults_are_used_with_a_warning_if_the_table_is_damaged(
@@ -63,6 +63,6 @@ def test_defaults_are_used_with_a_warning_if_the_table_is_damaged(
     lake = Lake(str(tmp_path))
     write_levels(lake, BROKER, '{"1":3000}')
     damage(next(Path(lake.uri("store_config")).glob("*.parquet")), "cut")
-    assert DelayLevels(lake).delays_of(BROKER) == DEFAULT_DELAY_LEVELS_MS
+    assert DelayCache(lake).delays_of(BROKER) == DEFAULT_DELAY_LEVELS_MS
     assert "'commitlake maintain --repair'" in caplog.text
     assert BROKER in caplog.text

@@ -97,7 +97,7 @@ def erase(growing: GrowingLake, *, is_alone: bool = False) -> ErasureResult | No
     place = place_of(growing)
     finish_erasures(place, lambda _: None)
     plan = plan_erasure(place, KeysToErase([KEY]))
-    outcome = None if plan.is_empty_plan else run_erasure(place, plan, "a test", WEEK, lambda _: None)
+    outcome = None if plan.has_nothing_to_erase else run_erasure(place, plan, "a test", WEEK, lambda _: None)
     if is_alone:
         purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_only_user=True)
     return outcome
@@ -375,7 +375,7 @@ def test_a_lake_without_erasures_has_no_table_of_erasures(growing: GrowingLake) 
 
 def erase_nothing(lake: Lake) -> list[Any]:
     place = ErasureTarget(lake, "1")
-    assert plan_erasure(place, KeysToErase(["not-there"])).is_empty_plan
+    assert plan_erasure(place, KeysToErase(["not-there"])).has_nothing_to_erase
     return [*finish_erasures(place, lambda _: None), *purge_erasures(place, NOW, lambda _: None)[0]]
 
 
@@ -518,7 +518,7 @@ def test_a_lost_data_file_of_erasures_is_restored_from_messages(
     )
     assert audited(growing) == ExitCode.OK
     assert "are not compared" not in capsys.readouterr().out
-    assert plan_erasure(place, KeysToErase([KEY])).is_empty_plan
+    assert plan_erasure(place, KeysToErase([KEY])).has_nothing_to_erase
     run_erasure(place, plan_erasure(place, KeysToErase(["order-5"])), "a test", WEEK, lambda _: None)
     assert read_erasure_states(growing.lake)[-1].number == 3
     assert audited(growing) == ExitCode.OK

@@ -13,8 +13,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.analysis.arrow_tables import ArrowTables
 from commitlake.pipelines.journeys import key_records
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
-from commitlake.pipelines.journeys.key_records import KEY_HASH, KeySlice, Limits, slices_of_sorted_batches
-from commitlake.pipelines.journeys.sql_statements import Statements
+from commitlake.pipelines.journeys.key_records import KEY_HASH, KeySlice, RowLimits, slices_of_sorted_batches
+from commitlake.pipelines.journeys.sql_statements import JourneyStatements
 from tests.support.lineage_lakes import START, Row, edge, make_lake, record
 
 HOUR = datetime.timedelta(hours=1)
@@ -32,7 +32,7 @@ def keys_of(found: KeySlice) -> list[str]:
 
 
 def slices_of(
-    root: str, limits: Limits, monkeypatch: pytest.MonkeyPatch, question: JourneysQuestion = QUESTION
+    root: str, limits: RowLimits, monkeypatch: pytest.MonkeyPatch, question: JourneysQuestion = QUESTION
 ) -> list[KeySlice]:
     """Return the slices of a lake."""
     monkeypatch.setattr(key_records, "LIMITS", limits)
@@ -44,29 +44,29 @@ def slices_of(
 
 def test_few_records_are_one_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_lake(tmp_path, [sent(0, "b"), sent(1, "a"), sent(2, "a")], []).root
-    (found,) = slices_of(root, Limits(), monkeypatch)
+    (found,) = slices_of(root, RowLimits(), monkeypatch)
     assert (keys_of(found), found.texts) == (["a", "b"], {"topic": ["orders"], "broker": ["broker-a"]})
 
 
 def test_slices_have_ranges_of_whole_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [f"k{number * 7 % 10}" for number in range(40)]
     root = make_lake(tmp_path, [sent(number, key) for number, key in enumerate(keys)], []).root
-    found = slices_of(root, Limits(slice_rows=8, chunk_rows=3), monkeypatch)
+    found = slices_of(root, RowLimits(slice_rows=8, chunk_rows=3), monkeypatch)
     assert [keys_of(each) for each in found] == [[f"k{n}", f"k{n + 1}"] for n in range(0, 10, 2)]
     assert [each.rows.num_rows for each in found] == [8] * 5
 
 
 def test_a_key_with_more_records_than_a_slice_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_lake(tmp_path, [sent(number, "hub" if number % 4 else f"k{number}") for number in range(40)], []).root
-    found = slices_of(root, Limits(slice_rows=5, chunk_rows=4), monkeypatch)
+    found = slices_of(root, RowLimits(slice_rows=5, chunk_rows=4), monkeypatch)
     assert sorted(key for each in found for key in keys_of(each)) == ["hub", *sorted(f"k{n}" for n in range(0, 40, 4))]
     assert sum(each.rows.num_rows for each in found) == 40
 
 
 def test_only_records_near_a_small_window_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_lake(tmp_path, [sent(0, "before", -60), sent(1, "in", -30), sent(2, "in", 5)], []).root
-    assert [keys_of(each) for each in slices_of(root, Limits(), monkeypatch)] == [["in"]]
-    assert [keys_of(each) for each in slices_of(root, Limits(window_rows=0), monkeypatch)] == [["before", "in"]]
+    assert [keys_of(each) for each in slices_of(root, RowLimits(), monkeypatch)] == [["in"]]
+    assert [keys_of(each) for each in slices_of(root, RowLimits(window_rows=0), monkeypatch)] == [["before", "in"]]
 
 
 def test_steps_are_joined_in_parts_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,14 +77,14 @@ def test_steps_are_joined_in_parts_of_the_time(tmp_path: Path, monkeypatch: pyte
         edges += edge("committed", half, copy, outcome="committed")
     root = make_lake(tmp_path, records, edges).root
     asked: list[tuple[int, int]] = []
-    write = Statements.records_sql
+    write = JourneyStatements.records_sql
 
-    def records_sql(self: Statements, first_us: int, end_us: int, *, only_window_keys: bool) -> str:
+    def records_sql(self: JourneyStatements, first_us: int, end_us: int, *, only_window_keys: bool) -> str:
         asked.append((first_us, end_us))
         return write(self, first_us, end_us, only_window_keys=only_window_keys)
 
-    monkeypatch.setattr(Statements, "records_sql", records_sql)
-    (found,) = slices_of(root, Limits(part_steps=3), monkeypatch)
+    monkeypatch.setattr(JourneyStatements, "records_sql", records_sql)
+    (found,) = slices_of(root, RowLimits(part_steps=3), monkeypatch)
     assert len(asked) == 4
     assert [end for _, end in asked[:-1]] == [first for first, _ in asked[1:]]
     assert (asked[0][0], asked[-1][1]) == (QUESTION.begin_us, QUESTION.end_us)
@@ -97,7 +97,7 @@ def test_files_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     root = make_lake(tmp_path, [sent(number, f"k{number}") for number in range(9)], []).root
-    monkeypatch.setattr(key_records, "LIMITS", Limits(slice_rows=2, chunk_rows=2))
+    monkeypatch.setattr(key_records, "LIMITS", RowLimits(slice_rows=2, chunk_rows=2))
     with ArrowTables(Lake(root)).key_records(QUESTION):
         assert len(list(folder.glob("*/*.arrow"))) > 1
     assert list(folder.iterdir()) == []
@@ -114,7 +114,7 @@ def sorted_batches(hashes: Sequence[int], batch_rows: int) -> Iterator[pa.Record
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
 def test_slices_of_sorted_batches_have_whole_keys(batch_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_records, "LIMITS", Limits(task_rows=3))
+    monkeypatch.setattr(key_records, "LIMITS", RowLimits(task_rows=3))
     hashes = [-9, -9, -3, -3, -3, -3, -3, 0, 1, 2, 2, 7]
     found = list(slices_of_sorted_batches(sorted_batches(hashes, batch_rows)))
     assert [key for each in found for key in each.rows.column("key").to_pylist()] == [f"k{each}" for each in hashes]

@@ -7,7 +7,7 @@ import datetime
 import pyarrow as pa
 
 from commitlake.pipelines.journeys.misfits import (
-    Misfits,
+    MisfitRules,
     count_keys_by_path,
     first_keys_by_path,
     misfits_of_table,
@@ -40,7 +40,7 @@ def journeys(*rows: tuple[str, str]) -> pa.Table:
 FOUND = journeys(("a", "x y"), ("b", "x y!"), ("c", "x"), ("<d", "z"), ("hub", "x x"), ("e", "y x"))
 
 
-def reasons(wanted: Misfits, found: pa.Table = FOUND) -> dict[str, list[str]]:
+def reasons(wanted: MisfitRules, found: pa.Table = FOUND) -> dict[str, list[str]]:
     """Return the reasons for each key that does not fit."""
     rare = rare_paths(sum_path_counts([count_keys_by_path(found)])) if wanted.is_unexpected else None
     return {row["key"]: row["reasons"] for row in misfits_of_table(found, wanted, rare).to_pylist()}
@@ -55,8 +55,8 @@ def test_paths_are_counted_in_the_order_of_their_keys() -> None:
 
 
 def test_nothing_is_missing_for_sure_in_a_path_that_is_cut() -> None:
-    assert reasons(Misfits(NOON, missing=["y"])) == {"c": ["missing y"]}
-    assert reasons(Misfits(NOON, missing=["z", "y"])) == {
+    assert reasons(MisfitRules(NOON, missing=["y"])) == {"c": ["missing y"]}
+    assert reasons(MisfitRules(NOON, missing=["z", "y"])) == {
         "a": ["missing z"],
         "b": ["missing z"],
         "c": ["missing z", "missing y"],
@@ -65,22 +65,22 @@ def test_nothing_is_missing_for_sure_in_a_path_that_is_cut() -> None:
 
 
 def test_keys_are_stuck_if_they_had_the_time_to_go_on() -> None:
-    assert reasons(Misfits(NOON, stuck=[("x", 3 * MINUTE)])) == {"hub": ["stuck after x"], "e": ["stuck after x"]}
-    assert reasons(Misfits(NOON, stuck=[("x", 6 * MINUTE)])) == {}
+    assert reasons(MisfitRules(NOON, stuck=[("x", 3 * MINUTE)])) == {"hub": ["stuck after x"], "e": ["stuck after x"]}
+    assert reasons(MisfitRules(NOON, stuck=[("x", 6 * MINUTE)])) == {}
 
 
 def test_a_path_through_topics_needs_no_reason() -> None:
-    assert reasons(Misfits(NOON, through=["x", "y"])) == {"a": [], "b": [], "e": []}
-    assert reasons(Misfits(NOON, through=["y"], stuck=[("x", MINUTE)])) == {"e": ["stuck after x"]}
-    assert set(reasons(Misfits(NOON))) == {"a", "b", "c", "hub", "e"}
+    assert reasons(MisfitRules(NOON, through=["x", "y"])) == {"a": [], "b": [], "e": []}
+    assert reasons(MisfitRules(NOON, through=["y"], stuck=[("x", MINUTE)])) == {"e": ["stuck after x"]}
+    assert set(reasons(MisfitRules(NOON))) == {"a", "b", "c", "hub", "e"}
 
 
 def test_a_path_of_one_key_in_a_hundred_is_expected() -> None:
     hundred = journeys(("odd", "y"), *((f"k{number}", "x") for number in range(99)))
-    assert reasons(Misfits(NOON, is_unexpected=True), hundred) == {}
+    assert reasons(MisfitRules(NOON, is_unexpected=True), hundred) == {}
     more = pa.concat_tables([hundred, journeys(("k99", "x"))])
-    assert reasons(Misfits(NOON, is_unexpected=True), more) == {"odd": ["unexpected path"]}
-    assert reasons(Misfits(NOON, is_unexpected=True), more.slice(0, 0)) == {}
+    assert reasons(MisfitRules(NOON, is_unexpected=True), more) == {"odd": ["unexpected path"]}
+    assert reasons(MisfitRules(NOON, is_unexpected=True), more.slice(0, 0)) == {}
 
 
 def test_the_first_keys_of_paths_are_those_that_began_here() -> None:

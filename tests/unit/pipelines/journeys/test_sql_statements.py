@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
-from commitlake.pipelines.journeys.sql_statements import Sources, Statements
+from commitlake.pipelines.journeys.sql_statements import JourneyStatements, SourceTables
 from commitlake.schemas.times import EPOCH
 
 QUESTION = JourneysQuestion(EPOCH, EPOCH + datetime.timedelta(days=1))
@@ -17,7 +17,7 @@ QUESTION = JourneysQuestion(EPOCH, EPOCH + datetime.timedelta(days=1))
 
 @pytest.mark.parametrize("engine", list(Engine))
 def test_each_table_is_read_once_and_joined_to_no_copy_of_itself(engine: Engine) -> None:
-    made = Statements(QUESTION, engine, Sources("{messages}", "{edges}"))
+    made = JourneyStatements(QUESTION, engine, SourceTables("{messages}", "{edges}"))
     sql = made.records_sql(QUESTION.begin_us, QUESTION.end_us, only_window_keys=False)
     assert (sql.count("{messages}"), sql.count("{edges}")) == (1, 1)
     assert re.findall(r"(\w+) RIGHT JOIN", sql) == re.findall(r"(\w+) \w+ JOIN", sql) == ["links"]
@@ -27,7 +27,7 @@ def test_each_table_is_read_once_and_joined_to_no_copy_of_itself(engine: Engine)
 @pytest.mark.parametrize("only_window_keys", [False, True])
 def test_names_of_functions_are_all_that_differs_between_engines(only_window_keys: bool) -> None:
     both = (
-        Statements(QUESTION, each, Sources("m", "e")).records_sql(0, 10, only_window_keys=only_window_keys)
+        JourneyStatements(QUESTION, each, SourceTables("m", "e")).records_sql(0, 10, only_window_keys=only_window_keys)
         for each in (Engine.SPARK, Engine.DELTALAKE)
     )
     spark, other = (re.sub(r"timestamp_micros\(-?\d+\)|arrow_cast\(-?\d+, '[^']*'\)", "TIME", sql) for sql in both)

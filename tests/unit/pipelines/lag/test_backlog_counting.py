@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, Cursor, OffsetRangeCounter, Queue
+from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, LagCursor, OffsetRangeCounter, Queue
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 
 PAID = SubscriptionFilter.of("TAG", "paid")
@@ -33,7 +33,7 @@ def batch_of(rows: Sequence[tuple[str, int, int, int, int, str | None]]) -> pa.R
 
 
 def test_count_excludes_consumed_filtered_and_other_queues_messages() -> None:
-    everything, paid = Cursor(ORDERS, 1), Cursor(ORDERS, 1, PAID)
+    everything, paid = LagCursor(ORDERS, 1), LagCursor(ORDERS, 1, PAID)
     counter = BacklogCounter([everything, paid])
     counter.add_batch("a", batch_of([("orders", 0, 2, 20, 102, "paid"), ("orders", 1, 5, 50, 105, "paid")]))
     counter.add_batch("a", batch_of([("orders", 0, 0, 1, 100, "paid"), ("orders", 0, 1, 10, 101, None)]))
@@ -43,7 +43,7 @@ def test_count_excludes_consumed_filtered_and_other_queues_messages() -> None:
 
 
 def test_messages_that_were_stored_later_are_not_counted() -> None:
-    cursor = Cursor(ORDERS, 0)
+    cursor = LagCursor(ORDERS, 0)
     counter = BacklogCounter([cursor], until_ms=101)
     counter.add_batch("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(5)]))
     assert counter.backlog_by_cursor[cursor] == Backlog(2, 2, 0, 100)
@@ -56,7 +56,7 @@ def test_the_order_of_batches_does_not_matter() -> None:
         for number in range(600)
     ]
     cursors = [
-        Cursor(Queue("a", f"t{topic}", queue), offset, wanted)
+        LagCursor(Queue("a", f"t{topic}", queue), offset, wanted)
         for topic in range(3) for queue in (-1, 0) for offset in (0, 7, 99, 100)
         for wanted in (PAID, SubscriptionFilter())
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def test_the_counts_of_copies_that_share_the_batches_add_up() -> None:
     generator.shuffle(rows)
     batches = [batch_of(rows[first : first + 23]) for first in range(0, len(rows), 23)]
     queues = [Queue("a", f"t{topic}", queue) for topic in range(4) for queue in range(2)]
-    cursors = [Cursor(queue, offset, wanted) for queue in queues for offset in (0, 20, 99) for wanted in (PAID, ALL)]
+    cursors = [LagCursor(queue, offset, wanted) for queue in queues for offset in (0, 20, 99) for wanted in (PAID, ALL)]
 
     def counters() -> tuple[BacklogCounter, OffsetRangeCounter]:
         ranges = {(queue, PAID): [10, 30] for queue in queues}
@@ -106,7 +106,7 @@ def test_the_counts_of_copies_that_share_the_batches_add_up() -> None:
 
 
 def test_records_before_a_floor_or_the_start_of_the_log_are_not_counted() -> None:
-    cursor, other = Cursor(ORDERS, 0), Cursor(Queue("a", "orders", 1), 0)
+    cursor, other = LagCursor(ORDERS, 0), LagCursor(Queue("a", "orders", 1), 0)
     counter = BacklogCounter([cursor, other], log_start=101_000)
     rows = batch_of([("orders", queue, number, 1, 100 + number, None) for queue in (0, 1) for number in range(5)])
     counter.add_batch("a", rows)
@@ -117,7 +117,7 @@ def test_records_before_a_floor_or_the_start_of_the_log_are_not_counted() -> Non
 
 
 def test_messages_that_an_index_lists_are_timed_afterwards() -> None:
-    cursor = Cursor(ORDERS, 2)
+    cursor = LagCursor(ORDERS, 2)
     counter = BacklogCounter([cursor])
     counter.count_index_entries(ORDERS, np.array([1, 2, 3]), np.array([5, 6, 7]), np.array([10, 20, 30]))
     asked: list[tuple[Queue, int, int]] = []
@@ -127,14 +127,14 @@ def test_messages_that_an_index_lists_are_timed_afterwards() -> None:
 
 
 def test_a_cursor_can_have_its_own_end_time() -> None:
-    early, late = Cursor(ORDERS, 0, until_ms=101), Cursor(ORDERS, 0)
+    early, late = LagCursor(ORDERS, 0, until_ms=101), LagCursor(ORDERS, 0)
     counter = BacklogCounter([early, late], until_ms=103)
     counter.add_batch("a", batch_of([("orders", 0, number, 1, 100 + number, None) for number in range(9)]))
     assert (counter.backlog_by_cursor[early].messages, counter.backlog_by_cursor[late].messages) == (2, 4)
 
 
 def test_the_message_before_a_cursor_is_timed_although_the_group_does_not_want_it() -> None:
-    cursors = [Cursor(ORDERS, offset, PAID) for offset in (0, 1, 3, 9)]
+    cursors = [LagCursor(ORDERS, offset, PAID) for offset in (0, 1, 3, 9)]
     counter = BacklogCounter(cursors, until_ms=103, finds_last=True)
     assert counter.starts == {ORDERS: 0}
     assert BacklogCounter(cursors[2:], finds_last=True).starts == {ORDERS: 2}
@@ -145,7 +145,7 @@ def test_the_message_before_a_cursor_is_timed_although_the_group_does_not_want_i
 
 
 def test_the_message_before_a_cursor_is_the_newest_of_its_topic_and_one_that_the_broker_has() -> None:
-    cursors = [Cursor(ORDERS, offset) for offset in (1, 2)]
+    cursors = [LagCursor(ORDERS, offset) for offset in (1, 2)]
     counter = BacklogCounter(cursors, log_start=101_000, finds_last=True)
     both_topics = [("orders", 0, number, 1, time, None) for number, time in ((1, 104), (0, 100), (1, 101), (0, 103))]
     counter.add_batch("a", batch_of(both_topics))
@@ -156,7 +156,7 @@ def test_the_message_before_a_cursor_is_the_newest_of_its_topic_and_one_that_the
 
 
 def test_the_message_before_a_cursor_that_an_index_lists_is_timed_afterwards_if_it_can_be_read() -> None:
-    cursors = [Cursor(ORDERS, offset) for offset in (1, 2, 3)]
+    cursors = [LagCursor(ORDERS, offset) for offset in (1, 2, 3)]
     counter = BacklogCounter(cursors, finds_last=True)
     counter.count_index_entries(ORDERS, np.array([0, 1]), np.array([5, 6]), np.array([10, 20]))
     counter.set_preceding_message_times(lambda _queue, _offset, physical: None if physical == 20 else 77)

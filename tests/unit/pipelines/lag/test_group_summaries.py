@@ -10,8 +10,13 @@ import pytest
 
 from commitlake.jobs.lag.report import summary_sentence
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.group_lag import Lag
-from commitlake.pipelines.lag.group_summaries import find_stalled_since, group_row_times, sum_bounds, summarize_by_group
+from commitlake.pipelines.lag.group_lag import LagRow
+from commitlake.pipelines.lag.group_summaries import (
+    find_stalled_since,
+    group_row_times,
+    sum_of_bounds,
+    summarize_by_group,
+)
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.store_lag import LagAnswer, lag_of_lake
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
@@ -25,9 +30,9 @@ OFFSETS = {1: 1, 2: 3, 3: 3, 4: 3}
 """By the hour of a snapshot; a message is stored each hour from 0 on."""
 
 
-def row(group: str, verdict: LagVerdict, high: int | None, topic: str = "orders", kind: str = "group") -> Lag:
+def row(group: str, verdict: LagVerdict, high: int | None, topic: str = "orders", kind: str = "group") -> LagRow:
     behind = FigureBounds(1, high)
-    return Lag(
+    return LagRow(
         "broker-a", kind, group, topic, 0, NOON, OffsetAt(0, 0), 9, behind, behind, behind, None, LagJudgement(verdict)
     )
 
@@ -65,10 +70,10 @@ def test_the_time_of_the_figures_is_that_of_groups() -> None:
 
 
 def test_a_sum_with_an_unknown_bound_has_none() -> None:
-    assert sum_bounds([FigureBounds(1, 2), FigureBounds(3, None)]) == FigureBounds(4, None)
+    assert sum_of_bounds([FigureBounds(1, 2), FigureBounds(3, None)]) == FigureBounds(4, None)
     (group,) = summarize_by_group([row("a", LagVerdict.OK, 2), row("a", LagVerdict.OK, None)])
     assert group.longest_wait_seconds == FigureBounds(1, None)
-    assert sum_bounds([]) == FigureBounds(0, 0)
+    assert sum_of_bounds([]) == FigureBounds(0, 0)
 
 
 @pytest.fixture(scope="module")

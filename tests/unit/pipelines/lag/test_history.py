@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.pipelines.lag.history import lag_history
-from commitlake.pipelines.lag.store_lag import Given, lag_of_lake
+from commitlake.pipelines.lag.store_lag import Overrides, lag_of_lake
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -52,7 +52,7 @@ def test_each_window_has_the_lag_of_its_snapshot(shop: GrowingLake) -> None:
 def test_a_filter_by_properties_is_applied(shop: GrowingLake) -> None:
     given = {GroupTopic("billing", "orders"): SubscriptionFilter.of(SQL92_EXPRESSION, "KEYS LIKE '%1'")}
     history = lag_history(shop.lake, ["billing"], END, subscription_overrides=given)
-    rows = lag_of_lake(shop.lake, END, Selection(groups=["billing"]), overrides=Given(given)).rows
+    rows = lag_of_lake(shop.lake, END, Selection(groups=["billing"]), overrides=Overrides(given)).rows
     assert history is not None
     assert history.messages["billing"][HOURS] == sum(row.messages.high or 0 for row in rows)
 

@@ -12,10 +12,10 @@ import pytest
 from commitlake.connectors.lake import reader
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.lag import messages_table
-from commitlake.pipelines.lag.backlog_counting import BacklogCounter, Cursor, Queue
+from commitlake.pipelines.lag.backlog_counting import BacklogCounter, LagCursor, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
-from commitlake.pipelines.lag.queue_offset_spans import QueueSpan, Times
+from commitlake.pipelines.lag.queue_offset_spans import CountLimits, QueueSpan
 from commitlake.pipelines.lag.subscription_filter import ALL
 from tests.support.lineage_lakes import BROKER, START, make_lake, record
 
@@ -46,9 +46,9 @@ def measured(
 ) -> tuple[QueueSpan | None, int]:
     """Return the span of the queue, and the number of messages from an offset on."""
     lake = make_lake(folder, rows)
-    cursor = Cursor(ORDERS, start)
+    cursor = LagCursor(ORDERS, start)
     counter = BacklogCounter([cursor], None, log_start)
-    times = Times(END, HOUR_BEFORE, log_start)
+    times = CountLimits(END, HOUR_BEFORE, log_start)
     spans = messages_of(lake).measure_queues(times, ["orders"], [counter])
     return spans.get(ORDERS), counter.backlog_by_cursor[cursor].messages
 
@@ -131,10 +131,10 @@ def test_queues_without_a_cursor_are_found(tmp_path: Path, known: list[int], exp
         for queue_id in [0, 1, 2, 5]
     ]
     lake = make_lake(tmp_path, [*rows, record(500, 60, "orders", queue_id=9)])  # the broker has deleted it
-    cursors = [Cursor(Queue(BROKER, "orders", queue_id), 3) for queue_id in known]
+    cursors = [LagCursor(Queue(BROKER, "orders", queue_id), 3) for queue_id in known]
     counter = BacklogCounter(cursors, None, 1000, {"orders": [ALL], "%RETRY%billing": [ALL]})
     messages = messages_of(lake)
-    spans = messages.measure_queues(Times(END, None, 1000), list(counter.topics), [counter])
+    spans = messages.measure_queues(CountLimits(END, None, 1000), list(counter.topics), [counter])
     found = {cursor.queue: behind.messages for cursor, behind in counter.backlog_by_cursor.items() if not cursor.offset}
     retries = {0, 1, 2, 5}
     assert found == {Queue(BROKER, "orders", queue_id): 1 for queue_id in expected} | {
@@ -153,7 +153,7 @@ def test_ends_are_those_of_the_newest_messages_in_the_log(tmp_path: Path) -> Non
         record(9000, 60.0 * 121, "payments", queue_offset=3),  # later
     ]
     lake = make_lake(tmp_path, rows)
-    found = messages_of(lake).read_queue_ends(Times(END, HOUR_BEFORE, 1000), ["known"])
+    found = messages_of(lake).read_queue_ends(CountLimits(END, HOUR_BEFORE, 1000), ["known"])
     assert {queue.topic: span.end for queue, span in found.items()} == {"orders": 2, "payments": 3}
 
 
@@ -170,7 +170,7 @@ def test_queues_of_a_deleted_topic_are_found_with_one_query(tmp_path: Path, monk
         return ask(self, sql)
 
     monkeypatch.setattr(LakeMessages, "_query_rows", spy)
-    spans = messages.measure_queues(Times(END, None, None), ["orders"], [])
+    spans = messages.measure_queues(CountLimits(END, None, None), ["orders"], [])
     assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {
         **{queue: (1, 500 + 10 * queue) for queue in range(3)},
         3: (0, 500),
@@ -182,5 +182,5 @@ def test_a_topic_of_a_lake_can_be_created_again_several_times(tmp_path: Path) ->
     places = [(0, 0, 10), (1, 0, 20), (0, 0, 30), (1, 0, 40), (0, 1, 45), (0, 0, 50)]
     rows = [record(place, place, "orders", queue_id=queue, queue_offset=offset) for queue, offset, place in places]
     lake = make_lake(tmp_path, rows)
-    spans = messages_of(lake).measure_queues(Times(END, None, None), ["orders"], [])
+    spans = messages_of(lake).measure_queues(CountLimits(END, None, None), ["orders"], [])
     assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {0: (1, 50), 1: (0, 50)}

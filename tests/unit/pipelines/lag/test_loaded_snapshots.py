@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.pipelines.lag.loaded_snapshots import LoadedSnapshots
-from commitlake.pipelines.lag.offsets import WATCH, StoredSnapshots, moment_at
+from commitlake.pipelines.lag.offsets import WATCH, StoredSnapshots, offset_state_at
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.times import from_ms
 from tests.support.lagging_lakes import BROKERS, EVERY_MS, LAKES, STEPS, lagging_lake
@@ -41,11 +41,14 @@ def test_offsets_are_those_of_the_table(seed: int, monkeypatch: pytest.MonkeyPat
             snapshots = range(-(-first // EVERY_MS) * EVERY_MS, last, EVERY_MS)
             for time in {first, last, *snapshots, *(chance.randint(first, last) for _ in range(4))}:
                 at = from_ms(MIDNIGHT_MS + time)
-                assert moment_at(loaded, GROUP, at, watch) == moment_at(stored, GROUP, at, watch), (broker, at)
+                assert offset_state_at(loaded, GROUP, at, watch) == offset_state_at(stored, GROUP, at, watch), (
+                    broker,
+                    at,
+                )
 
 
 def test_a_range_before_the_first_snapshot_has_no_offsets() -> None:
     table = Lake(lagging_lake(0)).table(OFFSETS)
     for broker in (*BROKERS, "none"):
         loaded = LoadedSnapshots(table, broker, from_ms(MIDNIGHT_MS - 60_000), from_ms(MIDNIGHT_MS))
-        assert moment_at(loaded, GROUP, from_ms(MIDNIGHT_MS)) is None
+        assert offset_state_at(loaded, GROUP, from_ms(MIDNIGHT_MS)) is None

@@ -11,9 +11,9 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
-from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.group_lag import LagRow
 from commitlake.pipelines.lag.offsets import WATCH, offsets_at
-from commitlake.pipelines.lag.store_lag import Given, lag_of_lake
+from commitlake.pipelines.lag.store_lag import Overrides, lag_of_lake
 from commitlake.pipelines.lag.subscription_filter import ALL
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.pipelines.snapshot.table_append import append_snapshot
@@ -76,8 +76,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return Recording(growing.lake, stored, offset)
 
 
-def lag_at(recording: Recording, second: float, group: str = "billing") -> Lag:
-    given = Given({GroupTopic(group, "orders"): ALL})
+def lag_at(recording: Recording, second: float, group: str = "billing") -> LagRow:
+    given = Overrides({GroupTopic(group, "orders"): ALL})
     (row,) = lag_of_lake(recording.lake, at(second), Selection(groups=[group]), overrides=given).rows
     return row
 

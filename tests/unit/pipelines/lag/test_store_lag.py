@@ -25,7 +25,13 @@ from commitlake.pipelines.lag.group_lag import BROADCASTS, NO_OFFSET
 from commitlake.pipelines.lag.group_summaries import find_stalled_since
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
-from commitlake.pipelines.lag.store_lag import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, read_other_queue_ends
+from commitlake.pipelines.lag.store_lag import (
+    DELETED_TOPIC,
+    Overrides,
+    lag_of_lake,
+    lag_of_store,
+    read_other_queue_ends,
+)
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -157,7 +163,7 @@ def test_lost_messages_are_counted_as_the_group_filters(
     losing: GrowingLake, expression: str | None, lost: tuple[int, int], why: str
 ) -> None:
     given = {} if expression is None else {GroupTopic("billing", "orders"): SubscriptionFilter.of("TAG", expression)}
-    (row,) = lag_of_lake(losing.lake, None, overrides=Given(given)).rows
+    (row,) = lag_of_lake(losing.lake, None, overrides=Overrides(given)).rows
     assert (str(row.judged.verdict), row.lost) == ("lost", lost)
     assert row.notes[0] == f"{why} before 6 deleted unconsumed"
     history = lag_history(losing.lake, ["billing"], START + 900 * SECOND, subscription_overrides=given)
@@ -166,7 +172,7 @@ def test_lost_messages_are_counted_as_the_group_filters(
 
 
 def test_a_group_that_wants_none_of_the_deleted_messages_has_lost_none(losing: GrowingLake) -> None:
-    given = Given({GroupTopic("billing", "orders"): SubscriptionFilter.of("TAG", "refunded")})
+    given = Overrides({GroupTopic("billing", "orders"): SubscriptionFilter.of("TAG", "refunded")})
     (row,) = lag_of_lake(losing.lake, None, overrides=given).rows
     assert (str(row.judged.verdict), row.lost, row.messages) == ("ok", (0, 0), (0, 0))
 
@@ -215,7 +221,7 @@ def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
         append_snapshot(losing.lake, replace(progress(second, offset), log_end=len(losing.log) + second))
     losing.write([stored("orders", 1561)])
     found = {
-        watch: lag_of_lake(losing.lake, START + 1500 * SECOND, overrides=Given(given, watch=watch * 60 * SECOND))
+        watch: lag_of_lake(losing.lake, START + 1500 * SECOND, overrides=Overrides(given, watch=watch * 60 * SECOND))
         for watch in (5, 30)
     }
     verdicts = {watch: str(answer.rows[0].judged.verdict) for watch, answer in found.items()}
@@ -268,7 +274,7 @@ def test_a_broadcasting_group_has_its_own_clients_and_filter(growing: GrowingLak
 
 
 TAGS = ("paid", "open")
-EVERYTHING = Given({GroupTopic("billing", "orders"): ALL})
+EVERYTHING = Overrides({GroupTopic("billing", "orders"): ALL})
 MEMBER = Member("c", "10.0.0.9:1", "JAVA", 473, "V5_5_0")
 
 

@@ -19,7 +19,7 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages
 from commitlake.pipelines.lag.group_lag import NO_OFFSET
-from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_store
+from commitlake.pipelines.lag.store_lag import LagAnswer, Overrides, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
@@ -28,7 +28,7 @@ from tests.support.jmq_stores import write_jmq_store
 from tests.support.lag_places import WRITTEN, lag_rows, put_offsets, stored
 
 TAGGED = GroupTopic("tagged", RARE)
-FILTERED = Given({TAGGED: SubscriptionFilter.of("TAG", "tag-0")})
+FILTERED = Overrides({TAGGED: SubscriptionFilter.of("TAG", "tag-0")})
 
 
 @pytest.fixture
@@ -59,12 +59,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Split]:
     return found
 
 
-def lag(root: Path, wanted: Selection = ALL_MESSAGES, given: Given | None = None) -> LagAnswer:
+def lag(root: Path, wanted: Selection = ALL_MESSAGES, given: Overrides | None = None) -> LagAnswer:
     (store,) = find_stores(str(root), None, formats=COMMITLOGS)
     return lag_of_store(store, WRITTEN + datetime.timedelta(hours=1), wanted, given)
 
 
-def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Given | None = None) -> LagAnswer:
+def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Overrides | None = None) -> LagAnswer:
     """Return the lag, counted without any index."""
     with monkeypatch.context() as patched:
         patched.setattr(store_messages.StoreMessages.__init__, "__kwdefaults__", {"use_indexes": False})

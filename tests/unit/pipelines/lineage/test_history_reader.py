@@ -13,7 +13,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.lineage import history_reader
 from commitlake.pipelines.lineage.history_reader import read_matching_records, read_story
-from commitlake.pipelines.lineage.message_history import Outcome, OutcomeState, Proof, Question, StepKind, Story
+from commitlake.pipelines.lineage.message_history import Evidence, Outcome, OutcomeState, Question, StepKind, Story
 from commitlake.pipelines.lineage.row_gathering import NO_EDGES
 from commitlake.pipelines.maintenance.expiry import record_expiry
 from commitlake.schemas.errors import UsageError
@@ -46,10 +46,10 @@ def test_an_order_has_steps_from_its_sending_to_each_groups_outcome(tmp_path: Pa
     billing = outcome_of(story, "billing")
     assert (billing.text, billing.proof) == (
         "consumed by billing at the second try, 11 s after it was sent",
-        Proof.TRACE,
+        Evidence.TRACE,
     )
     audit = outcome_of(story, "audit")
-    assert (audit.state, audit.proof, audit.at) == (OutcomeState.PASSED, Proof.OFFSETS, at(60))
+    assert (audit.state, audit.proof, audit.at) == (OutcomeState.PASSED, Evidence.OFFSETS, at(60))
     assert audit.text == ("passed by audit before 14:01:00 (offset 1,203, group at 1,204): consumed, or skipped")
     late = outcome_of(story, "late")
     assert late.text == "not yet consumed by late: offset 1,203, group at 1,190 as of 14:58:20"
@@ -307,7 +307,7 @@ def test_a_snapshot_older_than_a_message_proves_no_outcome(tmp_path: Path) -> No
     offsets = snapshot(0, {("billing", "orders", 0): 2_000})
     story = read_story(make_lake(tmp_path, [sent], [], offsets), Question(key=KEY))
     outcome = outcome_of(story, "billing")
-    assert (outcome.state, outcome.proof) == (OutcomeState.UNKNOWN, Proof.NONE)
+    assert (outcome.state, outcome.proof) == (OutcomeState.UNKNOWN, Evidence.NONE)
     assert "is older than the record" in outcome.text
 
 

@@ -31,7 +31,7 @@ def drawn(story: Story, depth: int | None = None) -> list[str]:
     """Return a line for each branch: dots for depth, the step, * if shown before, + and a number for hidden steps."""
     return [
         "." * branch.depth + branch.step.id + "*" * branch.again + (f"+{branch.cut}" if branch.cut else "")
-        for branch in story.iterate_branches(depth)
+        for branch in story.iterate_tree_lines(depth)
     ]
 
 
@@ -71,23 +71,23 @@ def test_chain_may_be_longer_than_the_stack() -> None:
     steps = [a_step(str(number), number) for number in range(count)]
     edges = [Edge("retry", str(number), str(number + 1), SECOND, "") for number in range(count - 1)]
     story = Story("key k", START, steps, edges, ())
-    assert [branch.depth for branch in story.iterate_branches()] == list(range(count))
-    assert [branch.cut for branch in story.iterate_branches(10)] == [0] * 10 + [1]
+    assert [branch.depth for branch in story.iterate_tree_lines()] == list(range(count))
+    assert [branch.cut for branch in story.iterate_tree_lines(10)] == [0] * 10 + [1]
 
 
 def test_last_branch_of_each_step_is_marked() -> None:
-    found = {branch.step.id: branch.last for branch in a_story("abcd", "ab", "ac", "cd").iterate_branches()}
+    found = {branch.step.id: branch.last for branch in a_story("abcd", "ab", "ac", "cd").iterate_tree_lines()}
     assert found == {"a": True, "b": False, "c": True, "d": True}
 
 
 def test_gap_of_a_root_is_the_time_since_the_root_before() -> None:
-    gaps = [branch.gap for branch in a_story("abc", "ab").iterate_branches()]
+    gaps = [branch.gap for branch in a_story("abc", "ab").iterate_tree_lines()]
     assert gaps == [None, SECOND, 2 * SECOND]
 
 
 def test_step_without_a_time_has_no_gap() -> None:
     story = Story("key k", START, [a_step("a", 0), a_step("b", None), a_step("c", 3)], (), ())
-    assert [branch.gap for branch in story.iterate_branches()] == [None, None, 3 * SECOND]
+    assert [branch.gap for branch in story.iterate_tree_lines()] == [None, None, 3 * SECOND]
 
 
 def test_step_is_found_by_its_id() -> None:

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.delta_log.versions import VersionsError, added_v
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.pack_stores import PackStore
-from commitlake.pipelines.archive.profile_files import stage_profile
+from commitlake.pipelines.archive.profile_files import write_staged_profile
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     expire_files,
@@ -28,7 +28,12 @@ from commitlake.pipelines.maintenance.expiry import (
     read_expiries,
     record_expiry,
 )
-from commitlake.pipelines.maintenance.log_cleanup import delete_old_log_entries, find_garbage, vacuum, write_checkpoint
+from commitlake.pipelines.maintenance.log_cleanup import (
+    delete_old_log_entries,
+    find_vacuumable_files,
+    vacuum,
+    write_checkpoint,
+)
 from commitlake.pipelines.maintenance.pack_merging import find_orphan_packs
 from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
 from tests.support.packs import TOKEN, folder_store
@@ -150,14 +155,14 @@ def test_vacuum_deletes_profiles_staged_by_a_killed_run(growing: GrowingLake) ->
     profile = many_windows(range(3))
     paths = []
     for run in ("killed", "running"):
-        told = stage_profile(profile, growing.lake, run, "part-00000", 0)
+        told = write_staged_profile(profile, growing.lake, run, "part-00000", 0)
         paths.append(Path(growing.lake.uri("profiles")) / told.path)
     unfinished = paths[0].with_name(".part-00001.arrow.99-0123456789abcdef.tmp")
     unfinished.write_bytes(b"x")
     write_deltalake(growing.lake.uri("profiles"), pa.table({"run_id": ["r"]}))
     for path in (paths[0], unfinished):
         make_older(path, WEEK + DAY)
-    found = find_garbage(growing.lake, "profiles", WEEK)
+    found = find_vacuumable_files(growing.lake, "profiles", WEEK)
     assert (found.count, found.bytes > 10_000) == (2, True)
     vacuum(growing.lake, "profiles", WEEK)
     assert [path.exists() for path in (*paths, unfinished)] == [False, True, False]
@@ -174,14 +179,14 @@ def test_vacuum_deletes_only_old_files_that_no_version_needs(growing: GrowingLak
     for path in (orphan, temporary):
         make_older(path, 8 * DAY)
     before = rows_of(uri)
-    found = find_garbage(growing.lake, "messages", WEEK)
+    found = find_vacuumable_files(growing.lake, "messages", WEEK)
     assert (found.count, found.bytes) == (2, Path(orphan).stat().st_size + 4)
     vacuum(growing.lake, "messages", WEEK)
     assert not Path(orphan).exists()
     assert not temporary.exists()
     assert Path(kept).exists()
     assert rows_of(uri) == before
-    assert find_garbage(growing.lake, "messages", WEEK).count == 0
+    assert find_vacuumable_files(growing.lake, "messages", WEEK).count == 0
 
 
 def test_a_retention_too_short_for_a_running_archive_is_refused(growing: GrowingLake) -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from commitlake.pipelines.masking.masks import (
     JsonError,
     Mask,
+    MaskableMessage,
     MaskError,
-    Message,
     apply_masks,
     check_hash_key,
     parse_mask,
@@ -24,7 +24,7 @@ from commitlake.pipelines.masking.masks import (
 from commitlake.schemas.errors import UsageError
 
 KEY = b"a secret of the tests"
-ORDER = Message(
+ORDER = MaskableMessage(
     b'{"id": 4711, "customer": {"email": "ada@example.org", "phone": "555-0199"}}',
     ("order-4711", "ada"),
     "paid",
@@ -32,7 +32,7 @@ ORDER = Message(
 )
 
 
-def masked(*masks: str, message: Message = ORDER) -> Message:
+def masked(*masks: str, message: MaskableMessage = ORDER) -> MaskableMessage:
     return apply_masks(message, [parse_mask(mask) for mask in masks], KEY)
 
 
@@ -87,7 +87,7 @@ def test_null_leaves_a_field_out() -> None:
 
 
 def test_a_missing_field_is_not_added() -> None:
-    bare = Message(b"{}", (), None, {})
+    bare = MaskableMessage(b"{}", (), None, {})
     assert masked("body.a.b=hash", "property.phone=hash", "keys=hash", "tags=text:x", message=bare) == replace(
         bare, keys=[]
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from commitlake.pipelines.quality.expectation_input import RunFacts, split_by_topics
-from commitlake.pipelines.quality.frame_judge import FrameJudge
+from commitlake.pipelines.quality.frame_judge import FrameChecker
 from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
 from commitlake.pipelines.quality.pandas_frames import KEYS, build_window_frame
 from commitlake.pipelines.quality.profile_columns import QualityError
@@ -44,7 +44,7 @@ def test_an_error_is_the_same(process: JudgeSubprocess) -> None:
     suites = [dataclasses.replace(suite, expectations=(unknown,))]
     windows = build_window_frame(profile_of(messages(range(10))), FACTS)
     with pytest.raises(QualityError, match="no expectation ExpectNothing"):
-        process.start().call(FrameJudge().judge_frame, suites, windows, KEYS[Grain.WINDOW])
+        process.start().call(FrameChecker().judge_frame, suites, windows, KEYS[Grain.WINDOW])
 
 
 def test_the_process_starts_when_first_needed() -> None:

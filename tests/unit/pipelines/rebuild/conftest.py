@@ -12,7 +12,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.run import RebuildResult, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from tests.support.indexed_stores import OPTIONS, Clock
 from tests.support.rebuilt_stores import Rebuild, files_of
@@ -32,7 +32,7 @@ SIZES = RequestedSettings(
 def rebuild(tmp_path: Path) -> Rebuild:
     """Rebuild a store into a folder next to the others of the test."""
 
-    def run(root: Path, out: Path | None = None, wanted: RequestedSettings = SIZES, **changes: object) -> Rebuilt:
+    def run(root: Path, out: Path | None = None, wanted: RequestedSettings = SIZES, **changes: object) -> RebuildResult:
         (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
         return rebuild_store(store, out or tmp_path / "out", wanted, **changes)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.run import RebuildResult, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_filler, serialize_message
@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_jmq_store(tmp_path_factory.mktemp("jmq") / "store")
 
 
-def rebuild(root: Path, out: Path, wanted: RequestedSettings = SIZES, **changes: object) -> Rebuilt:
+def rebuild(root: Path, out: Path, wanted: RequestedSettings = SIZES, **changes: object) -> RebuildResult:
     (found,) = find_stores(str(root), "a", formats=all_formats().select_only(JMQ))
     return rebuild_store(found, out, wanted, **changes)  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import rebuild_summary
 from commitlake.pipelines.rebuild import run
 from commitlake.pipelines.rebuild.index_building import index_file_name
-from commitlake.pipelines.rebuild.run import Rebuilt
+from commitlake.pipelines.rebuild.run import RebuildResult
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchQueueEntry as BatchEntry
@@ -29,7 +29,7 @@ from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_s
 from tests.support.logs import START_MS, closed_segment, new_message, open_segment, records, write_store
 from tests.support.numbered_logs import LARGE, write_numbered
 
-Rebuild = Callable[..., Rebuilt]
+Rebuild = Callable[..., RebuildResult]
 Built = Callable[..., Path]
 Compare = Callable[[Path, Path], None]
 

@@ -14,14 +14,14 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild import store_replacement
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.part_files import PartReader, read_part_table
-from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
+from commitlake.pipelines.rebuild.run import RebuildResult, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.rebuild.store_replacement import Replacement
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segment_names import segment_name
 from tests.support.indexed_stores import write_indexed_store
 
-Rebuild = Callable[..., Rebuilt]
+Rebuild = Callable[..., RebuildResult]
 Compare = Callable[[Path, Path], None]
 PARTITION = 5000
 STAMP = "20260101T000000Z"

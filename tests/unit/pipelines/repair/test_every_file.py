@@ -31,7 +31,7 @@ from commitlake.pipelines.snapshot.progress import (
 )
 from commitlake.pipelines.snapshot.table_append import append_snapshot
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES, Origin
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, RowOrigin
 from tests.support.audited_lakes import judge_nothing
 from tests.support.jmq_consumers import JmqShop
 from tests.support.lakes import GrowingLake, shop_messages
@@ -51,7 +51,7 @@ SEGMENT = 4096
 CASES = [
     (table, what)
     for table, declared in LAKE_TABLES.items()
-    if table != "quality_results" and declared.origin is not Origin.COMPUTED  # test_lag_minutes repairs those
+    if table != "quality_results" and declared.origin is not RowOrigin.COMPUTED  # test_lag_minutes repairs those
     for what in ("file", "entry", "checkpoint", "log")
 ]
 

@@ -20,7 +20,7 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.work_planning import find_archive_work
-from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.audited_versions import read_lake_state
 from commitlake.pipelines.audit.table_checks import compare_archive_runs
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.table_update import follow_keys
@@ -130,7 +130,7 @@ def test_a_lost_part_of_a_table_is_found_and_restored(
         assert state(growing) == state(whole)
     assert state(growing)["messages"] == state(whole)["messages"]
     assert check_keys(growing.lake).same
-    assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
+    assert compare_archive_runs(growing.lake, read_lake_state(growing.lake)) == []
     assert plan_repair(growing.lake).is_empty
 
 
@@ -143,7 +143,7 @@ def test_lost_messages_are_found_by_following_tables_without_the_note(
     code, out, err = ask(growing, capsys, "messages")
     assert (code, out) == (ExitCode.DAMAGE, "")
     assert "--repair" in err
-    for look in (lambda: archive(growing), lambda: read_moment(growing.lake)):
+    for look in (lambda: archive(growing), lambda: read_lake_state(growing.lake)):
         with pytest.raises(LogDamagedError, match="--repair"):
             look()
     assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) in {ExitCode.OK, ExitCode.DAMAGE}
@@ -162,7 +162,7 @@ def test_a_table_without_a_finished_run_is_found_without_the_note(
     code, out, err = ask(growing, capsys, "store_config")
     assert (code, out) == (ExitCode.DAMAGE, "")
     assert "the rows of archive run 3 are missing" in err
-    (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
+    (finding,) = compare_archive_runs(growing.lake, read_lake_state(growing.lake))
     assert finding.table == "store_config"
     assert any(line.startswith("store_config: ") for line in plan_repair(growing.lake).plan_lines())
 

@@ -19,13 +19,13 @@ from commitlake.connectors.lake.delta_log.seals import write_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive.offset_snapshots import append_snapshots
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.audit.audited_versions import read_moment
+from commitlake.pipelines.audit.audited_versions import read_lake_state
 from commitlake.pipelines.audit.table_checks import compare_archive_runs, find_damaged_table_files
 from commitlake.pipelines.audit.topic_minutes_check import compare_minutes
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.table_update import follow_keys
 from commitlake.pipelines.repair import run as repair_module
-from commitlake.pipelines.repair.delta_log import AsideFolder
+from commitlake.pipelines.repair.delta_log import ReplacedFiles
 from commitlake.pipelines.repair.derived_tables import OF_RUNS
 from commitlake.pipelines.repair.history_tables import KEPT_TABLES
 from commitlake.pipelines.repair.plan import TABLES, plan_repair
@@ -129,8 +129,8 @@ def test_any_damaged_file_is_restored(whole: GrowingLake, copied: Callable[[], G
         assert counted(growing.lake) == RUNS * COUNT, (name, how)
         assert plan_repair(growing.lake).is_empty, (name, how)
         assert not find_damaged_table_files(growing.lake, is_deep=True), (name, how)
-        assert not compare_archive_runs(growing.lake, read_moment(growing.lake)), (name, how)
-        assert not compare_minutes(growing.lake, read_moment(growing.lake))[0], (name, how)
+        assert not compare_archive_runs(growing.lake, read_lake_state(growing.lake)), (name, how)
+        assert not compare_minutes(growing.lake, read_lake_state(growing.lake))[0], (name, how)
         kept = {path.name for path in (growing.folder / "lake").rglob("*.parquet")}
         assert kept >= set(before), (name, how)  # nothing was deleted
 
@@ -155,7 +155,7 @@ def test_archive_and_snapshot_work_with_a_damaged_side_table(
     (missing,) = repair(growing.lake)
     assert missing.startswith(table)
     assert plan_repair(growing.lake).is_empty
-    assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
+    assert not compare_archive_runs(growing.lake, read_lake_state(growing.lake))
 
 
 @pytest.mark.parametrize("how", ["deleted", "zeroed"])
@@ -205,7 +205,7 @@ def test_every_table_is_repaired() -> None:
 def test_rows_deleted_by_another_program_are_found(copied: Callable[[], GrowingLake]) -> None:
     growing = copied()
     growing.lake.table("store_config").delete("name = 'topic-00'")
-    (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
+    (finding,) = compare_archive_runs(growing.lake, read_lake_state(growing.lake))
     assert finding.table == "store_config"
 
 
@@ -266,7 +266,7 @@ def _kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Stop before the n-th of the steps that change something."""
     done = 0
     changing: list[tuple[object, str]] = [
-        (AsideFolder, "copy_file"),
+        (ReplacedFiles, "copy_file"),
         (LogFolder, "write"),
         (repair_module, "commit_repair"),
         (repair_module, "delete_rows_of_runs"),

@@ -25,7 +25,7 @@ from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event,
 from commitlake.pipelines.replay.named_replay import ReplayResult
 from commitlake.pipelines.replay.sending import run, share_sender
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.schemas.errors import UsageError
@@ -288,7 +288,7 @@ def test_a_process_that_is_late_to_send_its_own_plan_searches_the_target_first(
 ) -> None:
     frame = choose(lake)
     with pytest.MonkeyPatch.context() as patched:
-        original = ReplayRun.run
+        original = ReplayRun.send_replay
 
         def send_after_another(late: ReplayRun) -> Counts:
             patched.setattr(ReplayRun, "run", original)
@@ -343,7 +343,7 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
             send(world, lake, frame, rate=5000, pause_if_lag=("billing", 7))
     used: list[tuple[float, float, object]] = []
 
-    def watch_limits(tables: Lake, name: str, pace: Pace, admin: Admin, lag: Any, tell: Any) -> Any:
+    def watch_limits(tables: Lake, name: str, pace: SendPace, admin: Admin, lag: Any, tell: Any) -> Any:
         used.append((pace.total_rate, pace.speed, lag))
         raise KeyboardInterrupt
 

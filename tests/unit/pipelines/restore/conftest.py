@@ -13,7 +13,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import RestoreSelection
-from commitlake.pipelines.restore.run import Restored, restore_store
+from commitlake.pipelines.restore.run import RestoreResult, restore_store
 from tests.support.indexed_stores import OPTIONS
 from tests.support.restored_stores import BROKER, Archive, Restore
 
@@ -47,7 +47,7 @@ def archive(tmp_path: Path) -> Archive:
 def restore(tmp_path: Path) -> Restore:
     """Restore a store into a folder of the test."""
 
-    def run(lake: Lake, out: Path | None = None, **changes: Any) -> Restored:
+    def run(lake: Lake, out: Path | None = None, **changes: Any) -> RestoreResult:
         options: dict[str, Any] = {"selection": RestoreSelection(""), "settings": SMALL, **changes}
         return restore_store(lake, out or tmp_path / "out", **options)
 

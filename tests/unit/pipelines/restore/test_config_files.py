@@ -21,7 +21,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import RestoreSelection
-from commitlake.pipelines.restore.run import Restored, restore_store
+from commitlake.pipelines.restore.run import RestoreResult, restore_store
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import (
@@ -78,7 +78,7 @@ def next_work(lake: Lake, root: Path) -> ArchiveWork:
     return find_archive_work(str(root), BROKER, lake)
 
 
-def restore(lake: Lake, out: Path, **options: object) -> Restored:
+def restore(lake: Lake, out: Path, **options: object) -> RestoreResult:
     """Restore without options for the broker's settings."""
     return restore_store(lake, out, RestoreSelection(BROKER), **options)  # type: ignore[arg-type]
 

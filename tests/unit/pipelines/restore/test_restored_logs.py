@@ -16,7 +16,7 @@ from commitlake.connectors.lake.committer import commit_run, open_messages_for_a
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.restore.run import NOTES, Restored
+from commitlake.pipelines.restore.run import NOTES, RestoreResult
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -36,7 +36,7 @@ from tests.support.logs import (
 from tests.support.restored_stores import lake_rows, messages_of, segments
 
 Archive = Callable[..., Lake]
-Restore = Callable[..., Restored]
+Restore = Callable[..., RestoreResult]
 
 SIZE = 1 << 20
 GOLDEN = sorted((Path(__file__).parents[3] / "golden").glob("*.bin"))
@@ -250,7 +250,7 @@ def _extents(data: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def _notes(restored: Restored) -> list[dict[str, Any]]:
+def _notes(restored: RestoreResult) -> list[dict[str, Any]]:
     path = restored.out / NOTES
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 

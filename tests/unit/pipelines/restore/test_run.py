@@ -15,13 +15,13 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.restore import run
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.plan import WORK
-from commitlake.pipelines.restore.run import Restored
+from commitlake.pipelines.restore.run import RestoreResult
 from commitlake.schemas.errors import UsageError
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.restored_stores import StoppedError, packs_of, segments, stop_after
 
 Archive = Callable[..., Lake]
-Restore = Callable[..., Restored]
+Restore = Callable[..., RestoreResult]
 
 
 @pytest.fixture

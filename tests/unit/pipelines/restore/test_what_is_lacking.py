@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.restore.log_rows import RestoreSelection
-from commitlake.pipelines.restore.run import NOTES, Restored
+from commitlake.pipelines.restore.run import NOTES, RestoreResult
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from commitlake.schemas.layouts.segment_names import segment_name
@@ -23,12 +23,12 @@ from tests.support.logs import closed_segment, messages, new_message, open_segme
 from tests.support.restored_stores import messages_of, packs_of, segments, walked
 
 Archive = Callable[..., Lake]
-Restore = Callable[..., Restored]
+Restore = Callable[..., RestoreResult]
 
 SIZE = 1 << 16
 
 
-def notes(restored: Restored) -> list[dict[str, Any]]:
+def notes(restored: RestoreResult) -> list[dict[str, Any]]:
     """Return the notes on differences from the broker's log."""
     return [json.loads(line) for line in (restored.out / NOTES).read_text().splitlines()]
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from commitlake.pipelines.retention.deletion_forecast import Forecast, forecast_deletions
-from commitlake.pipelines.retention.deletion_rules import Cause, Disk, Rules, read_disk_usage
+from commitlake.pipelines.retention.deletion_rules import DeletionCause, Disk, Rules, read_disk_usage
 from commitlake.pipelines.retention.segments import StoredSegment, measure_log_growth, newest_segment_index
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 
@@ -38,7 +38,7 @@ def deleted_count(fates: list[Forecast], moment: datetime.datetime = NOON) -> in
 def test_an_expired_segment_is_deleted_in_the_next_delete_hour() -> None:
     first, second, last = forecast_deletions(segments_of(80, 71, 1), rules_of(), [EMPTY], NOON)
     assert first.expires_at == NOON - 8 * HOUR
-    assert (first.deleted_at, first.cause) == (NOON + 16 * HOUR, Cause.TIME)
+    assert (first.deleted_at, first.cause) == (NOON + 16 * HOUR, DeletionCause.TIME)
     assert second.expires_at == NOON + HOUR
     assert second.deleted_at == first.deleted_at
     assert last == Forecast(last.segment, is_newest=True)
@@ -99,21 +99,21 @@ def test_a_preallocated_segment_is_not_the_newest() -> None:
 def test_on_a_full_disk_expired_segments_are_deleted_at_any_hour(used: int, count: int) -> None:
     fates = forecast_deletions(segments_of(80, 73, 1, 0), rules_of(), [Disk(1, used, 100_000)], NOON)
     assert deleted_count(fates) == count
-    assert {fate.cause for fate in fates[:count]} <= {Cause.DISK}
+    assert {fate.cause for fate in fates[:count]} <= {DeletionCause.DISK}
 
 
 def test_deletion_stops_when_the_disk_has_space_again() -> None:
     fates = forecast_deletions(segments_of(*[80] * 40), rules_of(), [Disk(1, 85_000, 100_000)], NOON)
     # 10 of 1000 bytes at a time: one pass leaves exactly 75 %.
     assert deleted_count(fates) == 10
-    assert fates[10].cause is Cause.TIME
+    assert fates[10].cause is DeletionCause.TIME
 
 
 @pytest.mark.parametrize(("used", "count"), [(85_000, 0), (85_001, 10), (95_000, 10), (96_000, 20), (99_999, 20)])
 def test_on_a_fuller_disk_segments_of_any_age_are_deleted(used: int, count: int) -> None:
     fates = forecast_deletions(segments_of(*[1] * 30), rules_of(), [Disk(1, used, 100_000)], NOON)
     assert deleted_count(fates) == count
-    assert {fate.cause for fate in fates[:count]} <= {Cause.FORCED}
+    assert {fate.cause for fate in fates[:count]} <= {DeletionCause.FORCED}
 
 
 def test_forced_cleaning_can_be_disabled() -> None:
@@ -141,15 +141,15 @@ def test_version_4_cleans_forcibly_only_when_it_deletes_anyway() -> None:
     assert deleted_count(forecast_deletions(segments, rules_of(5, disk_max_used_percent=95), [disk], NOON)) == 2
     four = rules_of(4, disk_max_used_percent=95)
     fates = forecast_deletions(segments, four, [disk], NOON)
-    assert (fates[0].deleted_at, fates[0].cause) == (NOON + 16 * HOUR, Cause.FORCED)
+    assert (fates[0].deleted_at, fates[0].cause) == (NOON + 16 * HOUR, DeletionCause.FORCED)
     assert deleted_count(forecast_deletions(segments, rules_of(4), [disk], NOON)) == 2
 
 
 def test_a_disk_that_fills_up_is_predicted() -> None:
     disk = Disk(1, 74_000, 100_000, growth=1000 / 3600)
     fates = forecast_deletions(segments_of(73, *[2] * 30), rules_of(), [disk], NOON)
-    assert (fates[0].deleted_at, fates[0].cause) == (NOON + HOUR, Cause.DISK)
-    assert (fates[1].deleted_at, fates[1].cause) == (NOON + 11 * HOUR, Cause.FORCED)
+    assert (fates[0].deleted_at, fates[0].cause) == (NOON + HOUR, DeletionCause.DISK)
+    assert (fates[1].deleted_at, fates[1].cause) == (NOON + 11 * HOUR, DeletionCause.FORCED)
     # By then ten are gone, and what they took must be written again first.
     assert fates[10].deleted_at == NOON + 21 * HOUR
     assert disk.time_when_usage_exceeds(75, NOON) == NOON + HOUR
@@ -164,13 +164,13 @@ def test_the_newest_segment_is_deleted_when_full_and_old_enough() -> None:
     assert fate.is_newest
     assert fate.expires_at is None
     assert fate.deleted_at == NOON + 26 * HOUR  # full in six hours, old in seven
-    assert fate.cause is Cause.TIME
+    assert fate.cause is DeletionCause.TIME
 
 
 def test_the_disk_of_the_queues_is_checked_but_not_freed() -> None:
     fates = forecast_deletions(segments_of(*[80] * 30), rules_of(), [EMPTY, Disk(2, 80_000, 100_000)], NOON)
     assert deleted_count(fates) == 29
-    assert fates[0].cause is Cause.DISK
+    assert fates[0].cause is DeletionCause.DISK
 
 
 def test_growth_is_measured_over_the_last_day() -> None:

@@ -14,7 +14,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import rebuild_exit_code, salvage_summary
-from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
+from commitlake.pipelines.salvage.run import DAMAGES, MOVED, SalvageResult, salvage_store
 from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, TOPIC, make_filler, make_fillers
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic
@@ -29,7 +29,7 @@ SEGMENT = 1 << 15
 COUNT = 120
 
 
-def salvage(root: Path, threads: int = 1) -> Salvaged:
+def salvage(root: Path, threads: int = 1) -> SalvageResult:
     (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     return salvage_store(store, root.parent / "clean", runner=ThreadRunner(threads))
 
@@ -262,7 +262,7 @@ def test_records_after_a_page_of_zeros_are_kept_in_every_segment(tmp_path: Path)
     assert (salvaged.damages, salvaged.dropped) == (3, 0)
 
 
-def damages_of(salvaged: Salvaged) -> list[dict[str, object]]:
+def damages_of(salvaged: SalvageResult) -> list[dict[str, object]]:
     """Return the list of damages next to a salvaged log."""
     return [json.loads(line) for line in (salvaged.out / DAMAGES).read_text().splitlines()]
 

@@ -13,7 +13,7 @@ from commitlake.pipelines.transforms.group_offsets import (
     snapshots_at,
     store_topics_at,
 )
-from commitlake.pipelines.transforms.moments import Moments
+from commitlake.pipelines.transforms.moments import SampleTimes
 from commitlake.schemas.times import EPOCH
 from tests.support.offset_rows import MOMENTS, offset_rows
 
@@ -51,7 +51,7 @@ def test_offsets_are_between_those_of_two_snapshots(spark: SparkSession) -> None
     )
     assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
     assert not found.schema["low"].nullable
-    after = Moments(200)
+    after = SampleTimes(200)
     last = offsets_at(offsets, snapshots_at(offsets, after), after).where("owner = 'mail' AND queue_id = 0")
     assert [(row["low"], row["high"]) for row in last.collect()] == [(8, None)]
 
@@ -67,6 +67,6 @@ def test_many_offsets_in_queues_that_do_not_exist_are_left_out(spark: SparkSessi
         ("broker-a", "orders", 60, 2, True), ("broker-a", "orders", 120, 2, True),
     ]  # fmt: skip
     offsets = offset_rows(spark, (50, 700, 0), *((50, "mail", queue, 3) for queue in range(5)))
-    positions = offsets_at(offsets, snapshots_at(offsets, Moments(60)), Moments(60))
+    positions = offsets_at(offsets, snapshots_at(offsets, SampleTimes(60)), SampleTimes(60))
     for most, left in ((3, 5), (2, 2)):
         assert drop_impossible_offsets(positions, topics, most).count() == left

@@ -6,7 +6,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.moments import Moments, latest_values_at
+from commitlake.pipelines.transforms.moments import SampleTimes, latest_values_at
 from tests.support.offset_rows import MOMENTS
 
 
@@ -20,7 +20,7 @@ def test_the_latest_rows_hold_at_each_moment(spark: SparkSession) -> None:
     expected = [("mail", 60, 2), ("mail", 120, 2), ("shop", 120, 5)]
     columns = "group string, at long, offset long"
     assert_df_equality(found, spark.createDataFrame(expected, columns), ignore_row_order=True, ignore_nullable=True)
-    last = latest_values_at(rows, ["broker", "group"], F.col("second"), Moments({"b": 60}, is_last=True), values)
+    last = latest_values_at(rows, ["broker", "group"], F.col("second"), SampleTimes({"b": 60}, is_last=True), values)
     assert sorted(tuple(row) for row in last.collect()) == [
         ("b", "late", 60, 9),
         ("b", "mail", 60, 2),

@@ -10,9 +10,9 @@ from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.pipelines.verify.findings import Findings
 from commitlake.pipelines.verify.queue_check import (
     BadRanges,
-    Run,
+    OffsetRun,
     check_queue_order,
-    find_runs,
+    find_offset_runs,
     find_topic_restarts,
     recorded_number_ranges,
 )
@@ -21,12 +21,12 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 NO_DAMAGE = BadRanges.from_bad_ranges([])
 
 
-def runs(*numbers: tuple[int, int]) -> list[Run]:
+def runs(*numbers: tuple[int, int]) -> list[OffsetRun]:
     """Return runs of 100 bytes a record, one after the other."""
     found, offset = [], 0
     for first, end in numbers:
         last = offset + 100 * (end - first - 1)
-        found.append(Run("orders", 0, first, end, offset, last))
+        found.append(OffsetRun("orders", 0, first, end, offset, last))
         offset = last + 100
     return found
 
@@ -61,8 +61,8 @@ def test_queue_offsets_that_go_back_after_damage_are_stale() -> None:
 
 
 def test_offset_0_again_is_a_new_topic_if_another_queue_proves_it() -> None:
-    old, new = Run("orders", 0, 0, 1, 100, 100), Run("orders", 0, 0, 1, 900, 900)
-    other = [Run("orders", 1, 0, 2, 200, 300), Run("orders", 1, 0, 1, 800, 800)]
+    old, new = OffsetRun("orders", 0, 0, 1, 100, 100), OffsetRun("orders", 0, 0, 1, 900, 900)
+    other = [OffsetRun("orders", 1, 0, 2, 200, 300), OffsetRun("orders", 1, 0, 1, 800, 800)]
     for queues, expected in (
         ({("orders", 0): [old, new]}, "log_repeated_number"),
         ({("orders", 0): [old, new], ("orders", 1): other}, "log_queue_restarted"),
@@ -99,5 +99,5 @@ def test_a_forged_queue_offset_has_no_negative_number_of_records() -> None:
     last = (1 << 63) - 1
     numbers = np.array([3, last, -last - 1, last], np.int64)
     offsets = np.arange(4, dtype=np.int64)
-    found = [run for run, _ in find_runs(QueueEntries("orders", 0, numbers, *[offsets] * 5))]
+    found = [run for run, _ in find_offset_runs(QueueEntries("orders", 0, numbers, *[offsets] * 5))]
     assert [(run.first, run.end) for run in found] == [(3, 4), (last, last + 1), (-last - 1, -last), (last, last + 1)]

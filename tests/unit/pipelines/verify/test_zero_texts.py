@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.reading.snapshots import TailKind, take_snapshot
+from commitlake.connectors.reading.snapshots import LogTailKind, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
@@ -41,8 +41,8 @@ def test_verify_counts_the_record_in_a_stopped_store(store: Path) -> None:
 def test_a_reader_leaves_out_the_record_while_a_broker_may_be_writing(store: Path) -> None:
     (store / "checkpoint").unlink()  # it would prove that the broker had the whole record
     (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
-    assert take_snapshot([found]).ranges["a"].tail is TailKind.TORN
-    assert take_snapshot([found], is_broker_stopped=True).ranges["a"].tail is TailKind.UNWRITTEN
+    assert take_snapshot([found]).ranges["a"].tail is LogTailKind.TORN
+    assert take_snapshot([found], is_broker_stopped=True).ranges["a"].tail is LogTailKind.UNWRITTEN
 
 
 def test_verify_leaves_out_the_record_while_a_broker_has_the_store_open(store: Path) -> None:

@@ -36,7 +36,7 @@ from commitlake.schemas.remoting.statistics_bodies import (
     ConsumerOffsetTable,
     ConsumeStats,
     DelayOffsetTable,
-    OffsetWrapper,
+    QueueOffsetPair,
     TopicOffset,
     TopicStats,
 )
@@ -130,7 +130,7 @@ def test_objects_as_keys_are_parsed() -> None:
     assert parse_body(TopicStats, serialize_body(stats)) == stats
     assert serialize_body(stats).startswith(b'{"offsetTable":{{"brokerName":"lab-a","queueId":1,"topic":"TopicN"}:{')
     (progress,) = parse_body(ConsumeStats, CONSUME_STATS).offset_table.values()
-    assert (progress, progress.lag) == (OffsetWrapper(3, 1, 1795247801799, 1), 2)
+    assert (progress, progress.lag) == (QueueOffsetPair(3, 1, 1795247801799, 1), 2)
 
 
 def test_tables_of_offsets_are_read() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES, Origin, tables_with_origin
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, RowOrigin, tables_with_origin
 
 
 def test_each_table_has_an_origin() -> None:
-    assert tables_with_origin(Origin.ARCHIVE) == ("messages",)
-    assert tables_with_origin(*Origin) == tuple(LAKE_TABLES)
+    assert tables_with_origin(RowOrigin.ARCHIVE) == ("messages",)
+    assert tables_with_origin(*RowOrigin) == tuple(LAKE_TABLES)
 
 
 @pytest.mark.parametrize("name", LAKE_TABLES)

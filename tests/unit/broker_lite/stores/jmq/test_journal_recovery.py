@@ -11,7 +11,7 @@ import pytest
 from commitlake.broker_lite.stores.jmq.journal_files import JournalCheckpointFile
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.snapshots import TailKind, plan_splits, take_snapshot
+from commitlake.connectors.reading.snapshots import LogTailKind, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_message
 from commitlake.schemas.layouts.jmq.offset_json import ConsumedQueue
@@ -152,7 +152,7 @@ def test_messages_with_nul_in_properties_are_recovered_and_read(root: Path, end:
         if end == "crashed":
             crash(store)
     (log,) = find_stores(str(root), "b", formats=all_formats())
-    assert take_snapshot([log]).ranges["b"].tail is TailKind.UNWRITTEN
+    assert take_snapshot([log]).ranges["b"].tail is LogTailKind.UNWRITTEN
     assert [dict(one.property_pairs)["a"] for one in JMQ.found(root)] == list(values)
     rows = rows_of(plan_splits(log, take_snapshot([log]).ranges["b"], 1 << 20), Mode.FAILFAST, "properties")
     assert [dict(row["properties"])["a"] for row in rows] == list(values)  # type: ignore[call-overload]

@@ -18,7 +18,7 @@ def test_queue_options_narrow_topics_queues_and_offsets() -> None:
     options = QueueOptions.parse(
         {"PATH": "/store", "topics": "a, b", "queueIds": "0,3", "startingOffset": "10", "mode": "permissive"}
     )
-    filters = options.filters
+    filters = options.to_read_filters
     assert (filters.topics, filters.queue_ids) == (frozenset({"a", "b"}), frozenset({0, 3}))
     assert (filters.min_offset, filters.end_offset, options.mode) == (10, None, Mode.PERMISSIVE)
 
@@ -31,7 +31,7 @@ def test_index_options_hash_the_keys_of_each_topic() -> None:
 
 def test_index_options_take_the_brokers_geometry() -> None:
     options = IndexFileOptions.parse({"path": "/store", "indexSlots": "7", "indexEntries": "9"})
-    assert options.geometry == Geometry(7, 9)
+    assert options.index_file_geometry == Geometry(7, 9)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ _GEOMETRY = Geometry(50, 200)
 
 def plan(root: Path, **given: str) -> list[IndexPart]:
     options = IndexFileOptions.parse({"path": str(root), **given})
-    return [part for parts in plan_index_files(options, options.filters) for part in parts]
+    return [part for parts in plan_index_files(options, options.to_read_filters) for part in parts]
 
 
 def bad(parts: list[IndexPart]) -> list[tuple[int, int, Reason]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.formats.index_entries import partitions
-from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range
+from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_entry_range
 
 
 def test_ranges_are_divided_between_entries() -> None:
-    ranges = list(divide_range(40, 40 + 20 * 10_000_000, 20))
+    ranges = list(divide_entry_range(40, 40 + 20 * 10_000_000, 20))
     assert ranges[0][0] == 40
     assert ranges[-1][1] == 40 + 20 * 10_000_000
     assert all((end - start) % 20 == 0 and 0 < end - start <= 64 << 20 for start, end in ranges)
-    assert list(divide_range(40, 40, 20)) == []
+    assert list(divide_entry_range(40, 40, 20)) == []
 
 
 def test_stores_are_opened_once_for_a_read(monkeypatch: pytest.MonkeyPatch) -> None:

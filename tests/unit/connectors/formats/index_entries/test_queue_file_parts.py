@@ -23,7 +23,7 @@ _FILE_BYTES = 20 * QUEUE_FILE_ENTRIES
 
 def plan(root: Path | str, **given: str) -> list[QueuePart]:
     options = QueueOptions.parse({"path": str(root), **given})
-    return [part for parts in plan_queues(options, options.filters) for part in parts]
+    return [part for parts in plan_queues(options, options.to_read_filters) for part in parts]
 
 
 def bad(parts: list[QueuePart]) -> list[tuple[str, int, int, Reason]]:

@@ -175,7 +175,7 @@ def test_a_link_planted_after_planning_is_refused(store: Path, read_queues: Read
     from commitlake.connectors.reading.read_request import Filters
 
     options = QueueOptions.parse({"path": str(store), "topics": RARE})
-    (parts,) = plan_queues(options, options.filters)
+    (parts,) = plan_queues(options, options.to_read_filters)
     (store / "consumequeue" / RARE).rename(tmp_path / "moved")
     (store / "consumequeue" / RARE).symlink_to(tmp_path / "moved")
     with pytest.raises(StoreError, match="found a symbolic link"):
@@ -309,7 +309,7 @@ def test_what_is_shipped_after_planning_is_not_read(
 
     options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})
     before = read_queues(options.path, topics=RARE, queueIds="0")
-    (parts,) = plan_queues(options, options.filters)
+    (parts,) = plan_queues(options, options.to_read_filters)
     entry = consumequeue.serialize_entry(consumequeue.ConsumeQueueEntry(1 << 20, 100, 7))
     write(first_file(store, RARE), 20 * len(before), entry)
     ship(store)
@@ -330,7 +330,7 @@ def test_queue_that_was_cut_after_planning_is_an_error(store: Path, ship: Callab
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
     options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})
-    (parts,) = plan_queues(options, options.filters)
+    (parts,) = plan_queues(options, options.to_read_filters)
     path = first_file(store, RARE)
     write(path, consumequeue.ENTRY.size, bytes(path.stat().st_size - consumequeue.ENTRY.size))
     ship(store)

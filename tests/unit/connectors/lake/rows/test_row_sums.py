@@ -12,7 +12,7 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import (
     read_footer_sum,
     wrap_int64,
 )
-from commitlake.connectors.lake.rows.row_sums import SummedWriter, rows_checksum, sum_file_rows
+from commitlake.connectors.lake.rows.row_sums import RowSumWriter, rows_checksum, sum_file_rows
 
 MEMBER = pa.struct([("id", pa.string()), ("version", pa.int32())])
 VALUES: dict[str, tuple[pa.DataType, list[object]]] = {
@@ -85,7 +85,7 @@ def test_a_column_that_a_later_version_adds_changes_no_sum() -> None:
 def test_a_file_has_the_sum_of_its_rows_in_its_footer() -> None:
     output = io.BytesIO()
     stale = ROWS.replace_schema_metadata({"commitlake.row_sum": "5"})
-    with SummedWriter(output, stale.schema) as writer:
+    with RowSumWriter(output, stale.schema) as writer:
         writer.write_table(stale.slice(0, 3))
         writer.write_table(stale.slice(3))
     parquet = pq.ParquetFile(io.BytesIO(output.getvalue()))

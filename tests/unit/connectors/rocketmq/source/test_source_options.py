@@ -7,7 +7,7 @@ import pytest
 from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.queue_reading import PullFilter
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition
+from commitlake.connectors.rocketmq.source.positions import QueueEdge, ReadPosition
 from commitlake.connectors.rocketmq.spark_options import load_credentials
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -24,9 +24,9 @@ def parse(**given: str) -> SourceOptions:
 def test_missing_options_have_their_defaults() -> None:
     options = parse()
     assert (options.topics, options.group, options.min_partitions) == (("orders",), "TOOLS_CONSUMER", 1)
-    assert options.start == ReadPosition("startingOffsets", Edge.EARLIEST)
-    assert options.end == ReadPosition("endingOffsets", Edge.LATEST)
-    assert options.stream_start == ReadPosition("startingOffsets", Edge.LATEST)
+    assert options.start == ReadPosition("startingOffsets", QueueEdge.EARLIEST)
+    assert options.end == ReadPosition("endingOffsets", QueueEdge.LATEST)
+    assert options.stream_start == ReadPosition("startingOffsets", QueueEdge.LATEST)
     assert (options.fail_on_data_loss, options.max_offsets_per_trigger, options.columns) == (True, None, None)
     assert (options.body, options.mode, options.client_options.request_seconds) == (BodyForm.NONE, Mode.FAILFAST, 10.0)
     assert options.message_filter.selects_all
@@ -45,7 +45,7 @@ def test_positions_are_offsets_times_or_words() -> None:
     by_queue = '{"orders": {"broker-a": {"3": 17}}}'
     assert parse(startingOffsets=by_queue).start.offsets == {QUEUE: 17}
     assert parse(startingOffsets=by_queue).stream_start.offsets == {QUEUE: 17}
-    assert parse(startingOffsets="Latest").start.edge is Edge.LATEST
+    assert parse(startingOffsets="Latest").start.edge is QueueEdge.LATEST
     assert parse(endingTimestamp="2026-11-20T14:00").end.time_ms == 1795183200000
     assert parse(endingTimestamp=by_queue).end.times == {QUEUE: 17}
 

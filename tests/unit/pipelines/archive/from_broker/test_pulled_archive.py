@@ -24,7 +24,7 @@ from commitlake.pipelines.archive import commit_series
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.from_broker import planning
 from commitlake.pipelines.archive.result import Result
-from commitlake.pipelines.archive.run import OnRefusal, plan_work, run_archive
+from commitlake.pipelines.archive.run import OnBadRange, plan_work, run_archive
 from commitlake.schemas.errors import CommitLakeError, ConcurrentRunError, ExitCode
 from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put
@@ -148,7 +148,7 @@ def test_messages_deleted_before_archiving_are_counted_and_recorded(cluster: Liv
     lost = 600 - kept
     assert 0 < lost < 600
     with pytest.raises(CommitLakeError, match=rf"broker-a: {lost} messages gone: .*--on-gap record") as refused:
-        run_archive(HERE, replace(lake.config, on_gap=OnRefusal.FAIL))
+        run_archive(HERE, replace(lake.config, on_gap=OnBadRange.FAIL))
     assert refused.value.exit_code is ExitCode.DAMAGE
     result = lake.pull()
     assert (result.messages, result.gaps, result.verdict.is_damage) == (kept, 1, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 
 
 class Clock:
@@ -29,8 +29,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def pace_of(clock: Clock, rate: float = 0, speed: float = 0) -> Pace:
-    return Pace(rate, speed, clock=clock.time, sleep=clock.sleep)
+def pace_of(clock: Clock, rate: float = 0, speed: float = 0) -> SendPace:
+    return SendPace(rate, speed, clock=clock.time, sleep=clock.sleep)
 
 
 @pytest.mark.parametrize("rate", [0.5, 7, 100, 5000])
@@ -79,7 +79,7 @@ def test_a_stopped_replay_sends_no_message(clock: Clock) -> None:
 
 
 def test_a_paused_replay_waits_until_it_is_resumed(clock: Clock) -> None:
-    pace = Pace(clock=clock.time, sleep=lambda _: pace.set_paused(is_paused=False))
+    pace = SendPace(clock=clock.time, sleep=lambda _: pace.set_paused(is_paused=False))
     pace.set_paused(is_paused=True)
     assert pace.wait(1, 0)
 
@@ -99,7 +99,7 @@ def test_a_changed_speed_applies_from_the_next_message(clock: Clock) -> None:
 
 @pytest.mark.parametrize("change", ["rate", "speed"])
 def test_a_waiting_replay_applies_a_change(clock: Clock, change: str) -> None:
-    pace: Pace
+    pace: SendPace
 
     def sleep(seconds: float) -> None:
         clock.sleep(seconds)
@@ -107,7 +107,7 @@ def test_a_waiting_replay_applies_a_change(clock: Clock, change: str) -> None:
             (pace.set_rate if change == "rate" else pace.set_speed)(1000)
 
     slow = (0.001, 0) if change == "rate" else (0, 0.001)
-    pace = Pace(*slow, clock=clock.time, sleep=sleep)
+    pace = SendPace(*slow, clock=clock.time, sleep=sleep)
     assert pace.wait(1, 0)
     assert pace.wait(1, 5000)  # at the old pace, after an hour
     assert clock.now == pytest.approx(1005.2, abs=0.2)

@@ -29,7 +29,7 @@ from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_p
 from commitlake.pipelines.replay.sending import replay_control, share_sender, tasks
 from commitlake.pipelines.replay.sending.batches import Batch
 from commitlake.pipelines.replay.sending.queue_sender import QueueSender, TargetClient
-from commitlake.pipelines.replay.sending.rate_limit import Pace
+from commitlake.pipelines.replay.sending.rate_limit import SendPace
 from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.pipelines.replay.sending.target_client import open_target_client
 from commitlake.pipelines.replay.sending.tasks import QueueShare, SendingTask, TaskResult, divide_queues, send_share
@@ -116,7 +116,7 @@ def replay_run(world: ReplayWorld, plan: ReplayPlan, runner: Runner | None) -> R
 
 def run(world: ReplayWorld, plan: ReplayPlan, workers: int) -> Counts:
     """Send with some tasks; in this process if `workers` is 0."""
-    return replay_run(world, plan, RestartingRunner(workers) if workers else None).run()
+    return replay_run(world, plan, RestartingRunner(workers) if workers else None).send_replay()
 
 
 def check_sent_once_in_order(world: ReplayWorld) -> None:
@@ -393,7 +393,7 @@ def test_a_stop_reaches_tasks_and_the_replay_is_resumed(
         replay.pace.stop()
 
     threading.Thread(target=stop_once_it_sends).start()
-    sent, failed = replay.run()
+    sent, failed = replay.send_replay()
     assert 0 < sent < MESSAGES
     assert failed == 0
     state = read_replay_state(world.lake, plan.replay_id)
@@ -458,7 +458,7 @@ def test_a_throttle_to_the_rate_of_one_task_is_applied(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch, rate: float
 ) -> None:
     monkeypatch.setattr(replay_control, "_LOOK_SECONDS", 0.05)
-    pace = Pace(80, share=0.5)
+    pace = SendPace(80, share=0.5)
     owner = Ledger(world.lake, plan.replay_id)
     with replay_control.watch_replay(
         world.lake, plan.replay_id, pace, world.client.admin, None, print, owner.check_is_owner
@@ -486,7 +486,7 @@ def test_a_driver_that_was_replaced_stops_no_task_of_its_successor(
 
     def send_all() -> None:
         try:
-            replay.run()
+            replay.send_replay()
         except ReplayError as error:
             failed.append(error)
 
@@ -515,7 +515,7 @@ def test_a_run_that_was_replaced_and_stopped_leaves_the_state_to_its_successor(
 
     monkeypatch.setattr(replay, "_send_by_tasks", stop_after_another_claim)
     with pytest.raises(OtherProcessError):
-        replay.run()
+        replay.send_replay()
     assert read_replay_state(world.lake, plan.replay_id).event is ReplayEvent.STARTED
 
 
