@@ -20,7 +20,7 @@ from commitlake.jobs.cli import main as cli
 PICTURE = Path(__file__).parents[1] / "images" / "page.png"
 ORDERS = 40
 _WIDTH, _HEIGHT = 1000, 900
-_CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/usr/bin/chromium"
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _take(page: Path) -> None:
-    path = os.environ.get("CHROMIUM", _CHROMIUM)
+    path = os.environ.get("CHROMIUM", CHROMIUM)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         tab = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme="light")
