@@ -20,7 +20,7 @@ def test_the_server_is_asked_once_more_for_the_cause(text: str, monkeypatch: pyt
     def refused(storage: S3Storage) -> None:
         raise S3Error(f"{storage.text}: found no server", "Start it")
 
-    monkeypatch.setattr(S3Storage, "check", refused)
+    monkeypatch.setattr(S3Storage, "check_access", refused)
     assert explain_error(OSError(text)) == ("s3://lake/stores/a: found no server. Start it", "", ExitCode.USAGE)
     caused = RuntimeError("of a task")
     caused.__cause__ = OSError(text)
@@ -38,7 +38,7 @@ def test_the_server_is_asked_once_more_for_the_cause(text: str, monkeypatch: pyt
 def test_if_the_server_answers_now_its_earlier_answer_is_named(
     text: str, kind: type[S3Error], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(S3Storage, "check", lambda _: None)
+    monkeypatch.setattr(S3Storage, "check_access", lambda _: None)
     found = s3_error_of(OSError(text))
     assert type(found) is kind
     assert "s3://lake/stores/a cannot be read: found the answer" in str(found)
@@ -67,7 +67,7 @@ def test_an_error_of_deltalake_names_the_bucket_and_what_to_do(
             f"{storage.text}: found no server at the endpoint", "Is the endpoint right (--s3-endpoint)?"
         )
 
-    monkeypatch.setattr(S3Storage, "check", refused)
+    monkeypatch.setattr(S3Storage, "check_access", refused)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint or "")
     shown = explain_error(kind(text))
     assert asked == ["s3://bucket"]

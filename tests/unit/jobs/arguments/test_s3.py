@@ -30,7 +30,7 @@ def test_an_unencrypted_connection_to_a_store_is_warned_of(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")  # restores what the check sets
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store.example:9000")
     monkeypatch.setattr(unencrypted_connections, "_warned", set())
-    monkeypatch.setattr(S3Storage, "check", lambda _: None)
+    monkeypatch.setattr(S3Storage, "check_access", lambda _: None)
     with caplog.at_level(logging.WARNING):
         check_stores_at_uris("/data/store, s3://bucket/store")
         check_stores_at_uris("/data/store")
@@ -42,6 +42,6 @@ def test_an_endpoint_of_the_profile_is_set_for_arrow(monkeypatch: pytest.MonkeyP
     (tmp_path / "config").write_text("[default]\nendpoint_url = http://127.0.0.1:9\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
-    monkeypatch.setattr(S3Storage, "check", lambda _: None)
+    monkeypatch.setattr(S3Storage, "check_access", lambda _: None)
     check_stores_at_uris("s3://stores/a")
     assert os.environ["AWS_ENDPOINT_URL_S3"] == "http://127.0.0.1:9"
