@@ -98,7 +98,7 @@ def time_bounds(
                 high = _read_store_time_at(whole, last_record, max_record_bytes)
             else:
                 high = next((time for time in firsts[number + 1 :] if time is not None), None)
-            found.append(_make_bounds(low, high, tolerance_ms))
+            found.append(_make_time_bounds(low, high, tolerance_ms))
         doubtful = [
             number
             for number, whole in enumerate(ranges)
@@ -163,7 +163,7 @@ def _read_store_time_at(split: Split, offset: int, max_record_bytes: int) -> int
     return None if message is None else message.store_timestamp
 
 
-def _make_bounds(low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
+def _make_time_bounds(low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
     if low is not None and high is not None and high < low:
         # A small step back is within the tolerance, by which both bounds are widened anyway.
         if low - high > tolerance_ms:

@@ -42,13 +42,13 @@ def _apply_predicate(filters: Filters, predicate: Filter) -> Filters:
     name = predicate.attribute[0]
     if isinstance(predicate, EqualTo | In):
         values = predicate.value if isinstance(predicate, In) else (predicate.value,)
-        return _apply_values(filters, name, frozenset(values))
+        return _narrow_by_values(filters, name, frozenset(values))
     if name in _RANGES:
-        return _apply_bound(filters, name, predicate)
+        return _narrow_by_bound(filters, name, predicate)
     return filters
 
 
-def _apply_values(filters: Filters, column_name: str, values: frozenset[object]) -> Filters:
+def _narrow_by_values(filters: Filters, column_name: str, values: frozenset[object]) -> Filters:
     if column_name in _SETS:
         return _narrow_values(filters, _SETS[column_name], values - {None})  # in SQL null equals nothing
     if column_name in _RANGES and len(values) == 1:
@@ -57,7 +57,7 @@ def _apply_values(filters: Filters, column_name: str, values: frozenset[object])
     return filters
 
 
-def _apply_bound(
+def _narrow_by_bound(
     filters: Filters, column_name: str, predicate: GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 ) -> Filters:
     low, high = _to_integer_range(predicate.value)

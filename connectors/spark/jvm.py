@@ -154,7 +154,7 @@ def prepare_launch(settings: Mapping[str, str], *, includes_driver: bool = False
     if python is None and not is_local:
         words, python = _add_archive_arguments(words, defaults, includes_driver=includes_driver)
         folder = _make_driver_folder(python)
-    elif python is not None and not is_local and _is_in_archive(python):
+    elif python is not None and not is_local and _is_python_in_archive(python):
         words = submit_arguments.make_paths_absolute(words)
         folder = _make_driver_folder(python)
     _set_environment(configuration, python or sys.executable, is_local=is_local)
@@ -273,7 +273,7 @@ def _add_archive_arguments(
     return found, worker_environment.PYTHON
 
 
-def _is_in_archive(python: str) -> bool:
+def _is_python_in_archive(python: str) -> bool:
     """Return whether the executors' Python is in an archive that the user sends, as a relative path shows."""
     return "/" in python and not python.startswith("/")
 

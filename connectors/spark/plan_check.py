@@ -46,7 +46,7 @@ def find_refusal_reason(query: DataFrame, allowed_uris: Collection[str]) -> str 
             return "TRANSFORM runs a command: expected a SELECT that only reads"
         if allowed and name in _TABLES and _table_location(node) not in allowed:
             return "a SELECT may only read tables of the lake by name, not other files or tables"
-        if any(each.getClass().getSimpleName() in _CALLS for each in _expressions(node)):
+        if any(each.getClass().getSimpleName() in _CALLS for each in _expressions_of_node(node)):
             return "reflect and java_method call Java methods: expected a SELECT that only reads"
     return None
 
@@ -60,7 +60,7 @@ def _plan_nodes(root: Any) -> Iterator[Any]:
         yield node
 
 
-def _expressions(node: Any) -> Iterator[Any]:
+def _expressions_of_node(node: Any) -> Iterator[Any]:
     left = list(_sequence_items(node.expressions()))
     while left:
         expression = left.pop()

@@ -91,7 +91,7 @@ def check_workers(session: SparkSession, packages: Sequence[str] = NEEDED) -> No
         with _pickle_module_by_value():
             rows = session.range(1, numPartitions=1).select(load(lit(" ".join(packages))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
-        raise UnavailableError(f"no task can be run on Spark's workers: {_last_cause(error)}") from None
+        raise UnavailableError(f"no task can be run on Spark's workers: {_root_cause(error)}") from None
     answer = json.loads(rows[0]["found"])
     if answer["missing"]:
         missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())
@@ -143,7 +143,7 @@ def _pickle_module_by_value() -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _last_cause(error: Exception) -> str:
+def _root_cause(error: Exception) -> str:
     """Return the most informative line of Spark's error: the last cause, otherwise the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

@@ -195,7 +195,7 @@ class AzureStorage(CloudStorage):
             # The body has not been read yet, so an object that is too large costs no memory.
             if answer.meta["size"] > max_bytes:
                 raise self.too_large_error(name, max_bytes)
-            return FileContent(bytes(answer.bytes()), _version_of(answer.meta))
+            return FileContent(bytes(answer.bytes()), _version_of_blob(answer.meta))
         return None
 
     def read(self, name: str, start: int, end: int, found_version: FoundFile) -> bytes | None:
@@ -221,7 +221,7 @@ class AzureStorage(CloudStorage):
         """Write a file if it still has the given version, an object's tag or a number."""
         with self.convert_errors(name, "written"):
             try:
-                return _version_of(self._put(name, data, mode="create" if version is None else version))
+                return _version_of_blob(self._put(name, data, mode="create" if version is None else version))
             except (AlreadyExistsError, PreconditionError):
                 raise ReplacedError from None
 
@@ -277,6 +277,6 @@ def _to_found_file(metadata: Any) -> FoundFile:
     return FoundFile(int(metadata["size"]), metadata["last_modified"], metadata["e_tag"])
 
 
-def _version_of(metadata: Any) -> dict[str, str]:
+def _version_of_blob(metadata: Any) -> dict[str, str]:
     """Return the identifier of an object's version: its ETag or, on some servers, a version number."""
     return {name: metadata[name] for name in ("e_tag", "version") if metadata[name]}

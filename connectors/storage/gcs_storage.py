@@ -180,7 +180,7 @@ class GcsStorage(CloudStorage):
         found = []
         for part in parts:
             blob = listed.get(self.key(part_file_name(part)))
-            if blob is None or (int(blob.size), _crc_of(blob)) != (part.size, part.crc):
+            if blob is None or (int(blob.size), _crc_of_blob(blob)) != (part.size, part.crc):
                 raise self.changed_part_error(part_file_name(part), part)
             found.append((part, blob))
         return found
@@ -242,10 +242,10 @@ class GcsStorage(CloudStorage):
 
 
 def _to_found_file(blob: Any) -> FoundFile:
-    return FoundFile(int(blob.size), blob.updated, int(blob.generation), _crc_of(blob))
+    return FoundFile(int(blob.size), blob.updated, int(blob.generation), _crc_of_blob(blob))
 
 
-def _crc_of(blob: Any) -> int:
+def _crc_of_blob(blob: Any) -> int:
     """Return the CRC-32 that the writer of an object has stored with it."""
     text = str((blob.metadata or {}).get(_CRC))
     return int(text, 16) if _CRC_TEXT.fullmatch(text) else UNKNOWN_CRC

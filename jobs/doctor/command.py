@@ -77,7 +77,7 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
         missing = [finding.check for finding in findings if finding.state is CheckState.MISSING]
         warnings = [finding.check for finding in findings if finding.state is CheckState.WARNING]
         if not self.quiet:
-            print(_summary(missing, warnings), file=sys.stderr)
+            print(_checks_summary(missing, warnings), file=sys.stderr)
         return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
@@ -159,7 +159,7 @@ def _describe_lake(lake: Lake) -> str:
     return f"version {table.version()} of messages"
 
 
-def _summary(missing: Sequence[str], warnings: Sequence[str]) -> str:
+def _checks_summary(missing: Sequence[str], warnings: Sequence[str]) -> str:
     if missing:
         return f"missing: {', '.join(dict.fromkeys(missing))}"
     if warnings:

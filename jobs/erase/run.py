@@ -135,7 +135,7 @@ def finish_erasures_and_purge(command: EraseOptions) -> ExitCode:
     place = _open_erasure_target(command)
     if command.dry_run:
         unfinished = unfinished_erasures(place.lake)
-        due = due_erasures(read_erasure_states(place.lake), _now(), is_only_user=command.now)
+        due = due_erasures(read_erasure_states(place.lake), _current_time(), is_only_user=command.now)
         print_line(
             f"{format_count(len(unfinished), 'erasure is', 'erasures are')} unfinished, and older versions of "
             f"{len(due)} are due for deletion"
@@ -146,7 +146,7 @@ def finish_erasures_and_purge(command: EraseOptions) -> ExitCode:
     if (
         not done
         and error is None
-        and not due_erasures(read_erasure_states(place.lake), _now(), is_only_user=command.now)
+        and not due_erasures(read_erasure_states(place.lake), _current_time(), is_only_user=command.now)
     ):
         say("no erasure is unfinished, and no deletion is due")
     return _purge_and_sign(command, place, key, say, error)
@@ -244,7 +244,7 @@ def _finish_interrupted_erasures(
     return bool(done), next(errors, None)
 
 
-def _now() -> datetime.datetime:
+def _current_time() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
@@ -268,7 +268,7 @@ def _purge_due_versions(
     command: EraseOptions, target: ErasureTarget, write_line: Callable[[str], None]
 ) -> PackError | None:
     states, purged, error = purge_erasures(
-        target, _now(), _make_step_printer(command, write_line), is_only_user=command.now
+        target, _current_time(), _make_step_printer(command, write_line), is_only_user=command.now
     )
     for line in _purge_result_lines(states, purged):
         write_line(line)

@@ -171,11 +171,11 @@ def _print_story(command: LineageOptions, story: Story, monotonic_start: float) 
     for sentence in story.missing:
         print_warning("commitlake lineage", sentence)
     if not command.quiet:
-        print_line(_summary(story, time.monotonic() - monotonic_start))
+        print_line(_story_summary(story, time.monotonic() - monotonic_start))
     return ExitCode.DAMAGE if story.missing else ExitCode.OK
 
 
-def _summary(story: Story, seconds: float) -> str:
+def _story_summary(story: Story, seconds: float) -> str:
     if not story.steps:
         why = "".join(f"; {caution}" for caution in story.cautions)
         return f"no message in the lake has {story.asked}{why} ({seconds:.1f} s)"

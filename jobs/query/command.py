@@ -177,7 +177,7 @@ def _run_query(query: QueryOptions) -> ExitCode:
         raise JobError(f"the query is invalid: {error}", f"columns are: {', '.join(known)}") from None
     _explain_empty_result(query, lake, table, count)
     if not query.quiet:
-        print(_summary(count, rows.cut, query, time.monotonic() - started), file=sys.stderr)
+        print(_query_summary(count, rows.cut, query, time.monotonic() - started), file=sys.stderr)
     return max(texts.report_unreadable(), whole) if texts else whole
 
 
@@ -262,7 +262,7 @@ def _answer_missing_table(query: QueryOptions, start_time: float) -> ExitCode:
         return ExitCode.OK
     count = write_rows(query.output, iter(()), columns)
     if not query.quiet:
-        print(_summary(count, False, query, time.monotonic() - start_time), file=sys.stderr)
+        print(_query_summary(count, False, query, time.monotonic() - start_time), file=sys.stderr)
     return ExitCode.OK
 
 
@@ -384,7 +384,7 @@ def _selected_columns(query: QueryOptions, known_columns: list[str]) -> list[str
     return columns
 
 
-def _summary(row_count: int, is_cut: bool, query: QueryOptions, seconds: float) -> str:
+def _query_summary(row_count: int, is_cut: bool, query: QueryOptions, seconds: float) -> str:
     if not row_count:
         return f"no matching {'messages' if query.table == 'messages' else 'rows'} ({seconds:.1f} s)"
     if is_cut:

@@ -136,7 +136,7 @@ def send_selected_messages(
         runner = _open_runner(arguments, lake, plan)
         if source.is_copied:
             open_messages_for_append(lake)  # the ledger is stored in a lake, which may be new
-        write_rows = partial(_write_rows, lake, source, plan, changes) if changes or source.is_copied else None
+        write_rows = partial(_write_replay_rows, lake, source, plan, changes) if changes or source.is_copied else None
         sent = record_replay(lake, plan, table, others, write_rows, is_copied=source.is_copied)
         left_out = plan.messages_to_send - sent.messages_to_send
         if left_out and not arguments.quiet:
@@ -193,7 +193,7 @@ def _open_source_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -
     return PlannedMessages(plan, source.table, None if source.is_copied else open_packs(lake))
 
 
-def _write_rows(lake: Lake, source: MessageSource, plan: ReplayPlan, changes: MessageChanges) -> None:
+def _write_replay_rows(lake: Lake, source: MessageSource, plan: ReplayPlan, changes: MessageChanges) -> None:
     """Store changed or copied messages in `replay_rows`."""
     messages = _open_source_messages(lake, source, plan)
     if changes:
@@ -260,13 +260,13 @@ def _run_replay(
             began = time.monotonic()
             counts = run.send_replay()
             seconds = time.monotonic() - began
-    result = _print_summary(arguments, plan, counts, seconds)
+    result = _print_replay_summary(arguments, plan, counts, seconds)
     if arguments.verify is not False and result is not ExitCode.INTERRUPTED:
         return max(result, verify_sent_messages(arguments, lake, run.messages, client.puller))
     return result
 
 
-def _print_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
+def _print_replay_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
     left = plan.messages_to_send - counts.sent - counts.failed
     if not arguments.quiet:
         wanted = format_count(plan.messages_to_send, "message is", "messages are")

@@ -117,7 +117,7 @@ def compare_archive_runs(lake: Lake, moment: LakeState, damaged_tables: Collecti
     wrong = list(_find_wrong_runs(lake, commits, moment.commit.sequence))
     found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
     for table in sorted({"gaps", "quarantine"} - {*damaged_tables}):
-        counts = Counter(row["run_id"] for row in _read_rows(lake, table, ["run_id"]))
+        counts = Counter(row["run_id"] for row in _table_rows(lake, table, ["run_id"]))
         differing = [
             (made.sequence, expected, counts[made.run_id])
             for made in commits
@@ -203,7 +203,7 @@ _COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}
 
 def _find_wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last_sequence: int) -> Iterator[str]:
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in _read_rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
+    for row in _table_rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
         rows.setdefault(row["run_id"], []).append(row)
     for made in commits:
         found = rows.get(made.run_id, [])
@@ -224,7 +224,7 @@ def _find_wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last_sequence
                 yield f"run {row['sequence']}: expected no row, as messages has no commit of {run_id}, found one"
 
 
-def _read_rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any]]:
+def _table_rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any]]:
     opened = lake.find(table)
     return [] if opened is None else list(rows_to_dicts(opened.to_pyarrow_table(columns=columns)))
 

@@ -201,7 +201,7 @@ def begin_erasure(
         copies = ensure_hash_key(read_later_copies(lake))
         detail = {"retention_s": retention.total_seconds(), "copies_key": copies.key.hex()}
         table = pa.concat_tables([
-            _event_row(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
+            _erasure_event_row(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
             _message_rows(rows, number, erasure_id, by),
             _later_copy_rows(number, erasure_id, copies.iterate_detail_json(texts,
             are_copies_kept=keeps_later_copies), by),
@@ -249,11 +249,11 @@ def add_erasure_event(
     lake: Lake, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
 ) -> None:
     """Record an event of an erasure, such as its completion; recording it twice does no harm."""
-    row = _event_row(state.number, state.erasure_id, event, detail, make_erasure_writer(parser_version), None)
+    row = _erasure_event_row(state.number, state.erasure_id, event, detail, make_erasure_writer(parser_version), None)
     append_rows(lake, "erasures", row)
 
 
-def _event_row(
+def _erasure_event_row(
     erasure_number: int,
     erasure_id: str,
     event: ErasureEvent,

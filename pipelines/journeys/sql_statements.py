@@ -54,7 +54,7 @@ class SourceTables(NamedTuple):
     edges: str
 
 
-class _Dialect(NamedTuple):
+class _SqlDialect(NamedTuple):
     """SQL functions that differ between DataFusion and Spark.
 
     Attributes:
@@ -66,9 +66,9 @@ class _Dialect(NamedTuple):
     explode: str
 
 
-_DIALECTS: Mapping[Engine, _Dialect] = {
-    Engine.SPARK: _Dialect("unix_micros(%s)", "explode(%s)"),
-    Engine.DELTALAKE: _Dialect("arrow_cast(%s, 'Int64')", "unnest(%s)"),
+_DIALECTS: Mapping[Engine, _SqlDialect] = {
+    Engine.SPARK: _SqlDialect("unix_micros(%s)", "explode(%s)"),
+    Engine.DELTALAKE: _SqlDialect("arrow_cast(%s, 'Int64')", "unnest(%s)"),
 }
 RECORD_TEXTS = ("key", "node", "topic", "broker")
 """Text columns of the rows of `records_sql`."""

@@ -87,7 +87,7 @@ class Outcomes:
         """Return the outcomes of all messages, such as consumed or waiting, in the order in which they were stored."""
         found: list[Result] = []
         told: set[Place] = set()
-        for place, row in sorted(self._records.items(), key=lambda item: _time_sort_key(item[1])):
+        for place, row in sorted(self._records.items(), key=lambda item: _row_time_sort_key(item[1])):
             if place in told:
                 continue
             group = consumer_group_of(row["topic"] or "", row["properties"])
@@ -141,7 +141,7 @@ class Outcomes:
                     if to is not None and to in self._records and to not in seen:
                         seen.add(to)
                         records.append(to)
-        records.sort(key=lambda place: _time_sort_key(self._records[place]))
+        records.sort(key=lambda place: _row_time_sort_key(self._records[place]))
         consumptions.sort(key=lambda edge: (edge["attempt"] or 0, edge["event_timestamp"] or _FIRST))
         return _RetryChain(first_place, group, records, consumptions)
 
@@ -163,7 +163,7 @@ class Outcomes:
             return self._outcome_of_dead_letter(last, chain)
         succeeded = [edge for edge in chain.consumptions if edge["outcome"] == StepOutcome.SUCCESS]
         stored = self._retry_store_edge(chain)
-        if succeeded and (stored is None or _event_time(stored) <= _event_time(succeeded[-1])):
+        if succeeded and (stored is None or _time_of_edge(stored) <= _time_of_edge(succeeded[-1])):
             return self._outcome_of_success(succeeded[-1], chain)
         if stored is not None:
             return self._outcome_in_retry_store(stored, chain)
@@ -228,7 +228,7 @@ class Outcomes:
             and row["store_timestamp"] is not None
             and row["store_timestamp"] > dead_letter["store_timestamp"]
         ]
-        return min(later, key=_time_sort_key, default=None)
+        return min(later, key=_row_time_sort_key, default=None)
 
     def _outcome_of_success(self, edge: Row, chain: _RetryChain) -> Result:
         at, sent = edge["event_timestamp"], self._first_store_time(chain.head)
@@ -373,10 +373,10 @@ def _is_before_retry_copy(consumption: Row, retry_copy: Row) -> bool:
     return attempt is not None and attempt < (retry_copy["reconsume_times"] or 0)
 
 
-def _event_time(edge: Row) -> datetime.datetime:
+def _time_of_edge(edge: Row) -> datetime.datetime:
     at: datetime.datetime | None = edge["event_timestamp"]
     return at or _FIRST
 
 
-def _time_sort_key(row: Row) -> tuple[datetime.datetime, str, int]:
+def _row_time_sort_key(row: Row) -> tuple[datetime.datetime, str, int]:
     return row["store_timestamp"] or _FIRST, row["broker"], row["physical_offset"]

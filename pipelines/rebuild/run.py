@@ -124,10 +124,10 @@ def rebuild_store(
         )
         is_live = not owns_lock and is_locked(root)
         plan = begin_or_resume_plan(store, root, output_folder.resolve(), settings, partition_bytes, is_live=is_live)
-        return _run_passes(store, plan, runner, advance)
+        return _run_both_passes(store, plan, runner, advance)
 
 
-def _run_passes(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> RebuildResult:
+def _run_both_passes(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> RebuildResult:
     splits = plan.log_splits(store)
     collected, counts = _run_first_pass(plan, splits, runner, advance)
     shown = _find_batch_topics(plan.root, plan.settings.format, collected, counts)
@@ -138,10 +138,10 @@ def _run_passes(store: Store, plan: RebuildPlan, runner: Runner, advance: Advanc
         remove_tree(plan.parts_folder)
         make_folders(plan.parts_folder, trusted_root=plan.out)
         collected, counts = _run_first_pass(plan, splits, runner, None)
-    return _run_second_pass(plan, collected, counts, _part_paths(plan, splits), runner)
+    return _run_second_pass(plan, collected, counts, _part_file_paths(plan, splits), runner)
 
 
-def _part_paths(plan: RebuildPlan, splits: Sequence[Split]) -> list[str]:
+def _part_file_paths(plan: RebuildPlan, splits: Sequence[Split]) -> list[str]:
     return [str(plan.parts_folder / f"{number:08d}.part") for number in range(len(splits))]
 
 
@@ -149,7 +149,7 @@ def _run_first_pass(
     plan: RebuildPlan, splits: Sequence[Split], runner: Runner, advance: Advance | None
 ) -> tuple[list[CollectedRange], dict[Queue, int]]:
     """Read the log and write a part file for each range; return their summaries, and the number of entries by queue."""
-    paths = _part_paths(plan, splits)
+    paths = _part_file_paths(plan, splits)
     tasks = [CollectTask(split, plan.settings, path) for split, path in zip(splits, paths, strict=True)]
     done: dict[int, CollectedRange] = {}
     for number, result in runner.run(collect_range, tasks):

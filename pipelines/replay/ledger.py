@@ -177,13 +177,13 @@ def _append_plan(lake: Lake, replay_id: str, rows: pa.Table) -> None:
     raise busy_error("replays", TRY_AGAIN)
 
 
-def _now() -> datetime.datetime:
+def _current_time() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
 def _event_time(lake: Lake, replay_id: str) -> datetime.datetime:
     """Return the time for a new event of a replay, later than all of its events so far even if clocks differ."""
-    now = _now()
+    now = _current_time()
     table = lake.find("replays")
     if table is None:
         return now
@@ -616,20 +616,20 @@ def is_sent_by_tasks(state: ReplayState) -> bool:
     return state.owner is not None and _parse_owner(state.plan.replay_id, state.owner).senders > 0
 
 
-class _Owner(NamedTuple):
+class _OwnerProcess(NamedTuple):
     host: str
     pid: int
     started: str | None
     senders: int = 0
 
 
-def _parse_owner(replay_id: str, text: str) -> _Owner:
+def _parse_owner(replay_id: str, text: str) -> _OwnerProcess:
     """Parse the text in `replays` that identifies the process that owns a replay."""
     try:
         fields = json.loads(text)
-        owner = _Owner(fields["host"], fields["pid"], fields["started"], fields.get("senders", 0))
+        owner = _OwnerProcess(fields["host"], fields["pid"], fields["started"], fields.get("senders", 0))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        owner = _Owner("", 0, None)
+        owner = _OwnerProcess("", 0, None)
     is_text = isinstance(owner.host, str) and isinstance(owner.started, str | None)
     if not (is_text and owner.host and int_in_range(owner.pid, 1, INT32_MAX)) or (
         int_in_range(owner.senders, 0, INT32_MAX) is None

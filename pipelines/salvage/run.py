@@ -151,7 +151,7 @@ def salvage_store(
     if os.path.lexists(output_folder / store.format.folder):
         return _read_earlier_result(store, output_folder)
     with open_small_files(store.root) as root:
-        config, is_live, was_aborted = _read_config(root), is_locked(root), os.path.lexists(root / ABORT)
+        config, is_live, was_aborted = _read_config_files(root), is_locked(root), os.path.lexists(root / ABORT)
     files = open_store_files(store_folder_of_log(store.root))
     if store.is_remote:  # see `store_view` for the order
         was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
@@ -309,7 +309,7 @@ def _rewrite_empty_segments(tasks: list[SegmentTask], results: dict[int, Segment
             results[number] = salvage_segment(replace(task, store_timestamp=time))
 
 
-def _read_config(root: Path) -> dict[str, bytes]:
+def _read_config_files(root: Path) -> dict[str, bytes]:
     """Read the JSON files in a store's folder `config`, before anything is written."""
     folder = root / CONFIG
     names = files_in(folder, lambda name: name.endswith(".json"), trusted_root=root)

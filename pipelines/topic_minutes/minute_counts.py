@@ -101,7 +101,7 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
     groups, first_rows = _join_same_groups(
         groups, first_rows, [each[first_rows] for each in (brokers, topics, queues, kinds, tags, minutes, nulls)]
     )
-    values, sketches = _sum_groups(rows, groups, len(first_rows), stores, nulls)
+    values, sketches = _sum_message_groups(rows, groups, len(first_rows), stores, nulls)
     tag_codes = tags[first_rows]
     keys = {
         "broker": broker_names.take(_nullable_codes(brokers[first_rows])),
@@ -201,7 +201,7 @@ def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tu
     return joined[groups], first_rows[order[differs]]
 
 
-def _sum_groups(
+def _sum_message_groups(
     rows: RowArrays, groups: Array, group_count: int, store_times: Array, null_bits: Array
 ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
     """Return the columns of counts and of sketches, with one value for each group."""

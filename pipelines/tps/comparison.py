@@ -55,7 +55,7 @@ class Comparison:
         rows += self.rates.rows_without_messages(question, silent)
         for row in rows:
             self._add_comparison(row, before)
-        return sorted(rows, key=lambda row: _sort_key(question, row))
+        return sorted(rows, key=lambda row: _rate_sort_key(question, row))
 
     def _window_count(self) -> int:
         return 1 if self.question.window is None else len(window_starts(self.question))
@@ -95,7 +95,7 @@ def find_silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]
     return sorted(found, key=lambda key: (-before[key], repr(key)))
 
 
-def _sort_key(question: RatesQuestion, row: Row) -> tuple[Any, ...]:
+def _rate_sort_key(question: RatesQuestion, row: Row) -> tuple[Any, ...]:
     group = repr(group_key_of_row(question, row))
     if question.window is not None:
         return row["window_start"], group

@@ -100,7 +100,7 @@ class Rates:
             if question.window is None:
                 more = {"peak_per_s": None if sums is None else 0.0, "peak_at": None}
             more |= {**dict.fromkeys(QUANTILES), "archived": archived}
-            rows += [_to_row(question, key, sums, length.total_seconds()) | more for key in groups]
+            rows += [_rates_row(question, key, sums, length.total_seconds()) | more for key in groups]
         return rows
 
     def _origins(self, question: RatesQuestion) -> OriginalTopicShare:
@@ -138,7 +138,7 @@ class Rates:
         archived = self.coverage.share_of_window(question.start, question.end)
         rows = []
         for key, sums in found.items():
-            row = _to_row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
+            row = _rates_row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
             rows.append(row | {"peak_per_s": sums["peak"] / unit, "peak_at": sums["peak_at"], "archived": archived})
         return sorted(rows, key=lambda row: (-row["messages"], repr(group_key_of_row(question, row))))
 
@@ -215,7 +215,9 @@ class Rates:
             for key, numbers in zip(keys, summed, strict=True):
                 counts = {name: int(number) for name, number in zip(SUMS, numbers[:, place], strict=True)}
                 figures = None if archived == NONE and not counts["messages"] else counts
-                rows.append({**_to_row(question, key, figures, seconds), "window_start": start, "archived": archived})
+                rows.append(
+                    {**_rates_row(question, key, figures, seconds), "window_start": start, "archived": archived}
+                )
         return rows
 
     def _sum_windows_by_sql(
@@ -294,7 +296,7 @@ def _sketch_quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
     return found
 
 
-def _to_row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, seconds: float) -> Row:
+def _rates_row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, seconds: float) -> Row:
     row: Row = dict(zip(question.by, key, strict=True))
     if sums is None:
         return row | dict.fromkeys((*SUMS, "messages_per_s", "bytes_per_s"))

@@ -91,10 +91,10 @@ def _quote_key(token: re.Match[str]) -> str:
 
 
 def _convert_keys(pairs: list[tuple[str, Any]]) -> dict[Key, Any]:
-    return {_read_key(key): value for key, value in pairs}
+    return {_parse_json_key(key): value for key, value in pairs}
 
 
-def _read_key(key: str) -> Key:
+def _parse_json_key(key: str) -> Key:
     if key.startswith(_INT_KEY_MARK):
         return require_int(key.removeprefix(_INT_KEY_MARK), "key", INT64_MIN, INT64_MAX)
     if not key.startswith(_OBJECT_KEY_MARK):
@@ -110,7 +110,7 @@ def _read_key(key: str) -> Key:
 def serialize_fastjson(value: Any, indent: int = 0) -> str:
     """Serialize a document like a config file of RocketMQ 5: tabs, one entry per line, no space after the colon."""
     if isinstance(value, dict):
-        entries = [f"{_write_key(key)}:{serialize_fastjson(item, indent + 1)}" for key, item in value.items()]
+        entries = [f"{_json_key(key)}:{serialize_fastjson(item, indent + 1)}" for key, item in value.items()]
         return _format_block("{", entries, "}", indent)
     if isinstance(value, list | tuple):
         return _format_block("[", [serialize_fastjson(item, indent + 1) for item in value], "]", indent)
@@ -125,13 +125,13 @@ def serialize_compact(value: Any) -> bytes:
 
 def _serialize_compact(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ",".join([f"{_write_key(key)}:{_serialize_compact(item)}" for key, item in value.items()]) + "}"
+        return "{" + ",".join([f"{_json_key(key)}:{_serialize_compact(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join([_serialize_compact(item) for item in value]) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def _write_key(key: Key) -> str:
+def _json_key(key: Key) -> str:
     if isinstance(key, tuple):
         return _serialize_compact(dict(key))
     return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)

@@ -130,7 +130,7 @@ def _load_identity(context: ssl.SSLContext, identity: TlsIdentity) -> None:
         # Without this callback, ssl would prompt for a password at the terminal.
         context.load_cert_chain(identity.cert_path, identity.key_path, lambda: password)
     except OSError as error:
-        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _error_reason(error)
+        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _ssl_error_reason(error)
         raise TlsConfigError(
             f"expected the certificate {identity.cert_path} and the key {identity.key_path} as PEM files that belong "
             f"together{' and the password of the key' if identity.key_password else ''}, found {found}"
@@ -144,11 +144,11 @@ def _load_trusted_certificates(context: ssl.SSLContext, key: str, path: str | No
     try:
         context.load_verify_locations(path)
     except OSError as error:
-        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _error_reason(error)
+        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _ssl_error_reason(error)
         raise TlsConfigError(f"{key}={path}: expected a file of certificates in PEM, found {found}") from None
 
 
-def _error_reason(error: OSError) -> str:
+def _ssl_error_reason(error: OSError) -> str:
     return getattr(error, "reason", None) or "invalid content"
 
 

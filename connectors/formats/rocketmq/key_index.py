@@ -170,7 +170,7 @@ class IndexFiles:
             )
         # The hash says little, as many keys share one, but a record without it shows that the index belongs to another
         # log.
-        if self._hashes.isdisjoint(_index_hashes(message)):
+        if self._hashes.isdisjoint(_hashes_of_message(message)):
             raise BadIndexError(
                 f"an entry of the index refers to physical offset {offset}, whose record does not have the key"
             )
@@ -206,7 +206,7 @@ class IndexFiles:
             yield at, end
 
 
-def _index_hashes(message: Message) -> set[int]:
+def _hashes_of_message(message: Message) -> set[int]:
     """Return the hashes under which a broker enters a record in an IndexFile."""
     found = message.properties
     keys = [*(message.keys or ()), found.get(props.UNIQ_KEY, "")]

@@ -46,7 +46,7 @@ def file_statistics(metadata: pq.FileMetaData, excluded_columns: Collection[str]
                 unknown.add(name)
                 continue
             nulls[name] += statistics.null_count
-            bounds = _min_and_max(statistics)
+            bounds = _min_and_max_of_column(statistics)
             if bounds is not None:
                 least[name] = min(least.get(name, bounds[0]), bounds[0])
                 greatest[name] = max(greatest.get(name, bounds[1]), bounds[1])
@@ -70,7 +70,7 @@ def file_statistics(metadata: pq.FileMetaData, excluded_columns: Collection[str]
     )
 
 
-def _min_and_max(statistics: pq.Statistics) -> tuple[Any, Any] | None:
+def _min_and_max_of_column(statistics: pq.Statistics) -> tuple[Any, Any] | None:
     """Return a column's minimum and maximum; None if unknown, or if JSON or Python cannot represent them."""
     if not statistics.has_min_max:
         return None

@@ -63,7 +63,7 @@ def decompress_as(
     limit = min(max_bytes, max(FREE_BYTES, max_ratio * len(body)))
     try:
         # One byte more than allowed, so that a body at the limit is told from a larger one.
-        data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _decompress_stream(body, codec, limit + 1)
+        data = _inflate_body(body, limit + 1) if codec is BodyCodec.ZLIB else _decompress_stream(body, codec, limit + 1)
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
         raise BodyError(
             f"body: expected a stream of {codec}, found {len(body)} bytes that are not one: {error}"
@@ -74,7 +74,7 @@ def decompress_as(
     return data
 
 
-def _inflate(body: bytes, limit: int) -> bytes:
+def _inflate_body(body: bytes, limit: int) -> bytes:
     inflater = zlib.decompressobj()
     data = inflater.decompress(body, limit)
     # At the limit the stream is not at its end either; the caller refuses it for its size.

@@ -203,7 +203,7 @@ class SendAttempt(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class _RequestState:
+class _QueuedRequest:
     """A request of a batch, with the attempts to send it so far."""
 
     parcel: RowParcel
@@ -221,7 +221,7 @@ class _TargetRequests:
     """Requests for one broker, topic and queue that were not sent yet."""
 
     target: RowTarget
-    waiting: deque[_RequestState]
+    waiting: deque[_QueuedRequest]
 
     @property
     def queue(self) -> MessageQueue | None:
@@ -241,15 +241,15 @@ class _BatchSend:
         self._settings = settings
         self._rows = rows
         self._outcomes = RowOutcomes(rows)
-        self._done: queues.SimpleQueue[tuple[_RequestState, SendAttempt, Future[StoredResult]]] = queues.SimpleQueue()
-        self._ready: list[tuple[float, int, _RequestState]] = []
+        self._done: queues.SimpleQueue[tuple[_QueuedRequest, SendAttempt, Future[StoredResult]]] = queues.SimpleQueue()
+        self._ready: list[tuple[float, int, _QueuedRequest]] = []
         self._turns = itertools.count()
         self._in_flight = 0
 
     def send_all_rows(self) -> pa.RecordBatch:
         for parcels in divide_into_requests(self._rows, self._settings.limits):
             lane = _TargetRequests(parcels[0].target, deque())
-            lane.waiting.extend(_RequestState(parcel, lane) for parcel in parcels)
+            lane.waiting.extend(_QueuedRequest(parcel, lane) for parcel in parcels)
             self._release_next_requests(lane)
         while self._ready or self._in_flight:
             wait_seconds = self._start_ready_requests()
@@ -267,7 +267,7 @@ class _BatchSend:
             if target_requests.queue is not None:
                 return
 
-    def _schedule_request(self, request: _RequestState, ready_at: float) -> None:
+    def _schedule_request(self, request: _QueuedRequest, ready_at: float) -> None:
         # The number keeps the order of requests that are ready at the same time; requests cannot be compared.
         heapq.heappush(self._ready, (ready_at, next(self._turns), request))
 
@@ -280,7 +280,7 @@ class _BatchSend:
             self._start_request(heapq.heappop(self._ready)[2])
         return None
 
-    def _start_request(self, request: _RequestState) -> None:
+    def _start_request(self, request: _QueuedRequest) -> None:
         request.began = request.began or time.monotonic()
         lane = request.lane
         try:
@@ -297,7 +297,7 @@ class _BatchSend:
         # The thread that reads answers only passes them on; everything else stays in the thread of `send_all_rows`.
         answer.add_done_callback(lambda done: self._done.put((request, attempt, done)))
 
-    def _resolve_unanswered_request(self, request: _RequestState, attempt: SendAttempt) -> bool:
+    def _resolve_unanswered_request(self, request: _QueuedRequest, attempt: SendAttempt) -> bool:
         """Look in the queue for rows of a request without an answer; return whether some must be sent again."""
         rows = request.parcel.rows
         ids = None if self._rows.has_delay(rows) else self._rows.unique_keys(rows)
@@ -355,7 +355,7 @@ class _BatchSend:
         if target_requests.queue is not None:
             self._release_next_requests(target_requests)
 
-    def _retry_or_give_up(self, request: _RequestState, problem: BaseException) -> None:
+    def _retry_or_give_up(self, request: _QueuedRequest, problem: BaseException) -> None:
         """Schedule another attempt if that can help; otherwise record the rows as not sent."""
         if isinstance(problem, RefusedError) and problem.is_message_fault:
             self._split_refused_request(request, problem)
@@ -370,7 +370,7 @@ class _BatchSend:
         else:
             self._give_up_request(request, problem, is_lost=request.may_be_there or request.in_doubt is not None)
 
-    def _may_succeed_later(self, request: _RequestState, problem: BaseException) -> bool:
+    def _may_succeed_later(self, request: _QueuedRequest, problem: BaseException) -> bool:
         """Return True if the same request may succeed later, or at another broker."""
         if isinstance(problem, UnreachableError | ProtocolError):
             return True
@@ -383,7 +383,7 @@ class _BatchSend:
             return request.refusals <= MAX_REFUSALS
         return False
 
-    def _split_refused_request(self, request: _RequestState, problem: RefusedError) -> None:
+    def _split_refused_request(self, request: _QueuedRequest, problem: RefusedError) -> None:
         """Split a refused request in two, to find the message for which the broker refuses it."""
         if len(request.parcel.rows) == 1:
             self._outcomes.add_unsent_rows(
@@ -398,14 +398,14 @@ class _BatchSend:
         lane = request.lane
         tried = request.attempts, request.refusals, request.began
         halves = [
-            _RequestState(half, lane, *tried, may_be_there=request.may_be_there)
+            _QueuedRequest(half, lane, *tried, may_be_there=request.may_be_there)
             for half in request.parcel.split_in_half()
         ]
         # In reverse, because each is put before the one before: the first half stays the first.
         lane.waiting.extendleft(reversed(halves))
         self._release_next_requests(lane)
 
-    def _give_up_request(self, request: _RequestState, problem: BaseException, *, is_lost: bool) -> None:
+    def _give_up_request(self, request: _QueuedRequest, problem: BaseException, *, is_lost: bool) -> None:
         status = (
             RowStatus.IN_DOUBT if is_lost
             else RowStatus.REFUSED if isinstance(problem, RefusedError)
