@@ -60,12 +60,12 @@ def check_expression_length(expression: str) -> None:
         raise FilterError(f"expected a filter of at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
 
 
-def _keep_client_tag_codes(_tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int]:
+def _client_tag_codes(_tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int]:
     return frozenset(tag_codes)
 
 
 def compile_filter(
-    subscription: SubscriptionData, tag_codes_in_queue_entries: QueueCodes = _keep_client_tag_codes
+    subscription: SubscriptionData, tag_codes_in_queue_entries: QueueCodes = _client_tag_codes
 ) -> Filter:
     """Return the filter that a subscription describes.
 

@@ -172,13 +172,13 @@ def _parse_subscription(header: PullMessageRequest) -> SubscriptionData:
 
 def _pull_slice(broker: Broker, header: PullMessageRequest, message_filter: Filter, offset: int) -> PullResult:
     """Pull the messages that match a consumer's filter, for at most the time of one slice."""
-    limits = _slice_limits(broker, header, message_filter)
+    limits = _pull_limits_of_slice(broker, header, message_filter)
     return broker.store.pull(
         header.topic, header.queue_id, offset, limits, message_filter.codes, message_filter.accepts_record
     )
 
 
-def _slice_limits(broker: Broker, header: PullMessageRequest, message_filter: Filter) -> PullLimits:
+def _pull_limits_of_slice(broker: Broker, header: PullMessageRequest, message_filter: Filter) -> PullLimits:
     """Return the limits on messages, bytes and time for one slice of a pull."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes

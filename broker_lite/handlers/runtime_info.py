@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 def get_runtime_info(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with counters, rates and state of the broker, as texts under RocketMQ's names."""
-    table = _counter_values(broker) | _state_values(broker) | _disk_values(broker) | _delay_values(broker)
+    table = _counter_values(broker) | _broker_state_values(broker) | _disk_values(broker) | _delay_values(broker)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
 
 
@@ -50,7 +50,7 @@ def _rates_text(rates: Iterable[float]) -> str:
     return " ".join(f"{rate:.1f}" for rate in rates)
 
 
-def _state_values(broker: Broker) -> dict[str, str]:
+def _broker_state_values(broker: Broker) -> dict[str, str]:
     """Return texts on the broker's state; 0 for features that this broker lacks, such as request queues."""
     store, now_ms = broker.store, broker.now_ms()
     seconds = (now_ms - broker.started_ms) // 1000

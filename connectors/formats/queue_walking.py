@@ -104,7 +104,7 @@ def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
     return {start: f"{queue.path}/{name}" for start, name in names.items()}
 
 
-def read_chunks(file: IndexedFile, chunk_size: int) -> Iterator[bytes]:
+def read_file_chunks(file: IndexedFile, chunk_size: int) -> Iterator[bytes]:
     """Yield the bytes of a file in chunks of the given size."""
     position = 0
     while data := read_range(file, position, position + chunk_size).tobytes():

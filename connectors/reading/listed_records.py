@@ -137,7 +137,7 @@ class _ListedRecordReader:
         self._state[record_walk.RECORDS] = 0
         bad: list[BadRange] = []
         good: list[Array] = []
-        for begin, end in _adjacent_runs(self.offsets, self.ends, first, last):
+        for begin, end in _runs_of_adjacent_records(self.offsets, self.ends, first, last):
             before = int(self._state[record_walk.RECORDS])
             # Adjacent records are examined in one call of the kernel. Only if that finds anything unexpected is each
             # examined alone, to find which one it is.
@@ -256,7 +256,7 @@ class _ListedRecordReader:
         )
 
 
-def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _runs_of_adjacent_records(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yield the index ranges of listed records that follow each other in the log without gaps."""
     breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
     edges = [first, *breaks.tolist(), last]

@@ -260,7 +260,7 @@ def find_split_points(
     """Yield the first record start after each multiple of the partition size, up to one at or past `end_offset`."""
     cut: int | None = split.start
     while cut is not None and cut < end_offset:
-        following = _next_multiple(cut, max_partition_bytes)
+        following = _next_multiple_of_size(cut, max_partition_bytes)
         # A cut at the range's end would make no split.
         if following >= split.end:
             return
@@ -277,7 +277,7 @@ def find_last_split_point(
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
     being written is zeros from some position on. If damage hides cuts, an earlier one may be found.
     """
-    first = max(_next_multiple(split.start, max_partition_bytes), split.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
+    first = max(_next_multiple_of_size(split.start, max_partition_bytes), split.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
     last = (split.end - 1) // max_partition_bytes * max_partition_bytes
     places = range(-(-first // max_partition_bytes) * max_partition_bytes, last + 1, max_partition_bytes)
     low, high = 0, len(places)
@@ -301,7 +301,7 @@ def find_split_point(file: SegmentFile, split: Split, min_offset: int, max_recor
     return _find_split_point_by_walk(file, split, min_offset, max_record_bytes) if cut is None else cut
 
 
-def _next_multiple(offset: int, size: int) -> int:
+def _next_multiple_of_size(offset: int, size: int) -> int:
     return (offset // size + 1) * size
 
 

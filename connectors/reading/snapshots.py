@@ -225,17 +225,17 @@ def _find_newer_data(
     # After the range was found. A broker that writes meanwhile makes this end later, hence the second look below.
     known = RecordedLogEnd.read_known_end(log)
     time = _last_store_time(store, store_range) if known.claims else None
-    if known.newer_data_warning(log, LogEnd(store_range.end, _segment_end(store, store_range.end), time)) is None:
+    if known.newer_data_warning(log, LogEnd(store_range.end, _end_of_segment(store, store_range.end), time)) is None:
         return ()
     # A running broker has written meanwhile, also to new segments.
     store = refresh_store(store)
     # The whole log, up to now: what was written since the first look does not count as missing.
     end = _find_store_range(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_broker_stopped=is_broker_stopped).end
-    sentence = known.newer_data_warning(log, LogEnd(end, _segment_end(store, end), _newest_store_time(store, end)))
+    sentence = known.newer_data_warning(log, LogEnd(end, _end_of_segment(store, end), _newest_store_time(store, end)))
     return () if sentence is None else (sentence,)
 
 
-def _segment_end(store: Store, offset: int) -> int:
+def _end_of_segment(store: Store, offset: int) -> int:
     """Return the end of the segment that contains the byte before a physical offset."""
     for segment, size in zip(store.segments, segment_sizes(store), strict=True):
         if segment.base_offset < offset <= segment.base_offset + size:

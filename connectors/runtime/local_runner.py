@@ -38,9 +38,9 @@ class LocalRunner(Runner):
         """Divide the rows of tasks into parts, and combine each part; the divided rows are in temporary files."""
         with tempfile.TemporaryDirectory(prefix="commitlake-") as folder:
             paths: list[Path] = []
-            for _, written in self.run(partial(_write_parts, divide, part_count, Path(folder)), tasks):
+            for _, written in self.run(partial(_write_divided_rows, divide, part_count, Path(folder)), tasks):
                 paths += written
-            for _, results in self.run(partial(_combine_part, combine, paths), range(part_count if paths else 0)):
+            for _, results in self.run(partial(_combine_rows, combine, paths), range(part_count if paths else 0)):
                 yield from results
 
 
@@ -117,13 +117,13 @@ def _run_sequentially(function: Callable[[Task], Result], tasks: Sequence[Task])
         yield number, function(task)
 
 
-def _write_parts(divide: Callable[[Task], DividedRows], part_count: int, folder: Path, task: Task) -> list[Path]:
+def _write_divided_rows(divide: Callable[[Task], DividedRows], part_count: int, folder: Path, task: Task) -> list[Path]:
     from commitlake.connectors.runtime.partition_files import write_partitions  # noqa: PLC0415 (Arrow, where it is used)
 
     return [write_partitions(rows, numbers, part_count, folder) for rows, numbers in divide(task) if rows.num_rows]
 
 
-def _combine_part(
+def _combine_rows(
     combine: Callable[[Sequence[pa.Table]], Result], paths: Sequence[Path], part_number: int
 ) -> list[Result]:
     """Return the combined result of one part of the rows; nothing if the part has no rows."""

@@ -70,7 +70,7 @@ class SideProcess:
 
 
 def _serve_calls(connection: Connection[Any, Any], prepare: Callable[[], object]) -> None:
-    signal.signal(signal.SIGTERM, _exit_at_once)
+    signal.signal(signal.SIGTERM, _exit_process_at_once)
     prepare_child_process()
     gc.disable()  # nothing is garbage while modules load
     prepare()
@@ -81,7 +81,7 @@ def _serve_calls(connection: Connection[Any, Any], prepare: Callable[[], object]
         try:
             function, arguments, named = connection.recv()
         except EOFError:
-            _exit_at_once()
+            _exit_process_at_once()
         try:
             answer = True, function(*arguments, **named)
         except Exception as error:  # noqa: BLE001 (it is raised by `call`)
@@ -89,7 +89,7 @@ def _serve_calls(connection: Connection[Any, Any], prepare: Callable[[], object]
         connection.send(answer)
 
 
-def _exit_at_once(*_: object) -> NoReturn:
+def _exit_process_at_once(*_: object) -> NoReturn:
     """Exit this process without cleanup, except for multiprocessing's semaphores, to avoid a warning."""
     # `close` closes the connection and sends SIGTERM; the signal must not interrupt the exit.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

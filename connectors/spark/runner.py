@@ -93,7 +93,7 @@ class SparkRunner(Runner):
         workers = min(_MAX_JOBS, len(jobs))
         with ThreadPoolExecutor(workers) as pool:
             for _, results in run_in_pool(
-                pool, workers, _call_function, jobs, cancel=partial(self._control.cancel_jobs, tag)
+                pool, workers, _call_pickled, jobs, cancel=partial(self._control.cancel_jobs, tag)
             ):
                 yield from results
 
@@ -127,7 +127,7 @@ class SparkRunner(Runner):
         try:
             with ThreadPoolExecutor(1) as pool, raise_worker_errors():
                 # Computed under a tag, so that it can be cancelled; the iterator below only reads the stored results.
-                list(run_in_pool(pool, 1, _call_function, [compute], cancel=partial(self._control.cancel_jobs, tag)))
+                list(run_in_pool(pool, 1, _call_pickled, [compute], cancel=partial(self._control.cancel_jobs, tag)))
                 for row in results.coalesce(min(part_count, _RETURNED_PARTS)).toLocalIterator():
                     yield pickle.loads(bytes(row[_RESULT]))  # noqa: S301 (data of our own workers)
         finally:
@@ -166,7 +166,7 @@ class SparkRunner(Runner):
         ]
         with ThreadPoolExecutor(len(calls)) as pool:
             results = dict(
-                run_in_pool(pool, len(calls), _call_function, calls, cancel=partial(self._control.cancel_jobs, tag))
+                run_in_pool(pool, len(calls), _call_pickled, calls, cancel=partial(self._control.cancel_jobs, tag))
             )
         return [results[number] for number in range(len(calls))]
 
@@ -242,7 +242,7 @@ def _load_shared_value(data: bytes) -> SharedValue[Any]:
     return SharedValue(pickle.loads(data))  # noqa: S301 (data of our own driver)
 
 
-def _call_function(function: Callable[[], Result]) -> Result:
+def _call_pickled(function: Callable[[], Result]) -> Result:
     return function()
 
 
@@ -274,11 +274,11 @@ def _divide_in_worker(
                 tasks: list[Task] = pickle.loads(group)  # noqa: S301 (data of our own driver)
                 for task in tasks:
                     for rows, numbers in divide(task):
-                        yield _pack_parts(rows, numbers, part_count)
+                        yield _serialize_divided_rows(rows, numbers, part_count)
     freeze_loaded_objects()
 
 
-def _pack_parts(rows: pa.Table, part_numbers: Array, part_count: int) -> pa.RecordBatch:
+def _serialize_divided_rows(rows: pa.Table, part_numbers: Array, part_count: int) -> pa.RecordBatch:
     divided_rows = enumerate(divide_rows(rows, part_numbers, part_count))
     packed = [{_PART: part, _ROWS: pack_rows(batch)} for part, batch in divided_rows if batch is not None]
     return pa.RecordBatch.from_pylist(packed, _PARTS)

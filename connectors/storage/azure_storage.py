@@ -108,11 +108,11 @@ def azure_client(uri: CloudUri, attempts: int = MAX_ATTEMPTS) -> Any:
         CloudError: if the settings in the environment are wrong.
     """
     # Without the prefix: all places in a container share one client and its connections.
-    return _client(CloudUri(uri.scheme, uri.authority, ""), attempts)
+    return _cached_client(CloudUri(uri.scheme, uri.authority, ""), attempts)
 
 
 @lru_cache(maxsize=64)
-def _client(uri: CloudUri, attempts: int) -> Any:
+def _cached_client(uri: CloudUri, attempts: int) -> Any:
     endpoint = find_endpoint(_ENDPOINT_VARIABLES, _ENDPOINT_VARIABLES[0])
     # obstore itself knows the domain of the public cloud only.
     if endpoint is None and uri.suffix != _PUBLIC_CLOUD:
@@ -133,7 +133,7 @@ def _client(uri: CloudUri, attempts: int) -> Any:
 
 def forget_clients() -> None:
     """Discard this process's clients, so that the next requests read the environment again."""
-    _client.cache_clear()
+    _cached_client.cache_clear()
 
 
 os.register_at_fork(after_in_child=forget_clients)

@@ -157,7 +157,7 @@ class HdfsStorage(ReadableStorage):
     def entry(self, name: str) -> FolderEntry | None:
         """Return the file or folder with a name, or None if there is none; see ReadableStorage."""
         found = self._client.status(self._root.key(name))
-        return None if found is None else _entry(found)
+        return None if found is None else _to_folder_entry(found)
 
     def entries(self, folder: str) -> list[FolderEntry]:
         """Return the files and folders in a folder; see ReadableStorage."""
@@ -168,7 +168,7 @@ class HdfsStorage(ReadableStorage):
             raise FileNotFoundError(f"the folder {self.uri_of(folder)} does not exist") from None
         if any(status.path == path and not status.isdir for status in found):
             raise NotADirectoryError(f"expected a folder, but {self.uri_of(folder)} is a file")
-        return sorted(map(_entry, found), key=lambda entry: entry.name)
+        return sorted(map(_to_folder_entry, found), key=lambda entry: entry.name)
 
     def open(self, name: str) -> RangeFile:
         """Open a file for several threads; a folder of versions is opened like a file. See ReadableStorage."""
@@ -274,5 +274,5 @@ class HdfsStorage(ReadableStorage):
         return self._root.key(name)
 
 
-def _entry(status: Any) -> FolderEntry:
+def _to_folder_entry(status: Any) -> FolderEntry:
     return FolderEntry(status.path.rpartition("/")[2], None if status.isdir else to_found_file(status))

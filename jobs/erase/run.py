@@ -120,7 +120,7 @@ def _purge_and_sign(
 ) -> ExitCode:
     """Delete table versions whose retention is over, sign evidence, and raise the error of a failed erasure, if any."""
     purge_error = _purge_due_versions(command, target, write_line)
-    _sign_evidence(target, evidence_key, write_line)
+    _sign_erasure_evidence(target, evidence_key, write_line)
     for line in retained_version_lines(target.lake):
         write_line(line)
     if found := earlier_error or purge_error:
@@ -248,7 +248,7 @@ def _current_time() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _sign_evidence(
+def _sign_erasure_evidence(
     target: ErasureTarget, evidence_key: Ed25519PrivateKey | None, write_line: Callable[[str], None]
 ) -> None:
     """Sign evidence for each erasure that has none yet, for example because its run was killed."""

@@ -280,7 +280,7 @@ def _summary_figures(groups: Sequence[GroupSummary]) -> KeyFigures:
     worst = max((group.longest_wait_seconds.largest for group in groups), default=0.0)
     figures = {
         "groups": f"{len(groups):,}",
-        "messages behind": _count_text(sum_of_bounds(group.messages_behind for group in groups)),
+        "messages behind": _number_bounds_text(sum_of_bounds(group.messages_behind for group in groups)),
         "longest wait": seconds_text(worst),
     }
     if lost := sum_of_bounds(group.lost_messages for group in groups).largest:
@@ -357,7 +357,7 @@ def _lost_messages_blocks(group: GroupSummary, source: MeasuredSource) -> Iterat
     if not group.lost_messages.largest:
         return
     noun = "message was" if group.lost_messages == (1, 1) else "messages were"
-    text = f"{_count_text(group.lost_messages)} {noun} lost."
+    text = f"{_number_bounds_text(group.lost_messages)} {noun} lost."
     if not source.is_lake:
         yield Paragraph(text)
         return
@@ -397,7 +397,7 @@ def _history_charts(
         Series(
             group.group,
             history.messages[group.group],
-            (Badge(_KINDS[group.verdict], str(group.verdict)), " ", _count_text(group.messages_behind)),
+            (Badge(_KINDS[group.verdict], str(group.verdict)), " ", _number_bounds_text(group.messages_behind)),
         )
         for group in drawn
     ]
@@ -507,9 +507,9 @@ def _group_cells(group: GroupSummary) -> Row:
     filters = dict.fromkeys(row.filter for row in group.rows if row.filter not in {None, "*"})
     return {
         "group": Cell(Name(group.group)),
-        "messages": Cell(_count_text(group.messages_behind), group.messages_behind.largest),
+        "messages": Cell(_number_bounds_text(group.messages_behind), group.messages_behind.largest),
         "lost": Cell(
-            _count_text(group.lost_messages) if group.lost_messages.largest else "", group.lost_messages.largest
+            _number_bounds_text(group.lost_messages) if group.lost_messages.largest else "", group.lost_messages.largest
         ),
         "time_lag": Cell(bounds_text(group.longest_wait_seconds, seconds_text), group.longest_wait_seconds.largest),
         "bytes": Cell(bounds_text(group.bytes_behind, size_text), group.bytes_behind.largest),
@@ -604,10 +604,10 @@ def _time_text(time: datetime.datetime | None) -> str | None:
 
 
 def _message_count_text(bounds: FigureBounds) -> str:
-    return f"{_count_text(bounds)} {'message' if bounds.is_exact and bounds.low == 1 else 'messages'}"
+    return f"{_number_bounds_text(bounds)} {'message' if bounds.is_exact and bounds.low == 1 else 'messages'}"
 
 
-def _count_text(bounds: FigureBounds) -> str:
+def _number_bounds_text(bounds: FigureBounds) -> str:
     return bounds_text(bounds, format_whole_number)
 
 

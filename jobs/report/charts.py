@@ -51,7 +51,7 @@ def line_chart_html(chart: LineChart) -> Html:
     bands = range(1, len(series)) if chart.has_bands else ()
     plot = tag(
         "svg",
-        *(_band_html(series[place - 1], series[place], scale, windows, place) for place in bands),
+        *(_range_band_html(series[place - 1], series[place], scale, windows, place) for place in bands),
         *(_line_html(one, scale, windows, place) for place, one in enumerate(series)),
         x=0, y=_TOP, width="100%", height=_HEIGHT, viewBox=f"0 0 {_STRETCHED} {_HEIGHT}", preserveAspectRatio="none",
     )  # fmt: skip
@@ -204,7 +204,7 @@ def _line_html(series: Series, scale: AxisScale, windows: TimeWindows, series_nu
     return join_html([tag("path", d="".join(paths), class_=kind) for paths, kind in drawn if paths])
 
 
-def _band_html(
+def _range_band_html(
     lower_series: Series, upper_series: Series, scale: AxisScale, windows: TimeWindows, series_number: int
 ) -> Html:
     both = [(low, high) for low, high in zip(lower_series.values, upper_series.values, strict=True)]

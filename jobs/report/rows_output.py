@@ -182,7 +182,7 @@ def _write_text_cells(
         mark = f"{number:>{len(str(len(numbers_by_note)))}}  "
         lines += wrap_text(note, width or PIPE_WIDTH, mark, " " * len(mark))
     unguarded_stream(out).write("".join(f"{line}\n" for line in head + lines))
-    if (remark := _omissions_text(table)) and not shown.is_quiet:
+    if (remark := _left_out_rows_text(table)) and not shown.is_quiet:
         out.flush()
         print_line(remark + ("; --full shows all" if shown.is_command else ""))
 
@@ -194,7 +194,7 @@ def _table_width(out: TextIO, *, is_full: bool) -> int | None:
     return None if is_full else int(given) if given.isdecimal() and int(given) else PIPE_WIDTH
 
 
-def _omissions_text(table: TextTable) -> str:
+def _left_out_rows_text(table: TextTable) -> str:
     """Return a remark that names the hidden columns and counts the shortened texts."""
     parts = []
     if table.left_out:

@@ -134,7 +134,7 @@ def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monot
                 missing_then = notes.missing_time_notes(question.shift_earlier(compared), source)
                 told = notes.comparison_notes(question, compared, silent, is_earlier_time_complete=not missing_then)
                 lines += [*(note.line for note in told), *(f"  {line}" for line in missing_then)]
-            _print_notes([*lines, *widened], question, table, source, monotonic_start)
+            _print_table_notes([*lines, *widened], question, table, source, monotonic_start)
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
 
@@ -190,7 +190,7 @@ def _show_hot_queues(command: TpsOptions, monotonic_start: float) -> ExitCode:
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
             )
-            _print_notes(lines, question, table, source, monotonic_start)
+            _print_table_notes(lines, question, table, source, monotonic_start)
         return _exit_code(source, missing)
 
 
@@ -214,7 +214,7 @@ def _show_hot_keys(command: TpsOptions, monotonic_start: float) -> ExitCode:
                 f"{format_count(found.error, 'message')} is listed"
             )
             lines.append(f"{counted}; {bounds if found.error else 'all figures are exact'}")
-            _print_notes(lines, question, MESSAGES, source, monotonic_start)
+            _print_table_notes(lines, question, MESSAGES, source, monotonic_start)
         return _exit_code(source, missing)
 
 
@@ -232,7 +232,7 @@ def _show_delayed_messages(command: TpsOptions, monotonic_start: float) -> ExitC
         _print_rows(command, shown, COLUMNS, missing)
         if not command.quiet:
             lines = notes.top_limit_note(len(shown), len(rows), "rows")
-            _print_notes([*lines, *_delayed_message_notes(rows)], question, MESSAGES, source, monotonic_start)
+            _print_table_notes([*lines, *_delayed_message_notes(rows)], question, MESSAGES, source, monotonic_start)
         return _exit_code(source, missing)
 
 
@@ -257,7 +257,7 @@ def _delayed_message_notes(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _print_notes(
+def _print_table_notes(
     note_lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, monotonic_start: float
 ) -> None:
     counted = question.divide_by_minute() if table is question.counted_table else ()

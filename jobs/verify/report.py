@@ -102,7 +102,7 @@ def verify_report(reports: Sequence[StoreReport], remedies: FindingRemedies | No
 
 
 def _verify_verdict(findings: Findings, store_count: int) -> Verdict:
-    kind = _worst_kind(findings)
+    kind = _worst_severity_kind(findings)
     is_sound = kind in {Kind.GOOD, Kind.INFO}
     counts = {severity: findings.count_by_severity(severity) for severity in Severity}
     found = ", ".join(f"{count:,} {severity}" for severity, count in counts.items() if count) or "nothing found"
@@ -110,7 +110,7 @@ def _verify_verdict(findings: Findings, store_count: int) -> Verdict:
     return Verdict(kind, sentence, _WORDS[kind], ExitCode.OK if is_sound else ExitCode.DAMAGE)
 
 
-def _worst_kind(findings: Findings) -> Kind:
+def _worst_severity_kind(findings: Findings) -> Kind:
     return Kind.GOOD if findings.worst_severity is None else _KINDS[findings.worst_severity]
 
 
@@ -186,7 +186,7 @@ def _stores_table(reports: Sequence[StoreReport]) -> Table:
 
 
 def _store_row(report: StoreReport) -> dict[str, object]:
-    kind = _worst_kind(report.findings)
+    kind = _worst_severity_kind(report.findings)
     live = " a broker has it open" if report.is_live else ""
     return {
         "store": Cell((Name(report.broker), " ", MutedText(report.root))),

@@ -83,7 +83,7 @@ class RefusalWriter:
         is_gap = pc.equal(values["reason"], str(Fault.MISSING_SEGMENT))
         self._count_refused(rows.column("broker"), rows.column("is_message"), is_gap)
         for table, wanted in (("gaps", is_gap), ("quarantine", pc.invert(is_gap))):
-            yield from self._buffer_rows(table, _to_table(values, TABLES[table]).filter(wanted))
+            yield from self._buffer_rows(table, _columns_to_table(values, TABLES[table]).filter(wanted))
 
     def finish(self) -> Iterator[ManifestRow]:
         """Write the remaining rows to files, and yield a manifest row for each file."""
@@ -122,7 +122,7 @@ def _decode_dictionary(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _to_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: Columns) -> pa.Table:
+def _columns_to_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: Columns) -> pa.Table:
     target = arrow_schema(schema)
     return pa.table([values[name] for name in target.names], target.names).cast(target)
 

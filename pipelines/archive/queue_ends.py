@@ -63,7 +63,7 @@ class QueueEnds:
         if unknown:
             # A run that pulls may leave out queues that cannot be read.
             whole = [name for name in unknown if stores[name].pulled is None]
-            read = _read_ends(lake, last_commit, whole) if whole else _ENDS.empty_table()
+            read = _read_queue_ends(lake, last_commit, whole) if whole else _ENDS.empty_table()
             self._ends = pa.concat_tables([_drop_brokers(self._ends, unknown), read])
             self._until |= {name: stores[name].end for name in unknown}
 
@@ -104,12 +104,12 @@ class QueueEnds:
             ranges: ranges of the brokers' logs that it archived.
             incomplete_brokers: brokers of which it lacks messages, which explains any later jump.
         """
-        self._ends = _drop_brokers(_newest_ends([self._ends, *self._new]), incomplete_brokers)
+        self._ends = _drop_brokers(_newest_queue_ends([self._ends, *self._new]), incomplete_brokers)
         self._until |= {name: part.end for name, part in ranges.items()}
         self._new = []
 
 
-def _read_ends(lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> pa.Table:
+def _read_queue_ends(lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> pa.Table:
     """Read the end offsets of all queues of some brokers from the lake.
 
     The result is empty if the lake's tables cannot be read.
@@ -140,11 +140,11 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
             waiting += more[-1].num_rows
             # Joined only when as many rows are waiting as are known, so that each row is sorted a few times in all.
             if waiting > max(ends.num_rows, _JOINED_ROWS):
-                ends, more, waiting = _newest_ends([ends, *more]), [], 0
+                ends, more, waiting = _newest_queue_ends([ends, *more]), [], 0
         size += file.size
         if size > _MAX_BYTES:
             break
-    return _newest_ends([ends, *more]), runs
+    return _newest_queue_ends([ends, *more]), runs
 
 
 def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last_commit: ArchiveCommit) -> pa.Table:
@@ -200,10 +200,10 @@ def _ends_in_profiles(rows: pa.Table) -> pa.Table:
         "last_physical_offset": pc.coalesce(place, columns["last_physical_offset"].combine_chunks()),
         "last_queue_offset": offset,
     }
-    return _newest_ends([pa.table([columns[name] for name in _ENDS.names], schema=_ENDS)])
+    return _newest_queue_ends([pa.table([columns[name] for name in _ENDS.names], schema=_ENDS)])
 
 
-def _newest_ends(tables: Iterable[pa.Table]) -> pa.Table:
+def _newest_queue_ends(tables: Iterable[pa.Table]) -> pa.Table:
     """Return, for each queue, the end offset with the largest physical offset."""
     ends = pa.concat_tables(tables).combine_chunks()
     order = pc.sort_indices(ends, [("last_physical_offset", "ascending")])

@@ -57,7 +57,7 @@ class PackedMessages:
     def _read_unerased(self, file: AddedFile) -> Iterator[pa.Table]:
         for rows in self.rows.read(file):
             left = self.erased.drop_erased_rows(rows)
-            yield left if self.kept_since is None else _drop_expired(left, self.kept_since)
+            yield left if self.kept_since is None else _drop_expired_rows(left, self.kept_since)
 
     def count_by_window(self, file: AddedFile) -> pa.Table:
         """Count the messages of a data file by queue and time window, as a table of `AUDIT`."""
@@ -78,7 +78,7 @@ class PackedMessages:
             yield flat, part_numbers(hashes, parts)
 
 
-def _drop_expired(rows: pa.Table, since: datetime.date) -> pa.Table:
+def _drop_expired_rows(rows: pa.Table, since: datetime.date) -> pa.Table:
     """Leave out messages whose bodies may have expired, because they are of dates before `since`.
 
     A pack expires by the date in its name. One without a date holds messages without a time, or of many dates, and

@@ -110,10 +110,10 @@ def find_counted_part(
         return None
     if not uncounted.num_rows and not has_expired:
         return CountedLogPart(0, None)
-    return CountedLogPart(uncounted.num_rows, _counted_ranges(runs, uncounted, ranges))
+    return CountedLogPart(uncounted.num_rows, _ranges_of_counted_runs(runs, uncounted, ranges))
 
 
-def _counted_ranges(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) -> list[LogSpan]:
+def _ranges_of_counted_runs(runs: pa.Table, uncounted_runs: pa.Table, ranges: pa.Table) -> list[LogSpan]:
     """Return the log ranges that were archived by runs with recorded message counts.
 
     Neighbouring ranges are joined, so that there are few.

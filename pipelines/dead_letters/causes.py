@@ -389,17 +389,17 @@ def describe_body_shape(body: bytes | None) -> str:
         value = json.loads(text, parse_int=_parse_number_as_zero, parse_float=_parse_number_as_zero)
     except (ValueError, RecursionError):
         return BINARY if "\0" in text else TEXT
-    return _json_shape(value)
+    return _shape_of_json_body(value)
 
 
 def _parse_number_as_zero(_: str) -> float:
     return 0.0
 
 
-def _json_shape(value: object) -> str:
+def _shape_of_json_body(value: object) -> str:
     types: dict[str, set[str]] = {}
     # Sets of types for each path, so that an array of equal items gives its path once.
-    for looked, (path, kind) in enumerate(_field_types(value, "", 0)):
+    for looked, (path, kind) in enumerate(_json_field_types(value, "", 0)):
         if looked == _MAX_FIELDS:
             break
         types.setdefault(path, set()).add(kind)
@@ -408,20 +408,20 @@ def _json_shape(value: object) -> str:
     return ", ".join(parts[:MAX_PATHS] + more)
 
 
-def _field_types(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+def _json_field_types(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     """Yield path and type of each scalar in a JSON value, and of empty or too deeply nested objects and arrays."""
     if isinstance(value, dict):
         if not value or depth == MAX_DEPTH:
             yield path, "object"
             return
         for name, part in value.items():
-            yield from _field_types(part, f"{path}.{_field_name(name)}".removeprefix("."), depth + 1)
+            yield from _json_field_types(part, f"{path}.{_field_name(name)}".removeprefix("."), depth + 1)
     elif isinstance(value, list):
         if not value or depth == MAX_DEPTH:
             yield path, "array"
             return
         for part in value[:MAX_ITEMS]:
-            yield from _field_types(part, f"{path}[]", depth + 1)
+            yield from _json_field_types(part, f"{path}[]", depth + 1)
     else:
         yield path, _json_type(value)
 

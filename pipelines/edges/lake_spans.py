@@ -218,7 +218,7 @@ class _FileBounds:
 def _read_file_bounds(messages: DeltaTable) -> Iterator[_FileBounds]:
     for action in read_file_actions(messages).to_pylist():
         minimums, maximums = action.get("min") or {}, action.get("max") or {}
-        span = _to_span(minimums, maximums)
+        span = _to_broker_span(minimums, maximums)
         least, greatest = minimums.get("broker"), maximums.get("broker")
         if span is not None and least is not None and greatest is not None:
             yield _FileBounds(unquote(action["path"]), least, greatest, span)
@@ -256,9 +256,9 @@ class _BrokerSpansOfFiles:
         for rows in self._read_row_groups(file, ["broker", *_PLACE_IN_LOG]):
             for row in rows.group_by("broker").aggregate(limits).to_pylist():
                 bounds = [{name: row[f"{name}_{kind}"] for name in _PLACE_IN_LOG} for kind in ("min", "max")]
-                broker, span = row["broker"], _to_span(*bounds)
+                broker, span = row["broker"], _to_broker_span(*bounds)
                 if span is not None:
-                    spans[broker] = _join_spans(spans[broker], span) if broker in spans else span
+                    spans[broker] = _join_broker_spans(spans[broker], span) if broker in spans else span
         return spans
 
     def _read_row_groups(
@@ -286,7 +286,7 @@ class _BrokerSpans:
         found: BrokerSpan | None = None
         for file in files:
             if file.has_one_broker:
-                found = file.span if found is None else _join_spans(found, file.span)
+                found = file.span if found is None else _join_broker_spans(found, file.span)
         mixed = [file for file in files if not file.has_one_broker]
         # Offsets of a broker grow with time, so the files of its first and last times also have its outer offsets.
         for file in sorted(mixed, key=lambda file: file.span.first_us):
@@ -303,10 +303,10 @@ class _BrokerSpans:
         span = self._contents.span_of(file, broker)
         if span is None or found is None:
             return span or found
-        return _join_spans(found, span)
+        return _join_broker_spans(found, span)
 
 
-def _to_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> BrokerSpan | None:
+def _to_broker_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> BrokerSpan | None:
     first, last = minimums.get("physical_offset"), maximums.get("physical_offset")
     begin, end = minimums.get("store_timestamp"), maximums.get("store_timestamp")
     if first is None or last is None or begin is None or end is None:
@@ -314,7 +314,7 @@ def _to_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> BrokerSpan |
     return BrokerSpan(first, last + 1, epoch_us(begin), epoch_us(end))
 
 
-def _join_spans(first: BrokerSpan, second: BrokerSpan) -> BrokerSpan:
+def _join_broker_spans(first: BrokerSpan, second: BrokerSpan) -> BrokerSpan:
     return BrokerSpan(
         min(first.first_offset, second.first_offset),
         max(first.end_offset, second.end_offset),

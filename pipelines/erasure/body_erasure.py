@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_erasure import WipeResult, wipe_bodies
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
-from commitlake.connectors.lake.packs.frames import PackRefs, join_refs
+from commitlake.connectors.lake.packs.frames import PackRefs, join_pack_refs
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.merged_packs import PackCopies, find_pack_copies, pack_size
 from commitlake.connectors.lake.packs.pack_stores import PackStore, open_pack_store
@@ -119,7 +119,7 @@ def _group_by_file(
         for place in copies[one.pack].places:
             parts[place.file].append((one.pack, replace(one.refs, frame_offsets=one.refs.frame_offsets + place.offset)))
     return [
-        _BodiesOfPackFile(file, join_refs([refs for _, refs in found]), [pack for pack, _ in found])
+        _BodiesOfPackFile(file, join_pack_refs([refs for _, refs in found]), [pack for pack, _ in found])
         for file, found in sorted(parts.items())
     ], copies
 

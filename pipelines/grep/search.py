@@ -287,10 +287,10 @@ def _decompress_bodies(rows: pa.RecordBatch, counts: _SearchCounts) -> Iterator[
         kept.append(number)
         size += len(bodies[-1])
         if size >= _WAITING_BYTES:
-            yield _count_bodies(_set_bodies(packed, kept, bodies), counts)
+            yield _count_bodies(_replace_bodies_of_rows(packed, kept, bodies), counts)
             kept, bodies, size = [], [], 0
     if kept:
-        yield _count_bodies(_set_bodies(packed, kept, bodies), counts)
+        yield _count_bodies(_replace_bodies_of_rows(packed, kept, bodies), counts)
 
 
 def _are_uncompressed_codecs(codecs: pa.Array) -> Array:
@@ -301,7 +301,7 @@ def _parse_codec(name: str | None) -> BodyCodec:
     return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
 
 
-def _set_bodies(rows: pa.RecordBatch, row_numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
+def _replace_bodies_of_rows(rows: pa.RecordBatch, row_numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
     taken = rows.take(pa.array(row_numbers, pa.int64()))
     return taken.set_column(rows.schema.get_field_index("body"), "body", pa.array(bodies, pa.binary()))
 

@@ -222,13 +222,13 @@ def slices_of_sorted_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[KeyS
             continue
         rows = pa.Table.from_batches(waiting)
         end = int(np.searchsorted(rows.column(KEY_HASH).to_numpy(), last.as_py()))  # its key may go on
-        yield _coded_slice(rows.slice(0, end), codes)
+        yield _make_coded_slice(rows.slice(0, end), codes)
         waiting = rows.slice(end).to_batches()
     if waiting:
-        yield _coded_slice(pa.Table.from_batches(waiting), codes)
+        yield _make_coded_slice(pa.Table.from_batches(waiting), codes)
 
 
-def _coded_slice(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> KeySlice:
+def _make_coded_slice(rows: pa.Table, codes: Mapping[str, dict[str, int]]) -> KeySlice:
     coded = _encode_texts(rows.drop_columns(KEY_HASH), codes)
     return KeySlice(coded, {name: list(texts) for name, texts in codes.items()})
 

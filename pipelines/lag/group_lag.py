@@ -404,7 +404,7 @@ class _LagPlan(NamedTuple):
             next_time=next_time,
             judged=judged,
             last_consumed_time=_to_datetime(most.last_time_ms),
-            filter=_filter_text(subscribed.wanted),
+            filter=_subscription_text(subscribed.wanted),
             filter_as_of=subscribed.as_of,
             members=subscribed.members,
             broadcasts=broadcasts,
@@ -425,7 +425,7 @@ def _next_message_wait_seconds(backlog: Backlog, moment: OffsetState) -> float:
     return max(0.0, (epoch_ms(moment.at) - backlog.next_time_ms) / 1000)
 
 
-def _filter_text(message_filter: SubscriptionFilter) -> str | None:
+def _subscription_text(message_filter: SubscriptionFilter) -> str | None:
     if not message_filter.is_known:
         return None
     return (

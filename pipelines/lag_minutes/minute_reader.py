@@ -102,7 +102,7 @@ def _rows_at_minutes(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Tabl
     for minute in minutes if len(starts) else ():
         counts = np.add.reduceat((times <= minute * MINUTE_US).astype(np.int64), starts)
         last = (starts + counts - 1)[counts > 0]
-        yield _figures_at_minute(_drop_ended_queues(rows.take(pa.array(last))), minute)
+        yield _row_figures_at_minute(_drop_ended_queues(rows.take(pa.array(last))), minute)
 
 
 def _key_codes(rows: pa.Table) -> Array:
@@ -116,7 +116,7 @@ def _key_codes(rows: pa.Table) -> Array:
     return codes
 
 
-def _figures_at_minute(rows: pa.Table, minute: int) -> pa.Table:
+def _row_figures_at_minute(rows: pa.Table, minute: int) -> pa.Table:
     """Return rows as of a later minute, with longer waiting times and no consumption since."""
     passed_us = minute * MINUTE_US - rows["minute"].cast(pa.int64()).to_numpy()
     waits = pc.fill_null(pc.greater(rows["messages_min"], 0), False).to_numpy()

@@ -76,7 +76,7 @@ def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence
     tables = LineageTables(lake)
     found = gather_rows(tables, question)
     (offsets,) = read_offsets(lake, [_consumable_records(found)])
-    return _make_story(tables, question, found, offsets, _StoryContext(lake, tables))
+    return _make_story_of_match(tables, question, found, offsets, _StoryContext(lake, tables))
 
 
 def read_stories(lake: Lake, keys: Sequence[str], question: Question) -> Iterator[tuple[Story, Sequence[Row]]]:
@@ -119,7 +119,7 @@ def _make_stories(
     """Yield message histories from the rows read for many keys, after reading the group offsets for all of them."""
     offsets = read_offsets(tables.lake, [_consumable_records(found) for _, found in gathered])
     for (question, found), own_offsets in zip(gathered, offsets, strict=True):
-        yield _make_story(tables, question, found, own_offsets, context)
+        yield _make_story_of_match(tables, question, found, own_offsets, context)
 
 
 def _consumable_records(gathered: GatheredRows) -> list[Row]:
@@ -159,7 +159,7 @@ def _without_key(question: Question) -> Question:
     return question if question.key is None else replace(question, key="")
 
 
-def _make_story(
+def _make_story_of_match(
     tables: LineageTables, question: Question, found: GatheredRows, offsets: GroupOffsetsByTopic, context: _StoryContext
 ) -> tuple[Story, Sequence[Row]]:
     now = tables.read_newest_store_times({row["broker"] for row in found.records.values()}) if found.records else {}

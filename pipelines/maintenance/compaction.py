@@ -74,7 +74,7 @@ def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[CompactionB
     for file in files:
         if file.size < target_bytes // 2 and not file.has_deletions and file.rows is not None:
             groups[_merge_group_key(file)].append(file)
-    return [found for name in sorted(groups) for found in _fill_bins(groups[name], target_bytes)]
+    return [found for name in sorted(groups) for found in _fill_compaction_bins(groups[name], target_bytes)]
 
 
 def _merge_group_key(file: TableFile) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _merge_group_key(file: TableFile) -> tuple[str, ...]:
     return (f"{file.date:%Y-%m}",)
 
 
-def _fill_bins(files: list[TableFile], target_bytes: int) -> list[CompactionBin]:
+def _fill_compaction_bins(files: list[TableFile], target_bytes: int) -> list[CompactionBin]:
     bins: list[list[TableFile]] = [[]]
     size = rows = 0
     for file in sorted(files, key=lambda file: (file.first_time or _NO_TIME, file.modified_ms, file.path)):

@@ -118,7 +118,7 @@ def plan_pack_merges(
                 raise
             except PackError as error:
                 left.append(f"{error}")
-        bins += _fill_bins(found)
+        bins += _fill_pack_bins(found)
     return bins, PackMerges(left=left)
 
 
@@ -155,7 +155,7 @@ def _packs_covered_by_merged(files: Sequence[PackFile]) -> Iterator[tuple[PackFi
                 yield merged, inside
 
 
-def _fill_bins(packs_with_members: Sequence[tuple[PackFile, Members]]) -> list[PackBin]:
+def _fill_pack_bins(packs_with_members: Sequence[tuple[PackFile, Members]]) -> list[PackBin]:
     bins: list[tuple[list[PackFile], dict[str, PackPlace]]] = []
     size = 0
     for file, places in sorted(packs_with_members, key=lambda one: parse_pack_name(one[0].name).start):

@@ -314,17 +314,17 @@ def _compact_json(text: str) -> str:
     value = json.loads(
         text, object_pairs_hook=_JsonObject, parse_int=_JsonNumber, parse_float=_JsonNumber, parse_constant=_JsonNumber
     )
-    return "".join(_json_pieces(value))
+    return "".join(_to_json_pieces(value))
 
 
-def _json_pieces(value: object) -> list[str]:
+def _to_json_pieces(value: object) -> list[str]:
     if isinstance(value, _JsonNumber):
         return [value]
     if isinstance(value, _JsonObject):
-        members = [[json.dumps(name, ensure_ascii=False), ":", *_json_pieces(member)] for name, member in value]
+        members = [[json.dumps(name, ensure_ascii=False), ":", *_to_json_pieces(member)] for name, member in value]
         return ["{", *_join_with_commas(members), "}"]
     if isinstance(value, list):
-        return ["[", *_join_with_commas([_json_pieces(element) for element in value]), "]"]
+        return ["[", *_join_with_commas([_to_json_pieces(element) for element in value]), "]"]
     return [json.dumps(value, ensure_ascii=False)]
 
 

@@ -59,11 +59,13 @@ def find_damaged_files(lake: Lake, table: str, *, is_deep: bool, runner: Runner 
     files = [(file, known[file.path]) for file in read_table_files(opened)]
     length = _DEEP_FILES if is_deep else _FILES
     groups = [files[first : first + length] for first in range(0, len(files), length)]
-    for _, damages in runner.run(partial(_check_files, lake, table, is_deep), groups, is_io_bound=not is_deep):
+    for _, damages in runner.run(partial(_damages_of_files, lake, table, is_deep), groups, is_io_bound=not is_deep):
         yield from damages
 
 
-def _check_files(lake: Lake, table: str, is_deep: bool, files: Sequence[tuple[TableFile, _Bounds]]) -> list[DataDamage]:
+def _damages_of_files(
+    lake: Lake, table: str, is_deep: bool, files: Sequence[tuple[TableFile, _Bounds]]
+) -> list[DataDamage]:
     folder = lake.open_folder(table)
     infos = folder.get_file_info([unquote(file.path) for file, _ in files])
     found = []

@@ -177,7 +177,7 @@ def _count_written_rows(commit: ArchiveCommit, table: str) -> int:
 
 def _runs_with_lost_rows_in_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
     """Return the runs in the Delta log of `messages` whose rows any of the given tables lacks, oldest first."""
-    there = {table: _rows_by_run(lake, table) for table in tables}
+    there = {table: _count_rows_by_run(lake, table) for table in tables}
     found = []
     for commit in commits_after(lake, 0) if tables else ():
         expected = {table: _count_written_rows(commit, table) for table in tables}
@@ -223,7 +223,7 @@ def _is_combined_run(run: ArchiveCommit) -> bool:
     return run.run_id.startswith(REPAIR)
 
 
-def _rows_by_run(lake: Lake, table: str) -> dict[str, int]:
+def _count_rows_by_run(lake: Lake, table: str) -> dict[str, int]:
     opened = lake.find(table)
     if opened is None:
         return {}

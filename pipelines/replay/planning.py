@@ -117,7 +117,7 @@ def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange,
         more = count_further_messages(table, condition, f"broker, physical_offset / {STRETCH_BYTES}")
         for row in stretches:
             row["messages"] += more.get((row["broker"], row["stretch"]), 0)
-    return list(_join_into_parts(_sort_ranges_by_time(stretches)))
+    return list(_join_ranges_into_parts(_sort_ranges_by_time(stretches)))
 
 
 _FLAGGED = f"sum(CASE WHEN {IS_FLAGGED} THEN 1 ELSE 0 END) AS flagged"
@@ -142,7 +142,7 @@ def _sort_ranges_by_time(rows: Iterable[dict[str, Any]]) -> list[_SizedRange]:
     return [stretch for _, stretch in sorted(found)]
 
 
-def _join_into_parts(sized_ranges: Iterable[_SizedRange]) -> Iterator[tuple[LogRange, ...]]:
+def _join_ranges_into_parts(sized_ranges: Iterable[_SizedRange]) -> Iterator[tuple[LogRange, ...]]:
     ranges: list[LogRange] = []
     messages = size = 0
     for where, more, more_bytes in sized_ranges:

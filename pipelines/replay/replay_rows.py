@@ -264,7 +264,7 @@ def find_old_copies(
             unknown.add(replay_id)
         elif state is None:  # killed before its plan was recorded, or still copying
             # An id that a caller has chosen has no time.
-            begun_at = _time_in_id(replay_id) or _last_added_at(replay_id, files)
+            begun_at = _time_in_replay_id(replay_id) or _last_added_at(replay_id, files)
             if begun_at < now - min_unplanned_age:
                 old.add(replay_id)
         elif state.copies_dropped_at is not None:
@@ -324,7 +324,7 @@ def _is_abandoned(lake: Lake, state: ReplayState, cutoff: datetime.datetime) -> 
     return False
 
 
-def _time_in_id(replay_id: str) -> datetime.datetime | None:
+def _time_in_replay_id(replay_id: str) -> datetime.datetime | None:
     """Return when a replay was planned, as its id says; None for an id that does not begin with a time."""
     match = _ID_TIME.fullmatch(replay_id)
     with suppress(ValueError):

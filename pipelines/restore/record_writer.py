@@ -355,8 +355,8 @@ class RecordColumns:
             block[name] = to_int64_array(self._batch.column(name))[rows]
         for name in ("born_timestamp", "store_timestamp"):
             block[name] = to_milliseconds(self._batch.column(name))[rows]
-        block["born_host"] = _select_hosts(self._born_hosts, self._born_codes[rows], born_host_size)
-        block["store_host"] = _select_hosts(self._store_hosts, self._store_codes[rows], store_host_size)
+        block["born_host"] = _hosts_of_rows(self._born_hosts, self._born_codes[rows], born_host_size)
+        block["store_host"] = _hosts_of_rows(self._store_hosts, self._store_codes[rows], store_host_size)
         for name in ("reconsume_times", "prepared_transaction_offset"):
             block[name] = to_int64_array(self._batch.column(name))[rows]
         block["body_length"] = self._body_sizes[rows]
@@ -365,7 +365,7 @@ class RecordColumns:
         copy_spans(to_uint8_array(block.tobytes()), starts, lengths, segment_bytes, record_positions[rows])
 
 
-def _select_hosts(hosts: Hosts, codes: Array, size: int) -> Array:
+def _hosts_of_rows(hosts: Hosts, codes: Array, size: int) -> Array:
     return hosts.truncated_host_bytes(size)[codes]
 
 

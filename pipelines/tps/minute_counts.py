@@ -68,7 +68,7 @@ def sum_windows(
         check_cell_count: called with the number of cells; may raise an error.
     """
     cells = _SumsByGroupAndWindow(len(SUMS), -((question.start - question.end) // step), check_cell_count)
-    read_minute_rows(lake, question, SUMS, lambda rows: _add_sums(cells, rows, step // MINUTE))
+    read_minute_rows(lake, question, SUMS, lambda rows: _add_rows_to_sums(cells, rows, step // MINUTE))
     return {key: cells.numbers[:, place] for key, place in cells.places.items()}
 
 
@@ -89,11 +89,11 @@ def sum_whole_range(
 
     def add_minute_rows(rows: MinuteRows) -> None:
         nonlocal finder
-        _add_sums(sums, rows, minutes)
+        _add_rows_to_sums(sums, rows, minutes)
         if finder is not None and len(finder.places.keys() | set(rows.keys)) * minutes > MAX_PEAK_CELLS:
             finder = None
         if finder is not None:
-            _add_minutes(finder, rows)
+            _add_rows_to_minutes(finder, rows)
 
     read_minute_rows(lake, question, SUMS, add_minute_rows)
     found = {key: sums.numbers[:, place, 0] for key, place in sums.places.items()}
@@ -113,7 +113,7 @@ def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: 
     while start < question.end:
         part = replace(question, start=start, end=min(start + length, question.end))
         finder = _SumsByGroupAndWindow(1, (part.end - part.start) // MINUTE, lambda _: None)
-        read_minute_rows(lake, part, ["messages"], partial(_add_minutes, finder))
+        read_minute_rows(lake, part, ["messages"], partial(_add_rows_to_minutes, finder))
         for key, (most, minute) in _find_busiest_minutes(finder, part.start).items():
             if key not in peaks or most > peaks[key][0]:
                 peaks[key] = most, minute
@@ -121,7 +121,7 @@ def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: 
     return peaks
 
 
-def _add_sums(cells: _SumsByGroupAndWindow, rows: MinuteRows, window_minutes: int) -> None:
+def _add_rows_to_sums(cells: _SumsByGroupAndWindow, rows: MinuteRows, window_minutes: int) -> None:
     """Add rows to the sums of time windows that are `window_minutes` minutes long."""
     windows = rows.minutes // window_minutes
     first, last = int(windows.min()), int(windows.max())
@@ -143,7 +143,7 @@ def _add_sums(cells: _SumsByGroupAndWindow, rows: MinuteRows, window_minutes: in
             cells.add_to_sums(layer, numbers, summed)
 
 
-def _add_minutes(minute_cells: _SumsByGroupAndWindow, rows: MinuteRows) -> None:
+def _add_rows_to_minutes(minute_cells: _SumsByGroupAndWindow, rows: MinuteRows) -> None:
     places = minute_cells.group_indexes(rows.keys)
     minute_cells.add_to_sums(0, places[rows.groups] * minute_cells.windows + rows.minutes, rows.sums["messages"])
 

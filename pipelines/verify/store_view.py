@@ -230,14 +230,14 @@ def find_dispatched_end(
         if written_end == found.first_number:
             return 0
         # A copy has one entry beyond its log. A log that lost its end in a crash may leave many, which a search skips.
-        return _record_end_before(found, written_end, log_end) or _record_end_before(
+        return _end_of_record_before(found, written_end, log_end) or _end_of_record_before(
             found, found.first_number_at_or_after(log_end), log_end
         )
 
     return max(map_concurrently(end_of_newest_record, queues, choose_thread_count(files)), default=0)
 
 
-def _record_end_before(files: QueueFiles, number: int, log_end: int) -> int:
+def _end_of_record_before(files: QueueFiles, number: int, log_end: int) -> int:
     """Return the end of the record to which the newest entry before entry `number` points; 0 for none.
 
     Args:

@@ -124,7 +124,7 @@ def retry_delay_ms(attempt: int) -> int:
     return 1000 * int(3 ** min(attempt - 1, _MAX_EXPONENT))
 
 
-def _shorten_reason(exception: str) -> str:
+def _exception_text(exception: str) -> str:
     """Return the reason of a failure in stored form: limited in length, as valid UTF-8."""
     return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
 
@@ -232,7 +232,7 @@ class RetryStore:
                     (
                         message.topic, app, message.queue_id, message.queue_offset, message.journal_offset,
                         message.business_id, RetryStatus.RETRYING, first, expires, now, now,
-                        _shorten_reason(exception), record,
+                        _exception_text(exception), record,
                     ),
                 )  # fmt: skip
 
@@ -327,7 +327,7 @@ class RetryStore:
             database.execute(
                 "UPDATE message_retry SET status = ?, retry_count = ?, retry_time = ?, update_time = ?, exception = ?,"
                 " place = NULL WHERE id = ? AND retry_count = ?",
-                (status, failed, due, now, _shorten_reason(failure_reason), retry.id, retry.failed_retries),
+                (status, failed, due, now, _exception_text(failure_reason), retry.id, retry.failed_retries),
             )
         return status
 

@@ -48,12 +48,12 @@ _BATCH_FRAME_BYTES = 22
 """Bytes of a producer's batch for each message besides body and properties: five int32 and an int16."""
 
 
-def _struct_format(layout: Layout) -> str:
+def _layout_format(layout: Layout) -> str:
     return "".join(field.code for field in layout.fields)
 
 
 _HOST_V4 = "4si"
-_FIXED_V4 = struct.Struct(f">{_struct_format(HEAD)}{_HOST_V4}{_struct_format(STORED)}{_HOST_V4}{_struct_format(TAIL)}")
+_FIXED_V4 = struct.Struct(f">{_layout_format(HEAD)}{_HOST_V4}{_layout_format(STORED)}{_HOST_V4}{_layout_format(TAIL)}")
 """All fields of a record before its body, if both hosts are IPv4."""
 assert _FIXED_V4.size == 88
 

@@ -147,10 +147,10 @@ def _plan_file_parts(
     # Also with a wrong header: the entries are checked one by one, and do not need it.
     yield from _plan_parts_of_content(file, size, options.content)
     if size != geometry.file_size:
-        yield IndexPart(file, size, geometry.file_size, _find_size_fault(size, geometry))
+        yield IndexPart(file, size, geometry.file_size, _find_file_size_fault(size, geometry))
 
 
-def _find_size_fault(size: int, geometry: Geometry) -> BadEntries:
+def _find_file_size_fault(size: int, geometry: Geometry) -> BadEntries:
     """Return the bad range for a file whose size is not the one that the broker's settings give."""
     start, end = sorted((size, geometry.file_size))
     reason = Reason.CUT if size < geometry.file_size else Reason.SIZE

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.queue_walking import (
     check_index_folder,
     convert_link_errors,
     queue_files,
-    read_chunks,
+    read_file_chunks,
     walk_queue_folders,
 )
 from commitlake.connectors.log_format.files import StoreFiles
@@ -64,7 +64,7 @@ def _walk_file(
     """Yield the written entries of a file, each with its number; None in place of an invalid entry."""
     number, place = first_entry_number, files.location_of(path)
     with closing(files.open(path)) as file:
-        for data in read_chunks(file, CHUNK_ENTRIES * ENTRY.size):
+        for data in read_file_chunks(file, CHUNK_ENTRIES * ENTRY.size):
             end = len(data.rstrip(b"\0"))
             for position in range(0, end, ENTRY.size):
                 at = number + position // ENTRY.size

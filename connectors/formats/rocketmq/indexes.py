@@ -13,7 +13,7 @@ from commitlake.connectors.formats.queue_walking import (
     check_index_folder,
     convert_link_errors,
     queue_files,
-    read_chunks,
+    read_file_chunks,
     walk_queue_folders,
 )
 from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
@@ -59,7 +59,7 @@ def _walk_queue(files: StoreFiles, queue: QueueFolder) -> Iterator[QueueEntry[co
     for base, path in queue_files(files, queue).items():
         with closing(files.open(path)) as file:
             queue_offset = base // size
-            for data in read_chunks(file, CHUNK_ENTRIES * size):
+            for data in read_file_chunks(file, CHUNK_ENTRIES * size):
                 for position in range(0, len(data) - size + 1, size):
                     entry = consumequeue.parse_entry(data, position)
                     if not entry.is_valid:

@@ -178,19 +178,19 @@ def _overwrite_bodies(content: bytes, spans: Spans) -> Iterator[bytes]:
 
 
 def _yield_fillings(content: bytes, spans: Spans, kept_content: bytes) -> Iterator[bytes]:
-    yield _fill_spans(content, spans, lambda _, size: bytes(size))
-    yield _fill_spans(
+    yield _replace_spans(content, spans, lambda _, size: bytes(size))
+    yield _replace_spans(
         content, spans, lambda start, size: _repeat_pattern(_content_kept_before(content, spans, start)[-size:], size)
     )
     step = max(1, len(kept_content) // _MAX_FILLS)
     for first in range(0, len(kept_content), step):
         for period in (1, 2, 3, len(kept_content)):
-            yield _fill_spans(
-                content, spans, _make_pattern_fill((kept_content[first:] + kept_content[:first])[:period])
+            yield _replace_spans(
+                content, spans, _make_pattern_filler((kept_content[first:] + kept_content[:first])[:period])
             )
 
 
-def _make_pattern_fill(pattern: bytes) -> Callable[[int, int], bytes]:
+def _make_pattern_filler(pattern: bytes) -> Callable[[int, int], bytes]:
     return lambda _, size: _repeat_pattern(pattern, size)
 
 
@@ -205,7 +205,7 @@ def _content_kept_before(content: bytes, spans: Spans, end: int) -> bytes:
     return b"".join([*pieces, content[position:end]])
 
 
-def _fill_spans(content: bytes, spans: Spans, fill: Callable[[int, int], bytes]) -> bytes:
+def _replace_spans(content: bytes, spans: Spans, fill: Callable[[int, int], bytes]) -> bytes:
     changed = bytearray(content)
     for start, size in spans:
         changed[start : start + size] = fill(start, size)

@@ -83,7 +83,7 @@ class PackRefs:
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
 
-def join_refs(refs_lists: Sequence[PackRefs]) -> PackRefs:
+def join_pack_refs(refs_lists: Sequence[PackRefs]) -> PackRefs:
     """Join the positions of bodies in one pack from several objects to one object."""
     return PackRefs(*(np.concatenate([getattr(part, field.name) for part in refs_lists]) for field in fields(PackRefs)))
 

@@ -44,7 +44,7 @@ _BODY_CRC, _HOLE = CODE_BY_FAULT[Fault.BODY_CRC], CODE_BY_FAULT[Fault.HOLE]
 
 
 @compiled
-def _has_nonzero_bytes(window, begin, end):
+def _range_has_nonzero_bytes(window, begin, end):
     while end - begin >= 64:
         if has_nonzero_byte(window, begin):
             return True
@@ -71,7 +71,7 @@ def _find_bad_range_end(
 ):
     """Search for the end of a bad range; return False if the window ends first."""
     # Zeros contain no landmark, so as long as there are only zeros, nothing is searched in them.
-    if state[BAD_ALL_ZEROS] and _has_nonzero_bytes(window, state[POSITION] - window_offset, window_length):
+    if state[BAD_ALL_ZEROS] and _range_has_nonzero_bytes(window, state[POSITION] - window_offset, window_length):
         state[BAD_ALL_ZEROS] = 0
     end = -1
     while end < 0:

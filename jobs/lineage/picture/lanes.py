@@ -80,11 +80,11 @@ def assign_lanes(rows: Sequence[PictureRow]) -> Lanes:
     if others := [key for key in keys if key not in place_of]:
         place_of.update(dict.fromkeys(others, len(lanes)))
         lanes.append(Lane(format_count(len(others), "other", "others"), OTHERS, len(others)))
-    track_of = _assign_tracks(drawn)
+    track_of = _assign_lane_tracks(drawn)
     return Lanes(lanes or [Lane("", "topic")], place_of, track_of, max(track_of.values(), default=0) + 1)
 
 
-def _assign_tracks(rows: Sequence[PictureRow]) -> dict[int, int]:
+def _assign_lane_tracks(rows: Sequence[PictureRow]) -> dict[int, int]:
     """Assign a track to each message; messages whose rows do not overlap may share a track."""
     last = {row.message: row.place for row in rows}
     free_from = [-1] * MAX_TRACKS

@@ -239,7 +239,7 @@ def join_consumptions(start_entries: pa.Table, end_entries: pa.Table) -> pa.Tabl
         A table of `ENTRIES` with the column `is_begun`: True if only one of the two entries exists. The evidence is
         that of the end, if it exists.
     """
-    start_entries, end_entries = _distinct_entries(start_entries), _distinct_entries(end_entries)
+    start_entries, end_entries = _sort_distinct_entries(start_entries), _sort_distinct_entries(end_entries)
     same = ["request_id", "unique_key"]
     left, right = encode_key_columns(
         [start_entries.column(name) for name in same], [end_entries.column(name) for name in same]
@@ -264,7 +264,7 @@ def join_consumptions(start_entries: pa.Table, end_entries: pa.Table) -> pa.Tabl
     return joined.append_column("is_begun", pa.array((index < 0) | (other < 0)))
 
 
-def _distinct_entries(entries: pa.Table) -> pa.Table:
+def _sort_distinct_entries(entries: pa.Table) -> pa.Table:
     """Return the trace entries sorted by the log position of their trace message, and by their number in it."""
     order = [("broker", "ascending"), ("physical_offset", "ascending"), ("entry", "ascending")]
     return entries.sort_by(order).combine_chunks() if entries.num_rows > 1 else entries.combine_chunks()

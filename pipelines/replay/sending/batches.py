@@ -208,7 +208,7 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
 
 
 @inlined
-def _put_int32(buffer: Array, offset: int, value: int) -> None:
+def _write_int32(buffer: Array, offset: int, value: int) -> None:
     buffer[offset] = (value >> 24) & 0xFF
     buffer[offset + 1] = (value >> 16) & 0xFF
     buffer[offset + 2] = (value >> 8) & 0xFF
@@ -242,9 +242,9 @@ def write_batch_items(
     for row in range(len(flags)):
         at = item_starts[row]
         size = body_starts[row + 1] - body_starts[row]
-        _put_int32(items_buffer, at, item_starts[row + 1] - at)
-        _put_int32(items_buffer, at + _FLAG_AT, flags[row])
-        _put_int32(items_buffer, at + _FLAG_AT + 4, size)
+        _write_int32(items_buffer, at, item_starts[row + 1] - at)
+        _write_int32(items_buffer, at + _FLAG_AT, flags[row])
+        _write_int32(items_buffer, at + _FLAG_AT + 4, size)
         at += _BODY_AT
         copy(items_buffer, at, bodies, body_starts[row], size)
         at += size

@@ -218,7 +218,7 @@ class ShareSender:
         end = earlier_message_count + rows.num_rows
         if part_number < known_parts.end:
             done = self._ledger.origins_of_part(part_number)
-            rows = rows.filter(pa.array([origin not in done for origin in _origins_of(rows)], pa.bool_()))
+            rows = rows.filter(pa.array([origin not in done for origin in _origins_of_rows(rows)], pa.bool_()))
         topics = target_topics(rows, plan.target.topic)
         lanes = target_queues(rows, topics, plan.target, self._queues)
         order = np.argsort(lanes, kind="stable")
@@ -257,7 +257,7 @@ class ShareSender:
         if stored_by_origin:
             places = {
                 row: stored_by_origin[origin]
-                for row, origin in enumerate(_origins_of(part.rows))
+                for row, origin in enumerate(_origins_of_rows(part.rows))
                 if origin in stored_by_origin
             }
             if places:
@@ -382,7 +382,7 @@ class ShareSender:
         self._written_at = time.monotonic()
 
 
-def _origins_of(rows: pa.Table) -> Iterator[Origin]:
+def _origins_of_rows(rows: pa.Table) -> Iterator[Origin]:
     brokers = rows.column("broker").to_pylist()
     return map(Origin, brokers, rows.column("physical_offset").to_pylist())
 

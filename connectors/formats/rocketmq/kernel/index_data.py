@@ -59,21 +59,21 @@ _AT_MAGIC = HEAD.offset_of("magic")
 _FNV_BASIS, _FNV_PRIME = np.uint64(FNV_64_BASIS), np.uint64(FNV_64_PRIME)
 
 
-def _first_eight_bytes(text: str) -> np.uint64:
+def _load_first_eight_bytes(text: str) -> np.uint64:
     """Return the first eight bytes of a name, or all of a shorter one, as a 64-bit word."""
     return np.uint64(int.from_bytes(text.encode()[:8], "little"))
 
 
 _TAGS, _KEYS, _UNIQ_KEY, _DELAY = (
-    _first_eight_bytes(props.TAGS),
-    _first_eight_bytes(props.KEYS),
-    _first_eight_bytes(props.UNIQ_KEY),
-    _first_eight_bytes(props.DELAY),
+    _load_first_eight_bytes(props.TAGS),
+    _load_first_eight_bytes(props.KEYS),
+    _load_first_eight_bytes(props.UNIQ_KEY),
+    _load_first_eight_bytes(props.DELAY),
 )
 _MULTI, _INNER, _SCHEDULE = (
-    _first_eight_bytes(MULTI_DISPATCH),
-    _first_eight_bytes(INNER_NUM),
-    _first_eight_bytes(SCHEDULE_TOPIC),
+    _load_first_eight_bytes(MULTI_DISPATCH),
+    _load_first_eight_bytes(INNER_NUM),
+    _load_first_eight_bytes(SCHEDULE_TOPIC),
 )
 _MULTI_LENGTH, _INNER_LENGTH = len(MULTI_DISPATCH), len(INNER_NUM)
 _FOUR_BYTES, _FIVE_BYTES = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFFFF)

@@ -532,6 +532,6 @@ def test_a_stop_by_a_host_whose_clock_is_behind_is_seen(
     claimed_tasks(world, plan, 2)
     behind = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
     with monkeypatch.context() as patched:
-        patched.setattr(ledger_module, "_now", lambda: behind)
+        patched.setattr(ledger_module, "_current_time", lambda: behind)
         add_replay_event(world.lake, plan.replay_id, ReplayEvent.STOPPING, detail="no route to the broker")
     assert read_replay_state(world.lake, plan.replay_id).wants_stop
