@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +37,21 @@ _OF_GROUPS = ("group", "as_of", *_SUMMED, *_LONGEST, "next_message_time")
 """Columns of queues from which those of groups are computed."""
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryPlan:
+    """Times and stores of a lag history, and the minutes that `lag_minutes` has of each store.
+
+    Attributes:
+        brokers: the stores.
+        times: ends of the windows, from the first snapshot on.
+        covered: the minutes, by store; without stores of which it has none.
+    """
+
+    brokers: Sequence[str]
+    times: Sequence[datetime.datetime]
+    covered: Mapping[str, CoveredMinutes]
+
+
 def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
     """Return the lag of the consumer groups of a lake, at one time or at the end of each time window.
 
@@ -57,15 +72,27 @@ def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
     return _sum_lag_by_group(rows, ["as_of"] if isinstance(question, LagHistoryQuestion) else [])
 
 
-def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the lag of each group and queue at the end of each time window, with the given columns."""
+def plan_lag_history(lake: PinnedLake, question: LagHistoryQuestion) -> HistoryPlan:
+    """Return the times and stores of a history, and which of them `lag_minutes` covers.
+
+    Raises:
+        NoTableError: if the lake has no `consumer_offsets`.
+        LakeError: if there is no lake, or no permission.
+    """
     offsets, wanted = lake.table(OFFSETS), question.selection
     first, last = _first_and_last_snapshot(offsets, wanted.brokers)
     times = [end for end in question.window_ends(last).times() if first is not None and first <= end]
     brokers = list(wanted.brokers) or snapshot_brokers(offsets, OFFSETS)
     covered = find_covered_minutes(lake, brokers) if _may_have_minute_rows(times, wanted) else {}
+    return HistoryPlan(brokers, times, covered)
+
+
+def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the lag of each group and queue at the end of each time window, with the given columns."""
+    plan, wanted = plan_lag_history(lake, question), question.selection
     stored = {
-        broker: [time for time in times if _is_covered_minute(minutes, time)] for broker, minutes in covered.items()
+        broker: [time for time in plan.times if _is_covered_minute(minutes, time)]
+        for broker, minutes in plan.covered.items()
     }
     stored_names = ["minute" if name == "as_of" else name for name in column_names]
     for broker, known in stored.items():
@@ -74,8 +101,8 @@ def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, column_names: 
         for rows in lag_at_minutes(lake.table("lag_minutes"), minutes, of_broker, stored_names):
             yield rows.rename_columns(column_names)
     left: dict[datetime.datetime, list[str]] = defaultdict(list)
-    for broker in brokers:
-        for time in sorted({*times} - {*stored.get(broker, ())}):
+    for broker in plan.brokers:
+        for time in sorted({*plan.times} - {*stored.get(broker, ())}):
             left[time].append(broker)
     for time, others in left.items():
         yield _measure_lag_rows(lake, time, replace(wanted, brokers=others), column_names)

@@ -329,9 +329,10 @@ class AnalysisLake(Generic[Frame]):
         deleted and created again while the broker's clock was set back, the end of a window may lie between messages
         that show it and others; with Spark, what later messages show then counts, too.
 
-        Without Spark, whole minutes are read from the table `lag_minutes` where it has them (see `commitlake archive
-        --backfill lag_minutes`); the minutes that it had before an erasure still count what was erased since. Any other
-        window takes as long as `lag` does.
+        Whole minutes are read from the table `lag_minutes` where it has them (see `commitlake archive --backfill
+        lag_minutes`); the minutes that it had before an erasure still count what was erased since. Without Spark, any
+        other window takes as long as `lag` does. With Spark, the table is used if also this process can read the lake,
+        by its path; a lake that is named in a catalog of the session is computed.
 
         Args:
             window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes` or `30s`. They

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
@@ -19,9 +23,13 @@ from commitlake.pipelines.analysis.lag_arguments import LagHistoryQuestion, LagQ
 from commitlake.pipelines.lag.store_lag import MAX_IMPOSSIBLE
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import MAX_AGE
+from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes
+from commitlake.pipelines.lag_minutes.minute_computation import MINUTE_US
 from commitlake.pipelines.transforms.lag import LagRules, LagTables, lag_at, lag_of_groups
 from commitlake.pipelines.transforms.moments import SampleTimes
+from commitlake.pipelines.transforms.stored_lag import stored_lag_at
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import EPOCH, epoch_us
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -45,20 +53,108 @@ class PinnedTables(NamedTuple):
     progress: Mapping[str, StoreProgress]
 
 
-def lag_frame(spark: SparkSession, pinned_tables: PinnedTables, question: LagQuestion) -> DataFrame:
+class StoredMinutes(NamedTuple):
+    """Minutes of which `lag_minutes` has the lag.
+
+    Attributes:
+        rows: `lag_minutes`, at one Delta version.
+        brokers: the stores of the question.
+        covered: the minutes, by store; without stores of which it has none.
+    """
+
+    rows: DataFrame
+    brokers: Sequence[str]
+    covered: Mapping[str, CoveredMinutes]
+
+
+def lag_frame(
+    spark: SparkSession, pinned_tables: PinnedTables, question: LagQuestion, stored: StoredMinutes | None = None
+) -> DataFrame:
     """Return the lag of the consumer groups of a lake, at one time or at the end of each time window.
 
     The times of snapshots, the starts of logs and the SQL92 expressions are read at once, the rest when the DataFrame
     is used.
+
+    Args:
+        spark: the session.
+        pinned_tables: the tables from which lag is computed.
+        question: the question.
+        stored: for a history, minutes whose lag is read and not computed; None for none.
     """
+    moments = _lag_moments(pinned_tables.offsets, question)
+    if stored is None:
+        found = _measured_lag(spark, pinned_tables, question.selection, moments)
+    else:
+        found = _stored_and_measured_lag(spark, pinned_tables, question.selection, moments, stored)
+    return found if question.by == "queue" else lag_of_groups(found, [] if moments.is_last else ["as_of"])
+
+
+def _stored_and_measured_lag(
+    spark: SparkSession, pinned_tables: PinnedTables, selection: Selection, moments: SampleTimes, stored: StoredMinutes
+) -> DataFrame:
+    """Return the lag of each group and queue, read where `lag_minutes` has it, and computed elsewhere."""
+    rows, covered = stored.rows.where(F.col("broker").isin(*stored.covered)), stored.covered
+    for name, values in (("group", selection.groups), ("topic", selection.topics)):
+        rows = rows.where(F.col(name).isin(*values)) if values else rows
+    is_stored = partial(_is_covered, covered)
+    whole = _whole_minutes(moments)
+    parts = [stored_lag_at(rows, whole).where(is_stored(F.unix_micros("as_of")))]
+    others = [broker for broker in stored.brokers if broker not in covered]
+    if whole != moments:  # each moment is computed, and left out where it is a stored minute
+        ranges = [(stored.brokers, moments)]
+    else:
+        first, last = (max(each.first for each in covered.values()), min(each.last for each in covered.values()))
+        before, after = _moments_outside(moments, first * MINUTE_US, last * MINUTE_US)
+        ranges = [(others, moments), (list(covered), before), (list(covered), after)]
+    for brokers, outside in ranges:
+        if brokers and outside.count > 0:
+            measured = _measured_lag(spark, pinned_tables, replace(selection, brokers=brokers), outside)
+            parts.append(measured.where(~is_stored(F.unix_micros("as_of"))))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _is_covered(covered_minutes: Mapping[str, CoveredMinutes], time: Column) -> Column:
+    """Return a condition that a time, microseconds since 1970, is a minute that `lag_minutes` has of the store."""
+    conditions = [
+        (F.col("broker") == broker) & time.between(minutes.first * MINUTE_US, minutes.last * MINUTE_US)
+        for broker, minutes in covered_minutes.items()
+    ]
+    return (F.pmod(time, F.lit(MINUTE_US)) == 0) & reduce(or_, conditions)
+
+
+def _whole_minutes(moments: SampleTimes) -> SampleTimes:
+    """Return those of the moments that are whole minutes."""
+    first, every = moments.first_us, moments.every_us
+    assert isinstance(first, int)
+    step = math.lcm(every, MINUTE_US)
+    skipped = next((number for number in range(step // every) if (first + number * every) % MINUTE_US == 0), None)
+    if skipped is None:
+        return replace(moments, count=0)
+    return SampleTimes(first + skipped * every, step, max(0, -(-(moments.count - skipped) * every // step)))
+
+
+def _moments_outside(moments: SampleTimes, first_us: int, last_us: int) -> tuple[SampleTimes, SampleTimes]:
+    """Return the moments before a time, and those after a later time; all of them as the former if none is between."""
+    assert isinstance(moments.first_us, int)
+    until = min(max(-(-(first_us - moments.first_us) // moments.every_us), 0), moments.count)
+    since = min(max((last_us - moments.first_us) // moments.every_us + 1, 0), moments.count)
+    if until >= since:
+        return moments, replace(moments, count=0)
+    rest = replace(moments, first_us=moments.first_us + since * moments.every_us, count=moments.count - since)
+    return replace(moments, count=until), rest
+
+
+def _measured_lag(
+    spark: SparkSession, pinned_tables: PinnedTables, selection: Selection, moments: SampleTimes
+) -> DataFrame:
+    """Return the lag of each group and queue at each of the moments, computed from snapshots and messages."""
     expressions = _sql92_expressions(pinned_tables.subscriptions)
     if expressions:
         choose_python(spark)
-    moments = _lag_moments(pinned_tables.offsets, question)
     rules = LagRules(
-        brokers=question.selection.brokers,
-        groups=question.selection.groups,
-        topics=question.selection.topics,
+        brokers=selection.brokers,
+        groups=selection.groups,
+        topics=selection.topics,
         log_starts=find_log_starts(pinned_tables.offsets, moments),
         max_age_us=MAX_AGE // _MICROSECOND,
         max_impossible=MAX_IMPOSSIBLE,
@@ -76,8 +172,7 @@ def lag_frame(spark: SparkSession, pinned_tables: PinnedTables, question: LagQue
         subscriptions=pinned_tables.subscriptions,
         store_config=pinned_tables.store_config,
     )
-    found = lag_at(tables, moments, rules)
-    return found if question.by == "queue" else lag_of_groups(found, [] if moments.is_last else ["as_of"])
+    return lag_at(tables, moments, rules)
 
 
 def _lag_moments(offsets: DataFrame, question: LagQuestion) -> SampleTimes:

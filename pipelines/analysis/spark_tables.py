@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,10 +24,12 @@ from commitlake.connectors.lake.spark_reader import column_in_values, selection_
 from commitlake.connectors.lake.sql import Engine, quote_column_name
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.worker_check import choose_python
+from commitlake.connectors.storage.errors import ObjectStoreError
 from commitlake.connectors.storage.uris import absolute_path_or_uri
+from commitlake.pipelines.analysis.arrow_lag import HistoryPlan, plan_lag_history
 from commitlake.pipelines.analysis.arrow_tables import add_body_columns, no_edges_message
-from commitlake.pipelines.analysis.lag_arguments import LagQuestion
-from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
+from commitlake.pipelines.analysis.lag_arguments import LagHistoryQuestion, LagQuestion
+from commitlake.pipelines.analysis.spark_lag import PinnedTables, StoredMinutes, lag_frame
 from commitlake.pipelines.dead_letters.dead_letter_rows import computed_columns_sql
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.spark_journeys import hops_of, journeys_and_hop_counts_of, journeys_of
@@ -169,8 +172,11 @@ class SparkTables:
             NoTableError: if the lake has no snapshots of consumer groups.
             LakeError: if the session cannot open a table.
         """
-        messages, version = self._open_pinned("messages")
-        tables = {name: self._open_pinned(name)[0] for name in ("subscriptions", "store_config", OFFSETS)}
+        plan, versions = self._plan_stored_lag(question)
+        messages, version = self._open_pinned("messages", versions.get("messages"))
+        names = ("subscriptions", "store_config", OFFSETS)
+        there = names if plan is None else set(names) & set(versions)
+        tables = {name: self._open_pinned(name, versions.get(name))[0] if name in there else None for name in names}
         offsets = tables[OFFSETS]
         if messages is None or offsets is None:
             offsets = self.table(LAKE_TABLES[OFFSETS])  # raises the error
@@ -178,7 +184,40 @@ class SparkTables:
         pinned = PinnedTables(
             offsets, messages, tables["subscriptions"], tables["store_config"], self._read_progress_at(version)
         )
-        return lag_frame(self.spark, pinned, question)
+        minutes = None if plan is None else self._open_pinned("lag_minutes", versions["lag_minutes"])[0]
+        stored = None if plan is None or minutes is None else StoredMinutes(minutes, plan.brokers, plan.covered)
+        return lag_frame(self.spark, pinned, question, stored)
+
+    def _plan_stored_lag(self, question: LagQuestion) -> tuple[HistoryPlan | None, Mapping[str, int]]:
+        """Return which lag of a history `lag_minutes` has, and the version of each table for which this is known.
+
+        Which minutes are up to date is in the logs of the tables, which Spark's SQL does not show. So it is only known
+        of a lake that also this process can read; elsewhere, the lag is computed.
+        """
+        nothing: dict[str, int] = {}
+        if not isinstance(question, LagHistoryQuestion) or not isinstance(self.place, Lake):
+            return None, nothing
+        lake = self.place.pin_versions()
+        try:
+            stored = lake.find("lag_minutes")
+            # The same path may be another lake on the machine of a remote session.
+            if stored is None or not self._is_same_table(LAKE_TABLES["lag_minutes"], stored):
+                return None, nothing
+            plan = plan_lag_history(lake, question)
+        except (ObjectStoreError, NoTableError, OSError):
+            return None, nothing
+        if not plan.covered:
+            return None, nothing
+        opened = {name: lake.find(name) for name in ("messages", "subscriptions", "store_config", OFFSETS)}
+        versions = {name: table.version() for name, table in opened.items() if table is not None}
+        return plan, {**versions, "lag_minutes": stored.version()}
+
+    def _is_same_table(self, table: LakeTable, opened: DeltaTable) -> bool:
+        """Return whether the session has the same table as this process."""
+        if self._try_open(table)[0] is None:
+            return False
+        row = self.spark.sql(f"DESCRIBE DETAIL {self._sql_name(table)}").first()
+        return row is not None and row["id"] == str(opened.metadata().id)
 
     def journeys(self, question: JourneysQuestion) -> DataFrame:
         """Return, for each business key with a record in a time window, its path over topics and its outcome.

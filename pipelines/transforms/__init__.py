@@ -10,4 +10,5 @@ group_offsets        offsets of consumer groups at given moments
 group_subscriptions  subscriptions of consumer groups at given moments
 queue_spans          first and last offsets of queues at given moments
 lag                  lag of consumer groups at given moments
+stored_lag           the same, from the rows of `lag_minutes`
 """
