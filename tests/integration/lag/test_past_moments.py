@@ -1,7 +1,8 @@
 """Lag at past moments, compared with a broker's own offsets and a count of sent messages at these moments.
 
-For more than two minutes, messages are sent, and groups consume them at different speeds. A snapshot is taken every few
-seconds. At random moments everything pauses for some milliseconds, and the true state is recorded.
+For more than four minutes, messages are sent, and groups consume them at different speeds. A snapshot is taken every
+few seconds. At random moments, and at whole minutes, everything pauses for some milliseconds, and the true state is
+recorded.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import datetime
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -21,6 +23,10 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag.store_lag import lag_of_lake
+from commitlake.pipelines.lag.verdicts import FigureBounds
+from commitlake.pipelines.lag_minutes.backfill import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes.minute_computation import last_minute_at
+from commitlake.pipelines.lag_minutes.minute_reader import lag_at_minutes
 from commitlake.pipelines.snapshot.broker_queries import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.pipelines.snapshot.table_append import append_snapshot
@@ -33,9 +39,9 @@ from tests.servers.rocketmq import VERSIONS, RocketMQ
 from tests.support.topic_reading import make_topic
 from tests.support.waiting import let_pass
 
-pytestmark = pytest.mark.long("two minutes of producing and consuming")
+pytestmark = pytest.mark.long("four minutes of producing and consuming")
 BROKER, TOPIC, QUEUES = "broker-a", "Orders", 2
-SECONDS, MOMENTS, SNAPSHOT_SECONDS = 130.0, 200, 7.0
+SECONDS, MOMENTS, SNAPSHOT_SECONDS = 250.0, 200, 7.0
 SPEEDS = {"Fast": 60, "Even": 12, "Slow": 3, "Bursty": 0, "Stopped": 0, "SetBack": 12, "Tagged": 12}
 """Messages of a queue that a group consumes in a round at most."""
 Offsets = dict[str, dict[int, int]]
@@ -48,6 +54,7 @@ class Moment(NamedTuple):
     sent: dict[int, int]
     offsets: Offsets
     is_snapshot: bool
+    is_minute: bool = False
 
 
 class Recording(NamedTuple):
@@ -118,10 +125,22 @@ class World:
                     self.pullers[group].commit_offset(queue, after)
                     self.offsets[group][queue.queue_id] = after
 
-    def write_down(self, *, is_snapshot: bool) -> None:
+    def write_down_minute(self) -> None:
+        """Record the state of a whole minute, if one begins soon; every second one is a snapshot, too."""
+        now = datetime.datetime.now(datetime.UTC)
+        minute = now.replace(second=0, microsecond=0) + datetime.timedelta(minutes=1)
+        if (left := (minute - now).total_seconds()) < 1:
+            let_pass(left, "nothing is sent or consumed while the minute begins")
+            self.write_down(is_snapshot=minute.minute % 2 == 0, minute=minute)
+
+    def write_down(self, *, is_snapshot: bool, minute: datetime.datetime | None = None) -> None:
         """Record the state while nothing is sent or consumed, and add a snapshot to the lake."""
         let_pass(0.003, "what was sent was stored in an earlier millisecond")
         progress = fetch_store_snapshot(self.admin, BROKER)
+        if minute is not None:
+            assert minute <= progress.taken[OffsetKind.GROUP] < minute + datetime.timedelta(seconds=30)
+            taken = {**progress.taken, OffsetKind.GROUP: minute}
+            progress = replace(progress, taken=taken, subscribed_as_of=minute)
         asked = {
             (position.group, position.queue_id): offset
             for position, offset in progress.offsets.items()
@@ -130,7 +149,8 @@ class World:
         offsets = {group: {queue: asked.get((group, queue), 0) for queue in range(QUEUES)} for group in SPEEDS}
         assert offsets == self.offsets
         sent = {queue: len(self.tags[queue]) for queue in range(QUEUES)}
-        self.moments.append(Moment(progress.taken[OffsetKind.GROUP], sent, offsets, is_snapshot))
+        at = progress.taken[OffsetKind.GROUP]
+        self.moments.append(Moment(at, sent, offsets, is_snapshot, minute is not None))
         if is_snapshot:
             append_snapshot(self.lake, progress)
             self.was_set_back = False
@@ -155,6 +175,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         while time.monotonic() - begun < SECONDS or due:
             world.send_and_consume(number)
             number += 1
+            world.write_down_minute()
             passed = time.monotonic() - begun
             while due and due[0] <= passed:
                 due.pop(0)
@@ -169,23 +190,48 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         yield Recording(lake, world.tags, world.moments)
 
 
+def check_moment(recording: Recording, moment: Moment, found: Mapping[tuple[str, int], FigureBounds]) -> int:
+    """Check the messages behind by group and queue at a moment, and return the number of exact figures."""
+    for group in SPEEDS:
+        for queue_id in range(QUEUES):
+            if (group, queue_id) not in found:
+                assert not any(recording.snapshot_offsets(moment, group)), (moment, group)
+                continue
+            messages, truth = found[group, queue_id], recording.lag(moment, group, queue_id)
+            assert messages.high is not None
+            assert messages.low <= truth <= messages.high, (moment, group, queue_id)
+            assert messages.is_exact or not moment.is_snapshot
+    return sum(each.is_exact for each in found.values())
+
+
 def test_lag_is_within_its_bounds_at_200_moments_and_exact_at_snapshots(recording: Recording) -> None:
     exact = total = 0
     for moment in recording.moments:
         rows = lag_of_lake(recording.lake, moment.at, Selection(topics=[TOPIC])).rows
-        found = {(row.group, row.queue_id): row for row in rows}
-        for group in SPEEDS:
-            for queue_id in range(QUEUES):
-                if (group, queue_id) not in found:
-                    assert not any(recording.snapshot_offsets(moment, group)), (moment, group)
-                    continue
-                row, truth = found[group, queue_id], recording.lag(moment, group, queue_id)
-                assert row.messages.high is not None
-                assert row.messages.low <= truth <= row.messages.high, (moment, group, queue_id)
-                assert row.messages.is_exact or not moment.is_snapshot
-                exact += row.messages.is_exact
-                total += 1
+        found = {(row.group, row.queue_id): row.messages for row in rows}
+        exact += check_moment(recording, moment, found)
+        total += len(found)
     snapshots = sum(moment.is_snapshot for moment in recording.moments)
     print(f"{len(recording.moments)} moments, {snapshots} of them snapshots: {exact} of {total} figures exact")
-    assert len(recording.moments) - snapshots == MOMENTS
+    assert sum(not moment.is_snapshot and not moment.is_minute for moment in recording.moments) == MOMENTS
     assert snapshots > 15
+
+
+def test_stored_minutes_are_within_their_bounds_and_exact_at_snapshots(recording: Recording) -> None:
+    backfill_lag_minutes(recording.lake)
+    minutes = [moment for moment in recording.moments if moment.is_minute]
+    exact = total = 0
+    for moment in minutes:
+        tables = lag_at_minutes(
+            recording.lake.table("lag_minutes"), [last_minute_at(moment.at)], Selection(topics=[TOPIC])
+        )
+        rows = [row for table in tables for row in table.to_pylist()]
+        found = {
+            (row["group"], row["queue_id"]): FigureBounds(row["messages_min"], row["messages_max"]) for row in rows
+        }
+        exact += check_moment(recording, moment, found)
+        total += len(found)
+    print(f"{len(minutes)} minutes: {exact} of {total} figures exact")
+    assert len(minutes) > 2
+    assert {moment.is_snapshot for moment in minutes} == {False, True}
+    assert total > exact > 0
