@@ -17,3 +17,7 @@ from tests.unit.pipelines.transforms.test_rates import (
     test_rates_are_for_the_seconds_that_were_asked_for,
     test_windows_are_counted,
 )
+from tests.unit.pipelines.transforms.test_stored_lag import (
+    test_a_row_holds_until_the_next_one_or_the_end_of_its_hour,
+    test_whole_hours_have_rows_of_their_own,
+)
