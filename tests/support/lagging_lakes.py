@@ -7,7 +7,7 @@ import functools
 import json
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,16 @@ def lagging_lake(seed: int) -> str:
     return lake.lake.root
 
 
-def growing_lake(folder: Path, seed: int, every_ms: int) -> Iterator[Lake]:
+def growing_lake(folder: Path, seed: int, every_ms: int, brokers: Sequence[str] = BROKERS) -> Iterator[Lake]:
     """Make such a lake in a folder, and yield it after each step, and at the end.
 
     Args:
         folder: The folder.
         seed: As for `lagging_lake`.
         every_ms: Time between two snapshots.
+        brokers: Names of its stores.
     """
-    random_lake = _RandomLake(folder, seed, every_ms)
+    random_lake = _RandomLake(folder, seed, every_ms, brokers)
     for _ in random_lake.grow():
         yield random_lake.lake
 
@@ -79,18 +80,18 @@ def _folders() -> tempfile.TemporaryDirectory[str]:
 class _RandomLake:
     """A lake whose stores get messages, snapshots and archive runs by turns."""
 
-    def __init__(self, folder: Path, seed: int, every_ms: int) -> None:
+    def __init__(self, folder: Path, seed: int, every_ms: int, brokers: Sequence[str] = BROKERS) -> None:
         self._chance = random.Random(seed)
         self._every_ms = every_ms
         self.lake = Lake(str(folder / "lake"))
-        self._stores = {broker: GrowingLake(folder / broker) for broker in BROKERS}
-        self._offsets: dict[str, dict[OffsetOwner, int]] = {broker: {} for broker in BROKERS}
-        self._begins: dict[str, list[int]] = {broker: [0] for broker in BROKERS}
-        self._starts: dict[str, int | None] = dict.fromkeys(BROKERS, 0)
+        self._stores = {broker: GrowingLake(folder / broker) for broker in brokers}
+        self._offsets: dict[str, dict[OffsetOwner, int]] = {broker: {} for broker in brokers}
+        self._begins: dict[str, list[int]] = {broker: [0] for broker in brokers}
+        self._starts: dict[str, int | None] = dict.fromkeys(brokers, 0)
         self._has_subscriptions = seed % 4 != 3
         self._is_recreated = seed % 3 == 2
         if seed % 2:
-            self._configure(self._stores["broker-a"].store)
+            self._configure(next(iter(self._stores.values())).store)
 
     def _configure(self, store: Path) -> None:
         (store / "config").mkdir(parents=True)
@@ -101,7 +102,7 @@ class _RandomLake:
     def grow(self) -> Iterator[None]:
         """Do all steps; yield after each of them, and at the end."""
         for step in range(STEPS):
-            for broker in BROKERS:
+            for broker in self._stores:
                 self._write(broker, step)
                 if self._is_recreated and step in {3, 5} and self._chance.random() < 0.7:
                     self._stores[broker].recreate_topics()
@@ -110,7 +111,8 @@ class _RandomLake:
                 if self._chance.random() < 0.8:
                     self._snapshot(broker, step)
             yield
-        archive_store(self._stores["broker-a"].store, self.lake, "broker-a")
+        first = next(iter(self._stores))
+        archive_store(self._stores[first].store, self.lake, first)
         yield
 
     def _write(self, broker: str, step: int) -> None:

@@ -16,8 +16,12 @@ from pyspark.sql import SparkSession
     ],
 )
 def foreign_session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """An analyst's own session: with another time zone, with and without ANSI mode."""
-    given = {"spark.sql.session.timeZone": "Asia/Kathmandu", "spark.sql.ansi.enabled": request.param}
+    """An analyst's own session: with another time zone, with and without ANSI mode, and with few, small partitions."""
+    given = {
+        "spark.sql.session.timeZone": "Asia/Kathmandu",
+        "spark.sql.ansi.enabled": request.param,
+        "spark.sql.shuffle.partitions": "2",
+    }
     before = {name: str(spark.conf.get(name)) for name in given}
     for name, value in given.items():
         spark.conf.set(name, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,7 +25,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.analysed_lakes import analysed_lake, rows_of
 from tests.support.hypothesis_profiles import load
-from tests.support.journeyed_lakes import PLANS, SHAPES, WINDOWS, JourneyedLake, Sent, by_key, time_of
+from tests.support.journeyed_lakes import SHAPES, JourneyedLake, Sent, by_key, time_of
 
 load()
 
@@ -117,20 +115,6 @@ def test_journeys_are_of_the_versions_that_tables_had(spark: SparkSession, tmp_p
     assert {tuple(row["path"]) for row in by_key(journeys).values()} == {("orders",)}
     assert hops.count() == 0
     assert {tuple(row["path"]) for row in by_key(lake.journeys(**EVERYTHING)).values()} != {("orders",)}
-
-
-@pytest.mark.long("a lake with all shapes is compared each time")
-@settings(max_examples=20, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@given(plan=PLANS, window=WINDOWS)
-def test_journeys_of_many_plans_are_the_same(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, plan: Sequence[Sent], window: tuple[int, int, int]
-) -> None:
-    made = JourneyedLake(tmp_path_factory.mktemp("journeyed"), plan)
-    since, length, margin = window
-    question: dict[str, Any] = {"since": time_of(since), "until": time_of(since + length), "margin": f"{margin}s"}
-    lake, here = commitlake.open(made.root, spark), commitlake.open(made.root)
-    assert by_key(lake.journeys(**question)) == by_key(here.journeys(**question))
-    assert rows_of(lake.topic_flow(**question)) == rows_of(here.topic_flow(**question))
 
 
 def test_a_lake_without_edges_has_no_journeys(spark: SparkSession, tmp_path: Path) -> None:

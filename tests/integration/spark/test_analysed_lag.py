@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import commitlake
@@ -33,9 +31,6 @@ from tests.support.hypothesis_profiles import load
 from tests.support.lag_places import WRITTEN_MS, places_of, put_bytes, put_offsets, stored
 from tests.support.lagging_lakes import (
     EVERY_MS,
-    LAG_HISTORY_QUESTIONS,
-    LAG_QUESTIONS,
-    LAKES,
     TOPICS,
     lagging_lake,
 )
@@ -73,6 +68,7 @@ def test_lag_by_group_is_the_same(foreign_session: SparkSession) -> None:
     assert check(foreign_session, "lag", 3, {"by": "group"}) != []  # without subscriptions
 
 
+@pytest.mark.long("a history is compared each time, with a table of minutes")
 def test_a_history_is_the_same(foreign_session: SparkSession) -> None:
     question = {"window": "20s", "since": BETWEEN, "until": BETWEEN + datetime.timedelta(seconds=75)}
     rows = check(foreign_session, "lag_history", 2, question)
@@ -97,22 +93,6 @@ def test_a_frame_keeps_the_versions_that_its_tables_had(spark: SparkSession, tmp
         assert rows_of(before) == expected != rows_of(here.lag(by="group"))
     finally:
         spark.sql("DROP SCHEMA lagging CASCADE")
-
-
-@pytest.mark.long("two questions are asked each time")
-@settings(max_examples=25)
-@given(seed=st.integers(0, LAKES - 1), question=LAG_QUESTIONS)
-@example(seed=0, question={"at": None})
-@example(seed=1, question={"at": BETWEEN, "group": ["audit@broadcast"], "topic": [TOPICS[0]]})
-def test_lag_of_many_questions_is_the_same(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
-    check(spark, "lag", seed, question)
-
-
-@pytest.mark.long("one question is asked each time")
-@settings(max_examples=10)
-@given(seed=st.integers(0, LAKES - 1), question=LAG_HISTORY_QUESTIONS)
-def test_histories_of_many_questions_are_the_same(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
-    check(spark, "lag_history", seed, question)
 
 
 @pytest.fixture(scope="module")

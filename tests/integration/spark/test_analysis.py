@@ -153,14 +153,6 @@ def test_rates_are_the_same(foreign_session: SparkSession, seed: int, question: 
     check_rates(foreign_session, seed, question)
 
 
-@pytest.mark.long("a few questions are asked each time")
-@settings(max_examples=25)
-@given(seed=st.integers(0, LAKES - 1), question=QUESTIONS)
-@example(seed=0, question={"by": ["producer_group", "origin_topic"], "window": "1 day", "where": "size > 0"})
-def test_rates_of_many_questions_are_the_same(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
-    check_rates(spark, seed, question)
-
-
 def check_rates(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
     """Check that both engines give the same rates."""
     root = random_lake(seed).lake.root
