@@ -53,7 +53,7 @@ Queue = tuple[str, int]
 
 
 class State(NamedTuple):
-    """What the broker had at a second: messages of each queue, and each group's offsets."""
+    """State of the broker at a second: messages of each queue, and each group's offsets."""
 
     sent: tuple[int, ...]
     offsets: dict[Queue, int]
