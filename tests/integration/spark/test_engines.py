@@ -31,8 +31,8 @@ from tests.support.logs import write_store
 
 load()
 
-RANDOM_LAKES = int(os.environ.get("TEST_LAKES", "20"))
-LAKES_AT_ONCE = 10
+RANDOM_LAKES = int(os.environ.get("TEST_LAKES", "6"))
+LAKES_AT_ONCE = 3
 """Random lakes whose stores and keys are put into one: a query of Spark takes long to plan, and short to run."""
 GOLDEN = Path(__file__).parents[2] / "golden"
 SLICES = {  # by name of a store: slices of its log, of which the last one begins after a gap
@@ -105,6 +105,7 @@ def _join_plans(plans: Sequence[Sequence[Sent]]) -> Iterator[Sent]:
 
 
 @pytest.mark.long("TEST_LAKES lakes are made and compared")
+@pytest.mark.timeout(600 + 200 * RANDOM_LAKES)
 @settings(max_examples=max(1, RANDOM_LAKES // LAKES_AT_ONCE), phases=(Phase.reuse, Phase.generate))
 @given(
     seed=st.integers(0, 1 << 30),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from commitlake.pipelines.transforms.moments import Moments
+from commitlake.pipelines.transforms.moments import SampleTimes
 from commitlake.pipelines.transforms.stored_lag import stored_lag_at
 from commitlake.schemas.tables.lag import QUEUE_LAG
 from commitlake.schemas.tables.spark_schemas import spark_schema
@@ -48,7 +48,7 @@ def lag_by_minute(found: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def test_a_row_holds_until_the_next_one_or_the_end_of_its_hour(spark: SparkSession) -> None:
-    found = stored_lag_at(minute_rows(spark), Moments(0, 2 * MINUTE_US, 33))
+    found = stored_lag_at(minute_rows(spark), SampleTimes(0, 2 * MINUTE_US, 33))
     assert [field.name for field in found.schema] == [field.name for field in spark_schema(QUEUE_LAG)]
     rows = lag_by_minute(found)
     assert [each for each in rows if each[1] == "mail"] == [
@@ -66,10 +66,10 @@ def test_a_row_holds_until_the_next_one_or_the_end_of_its_hour(spark: SparkSessi
 
 
 def test_whole_hours_have_rows_of_their_own(spark: SparkSession) -> None:
-    hours = stored_lag_at(minute_rows(spark), Moments(0, 60 * MINUTE_US, 2))
+    hours = stored_lag_at(minute_rows(spark), SampleTimes(0, 60 * MINUTE_US, 2))
     assert lag_by_minute(hours) == [
         (0, "mail", 0, 0, 0.0, 0.0),
         (0, "shop", 0, None, 0.0, None),
         (60, "shop", 0, 3, 0.0, 61.0),
     ]
-    assert lag_by_minute(stored_lag_at(minute_rows(spark), Moments(0, count=0))) == []
+    assert lag_by_minute(stored_lag_at(minute_rows(spark), SampleTimes(0, count=0))) == []
