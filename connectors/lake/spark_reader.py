@@ -25,6 +25,8 @@ from commitlake.schemas.times import epoch_us
 
 # Spark's messages end with a SQLSTATE; class 22 means errors in data, such as a division by zero.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
+# Spark's error for a data file that is damaged or missing, with the file's name.
+_UNREADABLE_FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 
 _SUBSTITUTE = "spark.sql.variable.substitute"
 
@@ -86,35 +88,6 @@ def run_spark_select(
     return columns, batches
 
 
-def select_at_version(spark: SparkSession, sql: str, table: str, uri: str, version: int) -> DataFrame:
-    """Return the rows of a SELECT over one version of a Delta table, also in a session of Spark Connect.
-
-    Unlike `run_spark_select`, it does not check the plan: all of the SQL must come from this package.
-
-    Args:
-        sql: the query.
-        table: name of the table in the query.
-        uri: path or URI of the table.
-        version: the version.
-
-    Raises:
-        QueryError: if the engine cannot parse it.
-    """
-    named = f"WITH {table} AS (SELECT * FROM {table_name(uri)} VERSION AS OF {version})"
-    with _convert_spark_errors(), _disable_sql_substitution(spark):
-        return spark.sql(f"{named} {sql}")
-
-
-def rows_of_answer(answer: DataFrame) -> pa.Table:
-    """Run a query whose result is small, and return its rows.
-
-    Raises:
-        QueryError: if the engine cannot answer because of the data.
-    """
-    with _convert_spark_errors():
-        return answer.toArrow()
-
-
 def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a DataFrame as Arrow batches, one partition at a time, in order.
 
@@ -155,7 +128,7 @@ def _convert_spark_errors() -> Iterator[None]:
     except (AnalysisException, ParseException) as error:
         raise QueryError(str(error).strip().splitlines()[0].rstrip(";")) from None
     except EXECUTION_ERRORS as error:
-        about_data = _DATA_EXCEPTION.search(str(error))
+        about_data = _DATA_EXCEPTION.search(str(error)) or _UNREADABLE_FILE.search(str(error))
         if about_data is None:
             raise
         raise QueryError(about_data[1]) from None

@@ -68,17 +68,6 @@ def plausible_time_condition(column: str, engine: Engine = Engine.DELTALAKE) -> 
     return f"{column} BETWEEN {first} AND {last}"
 
 
-def last_value_expression(column: str, order: str, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return the aggregate that has the value of a column in the last row, in the order of another column.
-
-    >>> last_value_expression("queue_offset", "physical_offset", Engine.SPARK)
-    'max_by(queue_offset, physical_offset)'
-    """
-    if engine is Engine.SPARK:
-        return f"max_by({column}, {order})"
-    return f"last_value({column} ORDER BY {order})"
-
-
 def window_start_expression(time_column: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:
     """Return SQL for the start of the time window that contains a time; windows begin at multiples of their length.
 

@@ -20,7 +20,7 @@ from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.pipelines.lag.group_summaries import find_stalled_since
 from commitlake.pipelines.lag.history import LagHistory, lag_history
-from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, MessagesTable, RunnerMessagesTable
 from commitlake.pipelines.lag.store_lag import LagAnswer, Overrides, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.verdicts import NOT_MOVING
@@ -91,11 +91,11 @@ def open_messages(lake: PinnedLake, job: str, *, is_on_spark: bool) -> MessagesT
     """
     if not is_on_spark:
         return ArrowMessagesTable(lake.table("messages"), lake.packs)
-    from commitlake.jobs.arguments.runner import get_spark_session
-    from commitlake.pipelines.lag.spark_messages_table import SparkMessagesTable
-
     lake.table("messages")  # before a JVM starts: without a lake, this raises an error
-    return SparkMessagesTable(lake, get_spark_session(job, lake.s3))
+    from commitlake.connectors.spark.runner import SparkRunner
+    from commitlake.jobs.arguments.runner import get_spark_session
+
+    return RunnerMessagesTable(lake, SparkRunner(get_spark_session(job)))
 
 
 def measure_lag_history(

@@ -8,8 +8,7 @@ The modules:
     backlog_counting.py      counts messages at or after offsets, batch by batch
     queue_offset_spans.py    first and last offsets of queues, and the protocols of the sources of messages
     lake_messages.py         finds the queues of a lake and the messages in them
-    messages_table.py        the table `messages`, read by deltalake's engine
-    spark_messages_table.py  the same, read by Spark
+    messages_table.py        the table `messages`, read in this process or by tasks
     store_messages.py        reads the messages of a store, by the entries of its queues or from its log
     verdicts.py              state of a group: ok, slow, stalled, stopped, rewound, lost, ahead, unknown
     held_back_messages.py    delay levels, timers, retry stores
@@ -17,6 +16,4 @@ The modules:
     group_lag.py             computes the rows of groups
     group_summaries.py       lag by group, and the time since which a group has not moved
     store_lag.py             measures all stores of a lake, or one store
-
-Only spark_messages_table.py needs Spark.
 """

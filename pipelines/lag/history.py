@@ -375,9 +375,8 @@ class _StoreHistory:
         """Return each queue's first and end offset at the time of each window whose lag is known."""
         if not known_windows or not topics:
             return {}
-        engine = self._messages.engine
         times = " ".join(
-            f"WHEN store_timestamp <= {timestamp_literal(window.at, engine)} THEN {place}"
+            f"WHEN store_timestamp <= {timestamp_literal(window.at)} THEN {place}"
             for place, window in enumerate(known_windows)
         )
         starts = sorted({window.log_start for window in known_windows})
@@ -385,17 +384,17 @@ class _StoreHistory:
         offsets = " ".join(f"WHEN physical_offset >= {start} THEN {start}" for start in reversed(starts))
         last = known_windows[-1].at
         since = " ".join(
-            f"WHEN topic = {text_literal(queue.topic, engine)} AND queue_id = {queue.queue_id} THEN {floor}"
+            f"WHEN topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} THEN {floor}"
             for queue, floor in restart_offsets.items()
         )
-        names = ", ".join(text_literal(topic, engine) for topic in sorted(topics))
+        names = ", ".join(text_literal(topic) for topic in sorted(topics))
         made_again = f" AND physical_offset >= CASE {since} ELSE 0 END" if since else ""
         sql = (
             f"SELECT topic, queue_id, CASE {times} END AS place, CASE {offsets} ELSE -1 END AS log_start, "
             "min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
-            f"WHERE broker = {text_literal(self._broker, engine)} AND topic IN ({names})"
+            f"WHERE broker = {text_literal(self._broker)} AND topic IN ({names})"
             # The date adds nothing to the time, but lets the engine skip whole partitions.
-            f" AND store_timestamp <= {timestamp_literal(last, engine)} AND store_date <= {date_literal(last)}"
+            f" AND store_timestamp <= {timestamp_literal(last)} AND store_date <= {date_literal(last)}"
             f"{made_again} GROUP BY 1, 2, 3, 4"
         )
         rows: dict[Queue, list[Row]] = defaultdict(list)

@@ -98,12 +98,10 @@ class LakeQueues:
         """
         if not topics:
             return {}
-        engine = self._table.engine
-        is_since = f"store_timestamp >= {timestamp_literal(since, engine)}"
-        where = selection_conditions(Selection(brokers=[self._broker], topics=sorted(topics)), engine)
+        is_since = f"store_timestamp >= {timestamp_literal(since)}"
+        where = selection_conditions(Selection(brokers=[self._broker], topics=sorted(topics)))
         where += [
-            f"NOT (topic = {text_literal(queue.topic, engine)} AND queue_id = {queue.queue_id} "
-            f"AND physical_offset < {floor})"
+            f"NOT (topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} AND physical_offset < {floor})"
             for queue, floor in sorted(restart_offsets.items())
         ]
         sql = (
@@ -120,8 +118,8 @@ class LakeQueues:
     def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the lake has the messages up to a time, as shown by a message of that time or later."""
         where = [
-            *selection_conditions(Selection(brokers=[self._broker], start=time), self._table.engine),
-            plausible_time_condition("store_timestamp", self._table.engine),
+            *selection_conditions(Selection(brokers=[self._broker], start=time)),
+            plausible_time_condition("store_timestamp"),
         ]
         return bool(self._table.query(f"SELECT queue_id FROM messages WHERE {' AND '.join(where)} LIMIT 1").num_rows)
 

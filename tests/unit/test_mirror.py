@@ -22,7 +22,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.table_update",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.query.engines",),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
-    "tests/integration/spark/test_analysed_lag.py": ("pipelines.lag.spark_messages_table",),
     "tests/integration/spark/test_analysed_journeys.py": ("pipelines.journeys.spark_journeys",),
     "tests/integration/spark/test_query_engines.py": ("connectors.spark.plan_check", "connectors.lake.spark_reader"),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (

@@ -36,6 +36,7 @@ from tests.support.lagging_lakes import (
 )
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.offset_rows import offset_rows
+from tests.support.table_damages import damage
 
 load()
 
@@ -146,6 +147,21 @@ def test_the_command_writes_the_same_of_a_past_time(
 ) -> None:
     table = check_command(capsys, lagging_lake(2), "--at", BETWEEN.isoformat(), "--by", "queue")
     assert {"billing", "shipping", "audit"} <= set(table.split())
+
+
+@pytest.mark.parametrize("how", ["cut", "deleted"])
+def test_a_damaged_data_file_is_named(
+    foreign_session: SparkSession, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = shutil.copytree(lagging_lake(2), tmp_path / "lake")
+    for file in (root / "messages").glob("*=*/**/*.parquet"):
+        damage(file, how)
+    errors = []
+    for engine in ((), ("--spark",)):
+        assert lag(["--lake", str(root), *engine]) == ExitCode.DAMAGE
+        errors.append(capsys.readouterr().err)
+    assert errors[0] == errors[1]
+    assert ".parquet" in errors[0]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import pytest
 
 from commitlake.connectors.lake import reader
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.lag import messages_table
 from commitlake.pipelines.lag.backlog_counting import BacklogCounter, LagCursor, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
-from commitlake.pipelines.lag.messages_table import ArrowMessagesTable
+from commitlake.pipelines.lag.messages_table import ArrowMessagesTable, RunnerMessagesTable
 from commitlake.pipelines.lag.queue_offset_spans import CountLimits, QueueSpan
 from commitlake.pipelines.lag.subscription_filter import ALL
 from tests.support.lineage_lakes import BROKER, START, make_lake, record
@@ -90,6 +91,45 @@ def test_a_recreated_topic_is_recognised_for_any_offset_of_a_group(tmp_path: Pat
     found, counted = measured(tmp_path, again, start)
     assert found is not None
     assert (found.end, found.floor, counted) == (30, 20_000, max(0, 30 - start))
+
+
+@pytest.mark.parametrize("start", [20, 110, 143])
+@pytest.mark.parametrize("most", [1, 3, 4_000_000])
+def test_tasks_count_the_messages_of_a_queue_in_parts(tmp_path: Path, start: int, most: int) -> None:
+    again = [*OLD, *messages(range(30), 80, 20_000, "payments")]
+    lake = make_lake(tmp_path, again)
+    found = []
+    for table in (ArrowMessagesTable(lake.table("messages")), RunnerMessagesTable(lake, ThreadRunner(2))):
+        if isinstance(table, RunnerMessagesTable):
+            table.statement_messages = most
+        cursors = [LagCursor(ORDERS, start), LagCursor(ORDERS, start + 9), LagCursor(Queue(BROKER, "payments", 0), 7)]
+        counter = BacklogCounter(cursors, None, 1000, {"orders": [ALL], "payments": [ALL]}, finds_last=True)
+        spans = LakeMessages(table, BROKER).measure_queues(
+            CountLimits(END, HOUR_BEFORE, 1000), ["orders", "payments"], [counter]
+        )
+        found.append((spans, counter.backlog_by_cursor))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 2
+
+
+def test_long_queues_are_divided_among_statements(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path, [])
+    table = RunnerMessagesTable(lake, ThreadRunner(1))
+    table.statement_messages = 100
+    read = LakeMessages(table, BROKER)
+    long, short, huge = (Queue(BROKER, name, 0) for name in ("long", "short", "huge"))
+    ends = {long: 260, short: 20}
+    *parts, last = read._start_offset_conditions({long: 10, short: 10}, ends)
+    assert parts == [
+        "((topic = 'long' AND queue_id = 0) AND queue_offset >= 10 AND queue_offset < 110)",
+        "((topic = 'long' AND queue_id = 0) AND queue_offset >= 110 AND queue_offset < 210)",
+    ]
+    assert last == (
+        "((topic = 'long' AND queue_id = 0) AND queue_offset >= 210) OR "
+        "((topic = 'short' AND queue_id = 0) AND queue_offset >= 10)"
+    )
+    # Of most of so many offsets, the lake has no message.
+    assert len(list(read._start_offset_conditions({huge: 0}, {huge: 2**62}))) == 1000
 
 
 def test_messages_deleted_by_the_broker_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
