@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -362,9 +362,14 @@ class PinnedLake(Lake):
     Opening a table reads its whole log since the newest checkpoint, which takes six requests in an object store. What
     only reads, and uses a table several times, takes such a lake; its tables may not be changed, as all users share
     them. A table that the lake does not have yet is looked for again. A table whose credentials were renewed since is
-    opened again, at the same version.
+    opened again, at the same version. A pickled view has the versions, but not the tables: another process opens its
+    own.
+
+    Attributes:
+        versions: versions of tables that are not opened yet, by name.
     """
 
+    versions: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     _tables: dict[str, _CachedTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, table: str) -> DeltaTable | None:
@@ -373,7 +378,8 @@ class PinnedLake(Lake):
         if known is not None and known.options == options:
             return known.table
         # The version stays, also when new credentials make it necessary to open the table again.
-        opened = Lake.find(self, table) if known is None else Lake.table_at(self, table, known.table.version())
+        version = self.versions.get(table) if known is None else known.table.version()
+        opened = Lake.find(self, table) if version is None else Lake.table_at(self, table, version)
         if opened is not None:
             self._tables[table] = _CachedTable(opened, options)
         return opened
@@ -393,9 +399,10 @@ class PinnedLake(Lake):
         """Return the lake without pinned versions: each table is opened at its newest version."""
         return Lake(self.root, self.s3, self.packs)
 
-    def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None, PackLocation]]:
-        """Pickle only the lake's location, because another process opens its own tables."""
-        return PinnedLake, (self.root, self.s3, self.packs)
+    def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None, PackLocation, Mapping[str, int]]]:
+        """Pickle the lake's location and the versions, because another process opens its own tables."""
+        versions = {name: known.table.version() for name, known in self._tables.items()}
+        return PinnedLake, (self.root, self.s3, self.packs, {**self.versions, **versions})
 
 
 def _databricks_path_hint(lake_location: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.storage.s3_options import S3Options
 
 
-_WHERE = OneOf()
+WHERE = OneOf()
 _WORKER_OPTIONS = ("threads", "processes")
 
 
@@ -33,8 +33,8 @@ _WORKER_OPTIONS = ("threads", "processes")
 class SparkArguments(Options):
     """The options `--spark` and `--local` of a command whose tasks run in this process by default."""
 
-    local: bool = flag("in this process, without Spark (the default)", one_of=_WHERE)
-    spark: bool = flag("on Spark's workers, which need the same folders", one_of=_WHERE)
+    local: bool = flag("in this process, without Spark (the default)", one_of=WHERE)
+    spark: bool = flag("on Spark's workers, which need the same folders", one_of=WHERE)
 
     @property
     def is_on_spark(self) -> bool:
@@ -49,9 +49,9 @@ class WorkerArguments(SparkArguments):
     local: bool = flag(
         "run on this machine's cores, without Spark (the default, except with spark-submit.sh, in a cluster and on "
         "Databricks)",
-        one_of=_WHERE,
+        one_of=WHERE,
     )
-    spark: bool = flag("run on Spark", one_of=_WHERE)
+    spark: bool = flag("run on Spark", one_of=WHERE)
 
     @property
     def is_on_spark(self) -> bool:

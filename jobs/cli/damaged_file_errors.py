@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
+import pyarrow as pa
+
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
@@ -16,18 +18,18 @@ from commitlake.jobs.cli.command import JobError
 
 @contextmanager
 def explain_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
-    """If the query in the block fails because of a damaged data file, raise an error that names the file.
+    """If the block fails because of a damaged data file, raise an error that names the file.
 
     Args:
-        tables: names of the tables that the query reads.
+        tables: names of the tables that the block reads, by a query or by Arrow.
 
     Raises:
         LogDamagedError: if a data file is damaged.
-        QueryError: the original error, if no data file is damaged.
+        Exception: the original error, if no data file is damaged.
     """
     try:
         yield
-    except QueryError as error:
+    except (QueryError, pa.ArrowException, OSError) as error:
         raise_for_damaged_file(lake, tables, str(error))
         raise
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.lake_location import LakeArguments
+from commitlake.jobs.arguments.runner import WHERE, SparkArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command, JobError
@@ -50,10 +51,10 @@ _REDRIVE = Section("redrive and outcome")
 @dataclass(frozen=True, kw_only=True)
 class DlqOptions(
     Command, LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate, Topics, DisplayArguments,
-    SendingArguments,
+    SendingArguments, SparkArguments,
     after={
         **dict.fromkeys((LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate, Topics), "replay_id"),
-        DisplayArguments: "format", SendingArguments: "follow_for",
+        DisplayArguments: "format", SendingArguments: "follow_for", SparkArguments: "samples",
     },
 ):  # fmt: skip
     """The options of `dlq`."""
@@ -100,6 +101,11 @@ class DlqOptions(
         parse=make_integer_parser(0, MAX_SAMPLES),
         metavar="N",
         rules=only_for_actions(SHOW, OUTCOME),
+    )
+    spark: bool = flag(
+        "read the dead letters in tasks on Spark, for millions of them",
+        one_of=WHERE,
+        rules=only_for_actions(SHOW),
     )
     format: str | None = option(
         "output format (default: table), or the format of the file of 'export' (default: from its suffix)",

@@ -3,10 +3,10 @@
     commitlake dlq --lake /data/lake --group billing --from -1d
     commitlake dlq redrive --lake /data/lake --group billing --cause 1 --namesrv 127.0.0.1:9876 --follow
 
-It starts no JVM. Exit codes: 0 if there is no dead letter, or all redriven messages were consumed; 1 if the target did
-not answer, or messages are still waiting; 2 for a wrong lake, option or cause; 3 if messages are dead again, were lost
-(in the lake, too) or could not be sent, or a table is damaged; 4 if the target cannot accept them; 130 if the job was
-stopped.
+It starts no JVM, unless `--spark` is given: tasks on Spark then read the dead letters. Exit codes: 0 if there is no
+dead letter, or all redriven messages were consumed; 1 if the target did not answer, or messages are still waiting;
+2 for a wrong lake, option or cause; 3 if messages are dead again, were lost (in the lake, too) or could not be
+sent, or a table is damaged; 4 if the target cannot accept them; 130 if the job was stopped.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ DESCRIPTION = (
 EXAMPLES = (
     ("dlq --lake lake --from -1d", "causes of the last day, with a chart over time"),
     ("dlq --lake lake --group billing --cause 1", "one cause, with its newest dead letters"),
+    ("dlq --lake s3://archive/lake --from -1y --spark", "of millions of dead letters"),
     ("dlq --lake lake --group billing --samples 2 --json", "all details, for programs"),
     ("dlq export --lake lake --group billing --out letters.csv --body", "a file for a spreadsheet"),
     ("dlq redrive --lake lake --group billing --cause 1 --dry-run", "show what would be sent again"),

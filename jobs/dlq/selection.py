@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.jobs.arguments.lake_location import open_packs
+from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers, unknown_value_sentences
 from commitlake.jobs.cli.damaged_file_errors import explain_invalid_where
@@ -17,7 +18,7 @@ from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.cli.sql_limits import enforce_limits, time_and_memory_limits
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import cause_condition_sql, select_cause
-from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_rows_by_cause
+from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_by_cause_in_tasks, group_rows_by_cause
 from commitlake.pipelines.dead_letters.dead_letter_rows import count_letters, dead_letter_condition
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import ExitCode
@@ -68,6 +69,7 @@ def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, max_samples_per_ca
         JobError: if `--where` is invalid, or a store is unknown.
         UsageError: if there is no such cause.
     """
+    lake = lake.pin_versions()
     check_archived_brokers(lake, arguments.broker)
     table = lake.table("messages")
     condition = dead_letter_condition(table, arguments.selection)
@@ -83,7 +85,12 @@ def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, max_samples_per_ca
     if max_samples_per_cause is None and arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, missing=missing)
     with explain_invalid_where(arguments.where, lake):
-        letters = group_rows_by_cause(table, condition, packs, max_samples=max_samples_per_cause or 0)
+        max_samples = max_samples_per_cause or 0
+        if arguments.is_on_spark:
+            runner = make_runner(arguments, "dlq")
+            letters = group_by_cause_in_tasks(lake, condition, packs, runner, max_samples=max_samples)
+        else:
+            letters = group_rows_by_cause(table, condition, packs, max_samples=max_samples)
     if arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, letters, missing=missing)
     cause = select_cause(letters.causes, arguments.cause)

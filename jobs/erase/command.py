@@ -34,7 +34,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.keys_file import read_keys
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.erase.arguments import SELECTING, EraseOptions
 from commitlake.jobs.report.output_formats import format_option
 from commitlake.schemas.errors import ExitCode
@@ -42,6 +44,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.pipelines.erasure.selection import KeysToErase
 
+_READ = ("messages", "message_keys", "edges", "replay_rows", "erasures", "gaps")
 DESCRIPTION = (
     "Delete messages from the lake permanently, by key or id: bodies, keys and properties are removed from tables, "
     "packs and HBase, and after the retention also from older versions of the tables. Rows and counts remain, and an "
@@ -72,9 +75,10 @@ class Erase(EraseOptions):
 
         if self.list:
             return list_erasures(self)
-        if self.finish:
-            return finish_erasures_and_purge(self)
-        return run_erase(self, _keys_to_erase(self))
+        with explain_damaged_files(open_lake_argument(self), _READ):
+            if self.finish:
+                return finish_erasures_and_purge(self)
+            return run_erase(self, _keys_to_erase(self))
 
     output: str = format_option("output format of --list")
 

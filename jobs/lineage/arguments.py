@@ -13,6 +13,7 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html_option import HtmlPageOption
 from commitlake.jobs.arguments.keys_file import keys_file_option
 from commitlake.jobs.arguments.lake_location import LakeArguments
+from commitlake.jobs.arguments.runner import WHERE, SparkArguments
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
 from commitlake.jobs.cli.command import Command, JobError
@@ -47,7 +48,8 @@ class LineageOptions(
     TimeRange,
     DisplayArguments,
     HtmlPageOption,
-    after={TimeRange: "topics", DisplayArguments: "format", HtmlPageOption: "format"},
+    SparkArguments,
+    after={TimeRange: "topics", DisplayArguments: "format", HtmlPageOption: "format", SparkArguments: "openlineage"},
 ):
     """Command line options of `lineage`."""
 
@@ -111,6 +113,11 @@ class LineageOptions(
         parse=parse_duration,
         metavar="TIME",
         rules=requires_one_of("follow"),
+    )
+    spark: bool = flag(
+        "with --keys-file: read the stories in tasks on Spark, for hundreds of thousands of keys",
+        one_of=WHERE,
+        rules=requires_one_of("keys_file", hint="the story of one key is read in this process"),
     )
     openlineage: str | None = option(
         "write OpenLineage events to a file, one per line, or send them to a server", metavar="FILE|URL"

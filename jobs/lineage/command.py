@@ -4,7 +4,8 @@
 
 Reads `message_keys`, `edges`, `messages` and `consumer_offsets`, as the question requires, and writes the story to
 standard output: a tree, a table, JSON or a Mermaid flowchart. With `--html` it also writes a page with the picture.
-`--topics` shows which topics feed which. It starts no JVM.
+`--topics` shows which topics feed which. It starts no JVM, unless `--spark` is given: with `--keys-file`, tasks on
+Spark then read the stories of some thousand keys each.
 
 Exit codes: 0, also if nothing is found; 1 if `--follow` gave up, or a server did not accept the events; 2 for a wrong
 lake or option; 3 for a damaged table, or if the lake has lost messages that may belong to the story.
@@ -23,6 +24,7 @@ from urllib.parse import quote, unquote
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.keys_file import read_keys
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
+from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.damaged_file_errors import explain_damaged_files
 from commitlake.jobs.cli.terminal import print_line, unguarded_stream
@@ -60,6 +62,10 @@ EXAMPLES = (
     ("lineage --lake lake --key order-4711 --related-by customer", "also what happened to the same customer"),
     ("lineage --lake lake --key order-4711 --follow", "new steps as they are archived"),
     ("lineage --lake lake --keys-file keys.txt --format json", "what happened to each of many orders"),
+    (
+        "lineage --lake s3://archive/lake --keys-file keys.txt --format json --spark",
+        "of hundreds of thousands of orders",
+    ),
     ("lineage --lake lake --topics --from -1d --to now", "which topics feed which"),
     ("lineage --lake lake --key order-4711 --openlineage http://marquez:5000", "for a tool that reads OpenLineage"),
 )
@@ -115,7 +121,9 @@ def _show_stories_of_keys(command: LineageOptions, lake: Lake, keys: Sequence[st
     """Print what happened to the messages of each key; the tables are read once for all keys."""
     code = ExitCode.OK
     question = make_story_question(replace(command, key=tuple(keys[:1]), id=()), lake)
-    for number, (story, rows) in enumerate(read_stories(lake, keys, question)):
+    lake.table("messages")  # before a JVM starts: without a lake, this raises an error
+    runner = make_runner(command, "lineage") if command.is_on_spark else None
+    for number, (story, rows) in enumerate(read_stories(lake, keys, question, runner)):
         if number:
             print()
         code = max(code, _print_story(command, _add_bodies_and_mask(command, lake, story, rows), started))

@@ -23,6 +23,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
-from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.lake import Lake, NoTableError, PinnedLake
 from commitlake.connectors.lake.packs.pack_stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.lake.sql import join_with_or, text_literal
 from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.reading.partition_sizes import group_by_size
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.dead_letters.dead_letter_rows import (
     LetterBatch,
     dead_letter_condition,
@@ -54,6 +57,10 @@ MAX_COUNTED_CAUSES = 5000
 """Maximum number of causes that are counted separately; letters of further causes only add to the total."""
 MAX_HOURS = 500_000
 """Maximum number of hours counted, over all causes; letters of further hours only add to their cause."""
+_LOG_PART = 1 << 30
+"""Bytes of a log whose dead letters are read by one task."""
+_TASK_LETTERS, _TASK_PARTS = 50_000, 64
+"""Largest numbers of dead letters and of parts of logs that a task reads, if it reads several parts."""
 SAMPLE_BODY_BYTES = 1000
 """Number of bytes kept from the body of a sample."""
 _DIGEST_LENGTH = 10
@@ -188,6 +195,46 @@ def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, 
         packs: like in `group_by_cause`.
         max_samples: like in `group_by_cause`.
     """
+    return _count_by_cause(table, where, packs, max_samples).result()
+
+
+def group_by_cause_in_tasks(
+    lake: PinnedLake, where: str, packs: PackStore | None, runner: Runner, *, max_samples: int
+) -> DeadLetters:
+    """Group dead letters by cause, like `group_rows_by_cause`, in tasks that read a part of the logs each.
+
+    Args:
+        runner: runs the tasks.
+    """
+    tasks = [f"{where} AND ({part})" for part in _divide_by_log(lake.table("messages"), where)]
+    counter = _CauseCounter(max(1, max_samples))
+    found = dict(runner.run(partial(_count_in_task, lake, packs, max_samples), tasks))
+    for number in range(len(tasks)):
+        counter.add_counter(found.pop(number))
+    return counter.result()
+
+
+def _divide_by_log(table: DeltaTable, where: str) -> Iterator[str]:
+    """Yield SQL conditions that divide the dead letters that match a condition by their places in the logs."""
+    sql = (
+        f"SELECT broker, physical_offset / {_LOG_PART} AS part, count(*) AS letters FROM messages WHERE {where} "
+        "GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    parts = rows_to_dicts(run_sql(table, "messages", sql).read_all())
+    conditions = [
+        f"broker = {text_literal(part['broker'])} AND physical_offset >= {part['part'] * _LOG_PART} "
+        f"AND physical_offset < {(part['part'] + 1) * _LOG_PART}"
+        for part in parts
+    ]
+    for group in group_by_size(conditions, [part["letters"] for part in parts], _TASK_LETTERS, _TASK_PARTS):
+        yield join_with_or(group)
+
+
+def _count_in_task(lake: PinnedLake, packs: PackStore | None, max_samples: int, where: str) -> _CauseCounter:
+    return _count_by_cause(lake.table("messages"), where, packs, max_samples)
+
+
+def _count_by_cause(table: DeltaTable, where: str, packs: PackStore | None, max_samples: int) -> _CauseCounter:
     columns = [
         "topic", f"{original_topic_sql(table)} AS origin", "tags", "reconsume_times",
         f"{failure_reason_sql()} AS reason",
@@ -196,7 +243,7 @@ def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, 
     counter = _CauseCounter(max(1, max_samples))
     for letters in read_letters(table, where, columns, packs):
         counter.add_letters(letters)
-    return counter.result()
+    return counter
 
 
 def cause_texts(letters: LetterBatch) -> pa.StringArray:
@@ -310,6 +357,27 @@ class _CauseCounter:
         )  # fmt: skip
         kept = sorted([*count.samples, (*order, sample)], key=lambda each: each[:2], reverse=True)
         count.samples = kept[: self._samples]
+
+    def add_counter(self, other: _CauseCounter) -> None:
+        """Add the counts of other dead letters."""
+        self._messages += other._messages
+        self._groups += other._groups
+        self._replayed += other._replayed
+        for name, more in other._counts.items():
+            count = self._counts.get(name)
+            if count is None:
+                if len(self._counts) >= MAX_COUNTED_CAUSES:
+                    continue
+                count = self._counts[name] = _CauseCount(more.values)
+            count.messages += more.messages
+            count.replayed += more.replayed
+            count.first_us, count.last_us = min(count.first_us, more.first_us), max(count.last_us, more.last_us)
+            for hour, letters in more.hours.items():
+                if hour in count.hours or self._hours < MAX_HOURS:
+                    self._hours += hour not in count.hours
+                    count.hours[hour] += letters
+            kept = sorted([*count.samples, *more.samples], key=lambda each: each[:2], reverse=True)
+            count.samples = kept[: self._samples]
 
     def result(self) -> DeadLetters:
         """Return the causes, the largest first."""

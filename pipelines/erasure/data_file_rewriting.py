@@ -131,12 +131,20 @@ CHANGES: Mapping[str, Change] = {
 """Tables whose rows refer to messages and have data of them, in the order of the commits."""
 
 
-def count_rows_to_erase(lake: Lake, table: str, erased_messages: ErasedMessages) -> TableErasureCounts | None:
-    """Return how many rows and files of a table an erasure would change; None if the lake lacks the table."""
+def count_rows_to_erase(
+    lake: Lake, table: str, erased_messages: ErasedMessages, runner: Runner = HERE
+) -> TableErasureCounts | None:
+    """Return how many rows and files of a table an erasure would change; None if the lake lacks the table.
+
+    Args:
+        table: one of `CHANGES`.
+        erased_messages: the messages.
+        runner: runs the tasks that read files.
+    """
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_find_unerased_rows(lake, table, opened, erased_messages))
+    hits = list(_find_unerased_rows(lake, table, opened, erased_messages, runner))
     return TableErasureCounts(table, sum(one.row_count for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
@@ -168,7 +176,7 @@ def add_missing_erasure_rows(lake: Lake, erased_messages: ErasedMessages, parser
         for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
     }
     folder = lake.open_folder("messages")
-    for hits in find_files_with_messages(opened, folder, erased_messages):
+    for hits in find_files_with_messages(lake, "messages", opened, erased_messages):
         left = drop_already_erased_rows(folder, hits)
         rows = read_rows_to_erase(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
         old = rows.filter(pa.array(erased_row_mask(rows, by_any_version=True))).combine_chunks()
@@ -195,7 +203,7 @@ def erase_from_table(
 
     Args:
         table: one of `CHANGES`.
-        runner: runs the tasks that write files.
+        runner: runs the tasks that read and write files.
 
     Returns:
         The work; None if it was done before, or there is no such table.
@@ -207,7 +215,7 @@ def erase_from_table(
             return None
         opened = lake.table(table)
         try:
-            hits = list(_find_unerased_rows(lake, table, opened, erased_messages))
+            hits = list(_find_unerased_rows(lake, table, opened, erased_messages, runner))
             # Files that an earlier attempt has rewritten are used again.
             new = [one.file for one in hits if one.file.path not in written]
             for number, file in runner.run(partial(_rewrite_data_file, lake, table, erased_messages), new):
@@ -230,10 +238,11 @@ def erase_from_table(
 
 
 def _find_unerased_rows(
-    lake: Lake, table: str, delta_table: DeltaTable, erased_messages: ErasedMessages
+    lake: Lake, table: str, delta_table: DeltaTable, erased_messages: ErasedMessages, runner: Runner
 ) -> Iterator[RowsToEraseInFile]:
     folder = lake.open_folder(table)
-    for hits in find_files_with_messages(delta_table, folder, erased_messages, _PREFIXES.get(table, ("",))):
+    prefixes = _PREFIXES.get(table, ("",))
+    for hits in find_files_with_messages(lake, table, delta_table, erased_messages, runner, prefixes):
         left = drop_already_erased_rows(folder, hits) if table == "messages" else hits
         if left.groups:
             yield left

@@ -80,7 +80,7 @@ class ErasureTarget:
     Attributes:
         lake: the lake.
         parser_version: version of CommitLake, for rows of `erasures`.
-        runner: runs the tasks that write files.
+        runner: runs the tasks that look for messages in files, and those that write files.
         hbase: HBase table to update; None for none, or if the next archive run updates it.
     """
 
@@ -155,14 +155,14 @@ def plan_erasure(target: ErasureTarget, keys_to_erase: KeysToErase, *, keeps_lat
         UsageError: if there are too many messages.
         LakeError: if there is no lake, or a table of it is damaged.
     """
-    selection = select_messages(target.lake, keys_to_erase)
+    selection = select_messages(target.lake, keys_to_erase, target.runner)
     if selection.rows.num_rows > MAX_MESSAGES:
         raise UsageError(
             f"{format_count(selection.rows.num_rows, 'message is', 'messages are')} to be erased, expected at most "
             f"{MAX_MESSAGES:,} at a time: use fewer keys at a time"
         )
     works = [measure_text_erasure(target.lake, table, selection.texts) for table in TABLES]
-    works += [count_rows_to_erase(target.lake, table, selection.messages_to_erase) for table in CHANGES]
+    works += [count_rows_to_erase(target.lake, table, selection.messages_to_erase, target.runner) for table in CHANGES]
     packs = measure_pack_erasure(bodies_by_pack(selection.rows), target.lake.packs)
     lifted = 0
     if keeps_later_copies:

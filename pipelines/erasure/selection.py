@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,6 +30,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner, SharedValue, group_small_tasks
 from commitlake.pipelines.masking.copies_of_erased import NO_TEXTS, CopyTexts
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erased_row_mask
 from commitlake.pipelines.message_keys.lookup import find_message_places
@@ -89,8 +92,12 @@ class FoundMessages:
         return _to_erased_places(self.rows.select(_PLACE.names))
 
 
-def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
+def select_messages(lake: Lake, keys_to_erase: KeysToErase, runner: Runner = HERE) -> FoundMessages:
     """Find all messages with the given keys and ids, and all their copies.
+
+    Args:
+        keys_to_erase: the keys and ids.
+        runner: runs the tasks that look for the rows of messages in data files.
 
     Raises:
         LakeError: if there is no lake, or a table of it is damaged.
@@ -104,7 +111,7 @@ def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
         found = _find_offset_id_places(lake, message_id)
         # An id of 32 digits may be an offset message id or a unique key of an IPv4 producer.
         places.append(found if found.num_rows else _find_key_places(lake, [message_id], UNIQUE_KEY))
-    rows = read_message_rows(lake, _to_erased_places(_distinct_places(places)))
+    rows = read_message_rows(lake, _to_erased_places(_distinct_places(places)), runner)
     known = set(keys_to_erase.unique_keys)
     # A copy may have another unique key, and copies of its own: the search ends when it finds nothing new.
     while new := _unique_keys(rows) - known:
@@ -119,7 +126,7 @@ def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
         # New keys without new messages would only be looked up again.
         if more.num_rows == rows.num_rows:
             break
-        rows = read_message_rows(lake, _to_erased_places(more))
+        rows = read_message_rows(lake, _to_erased_places(more), runner)
     found = _keys_and_ids(rows)
     ids = {*known, *rows.column("msg_id").drop_null().to_pylist(), *keys_to_erase.ids}
     copies = CopyTexts(ids, set(keys_to_erase.keys))
@@ -139,12 +146,17 @@ def count_inner_batches(lake: Lake) -> int:
     return int(run_sql(lake.table("messages"), "messages", sql).read_all().column("batches")[0].as_py())
 
 
-def read_message_rows(lake: Lake, erased_messages: ErasedMessages) -> pa.Table:
-    """Read the rows of messages that are not erased yet."""
+def read_message_rows(lake: Lake, erased_messages: ErasedMessages, runner: Runner = HERE) -> pa.Table:
+    """Read the rows of messages that are not erased yet.
+
+    Args:
+        erased_messages: the messages.
+        runner: runs the tasks that look for the rows in data files.
+    """
     table, folder = lake.table("messages"), lake.open_folder("messages")
     found = [ROWS.empty_table()]
     if erased_messages:
-        for hits in find_files_with_messages(table, folder, erased_messages):
+        for hits in find_files_with_messages(lake, "messages", table, erased_messages, runner):
             left = drop_already_erased_rows(folder, hits)
             if left.groups:
                 found.append(read_rows_to_erase(folder, left, ROWS))
@@ -210,40 +222,69 @@ class RowsToEraseInFile:
 
 
 def find_files_with_messages(
-    table: DeltaTable, folder: pafs.FileSystem, messages: ErasedMessages, column_prefixes: Sequence[str] = ("",)
+    lake: Lake,
+    table: str,
+    delta_table: DeltaTable,
+    messages: ErasedMessages,
+    runner: Runner = HERE,
+    column_prefixes: Sequence[str] = ("",),
 ) -> Iterator[RowsToEraseInFile]:
     """Find the data files of a table with rows that refer to the given messages.
 
     Args:
-        table: has the columns `broker` and `physical_offset`.
-        folder: its folder.
+        table: name of the table, which has the columns `broker` and `physical_offset`.
+        delta_table: the table.
+        messages: the messages.
+        runner: runs the tasks that read the files.
         column_prefixes: prefixes of the names of these columns; a row may refer to several messages.
 
     Raises:
         UsageError: if a file has a deletion vector.
     """
-    actions = read_file_actions(table).to_pylist()
-    for action, file in zip(actions, read_table_files(table), strict=True):
+    actions = read_file_actions(delta_table).to_pylist()
+    chosen = []
+    for action, file in zip(actions, read_table_files(delta_table), strict=True):
         if not any(_file_may_refer_to_messages(action, messages, prefix) for prefix in column_prefixes):
             continue
         # Rows that such a vector hides are still in the file, and rewriting the file would bring them back.
         if file.has_deletions:
             raise UsageError(
-                f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, which another program "
-                "wrote, and which 'erase' does not support. Run REORG TABLE … APPLY (PURGE) with that program, then "
-                "erase again"
+                f"{delta_table.table_uri}: the data file {unquote(file.path)} has a deletion vector, which another "
+                "program wrote, and which 'erase' does not support. Run REORG TABLE … APPLY (PURGE) with that program, "
+                "then erase again"
             )
+        chosen.append(file)
+    groups = group_small_tasks(chosen, [file.size for file in chosen], runner.cores)
+    shared = SharedValue(messages)
+    tasks = [(shared, group) for group in groups]
+    found = dict(runner.run(partial(_find_hits_in_files, lake, table, column_prefixes), tasks))
+    for number in range(len(tasks)):
+        yield from found[number]
+
+
+def _find_hits_in_files(
+    lake: Lake,
+    table: str,
+    column_prefixes: Sequence[str],
+    task: tuple[SharedValue[ErasedMessages], Sequence[TableFile]],
+) -> list[RowsToEraseInFile]:
+    """Return the files of a task with rows that refer to the given messages."""
+    messages, files = task
+    folder = lake.open_folder(table)
+    names = [f"{prefix}{name}" for prefix in column_prefixes for name in _PLACE_COLUMNS]
+    hits = []
+    for file in files:
         groups = {}
         with folder.open_input_file(unquote(file.path)) as source, _open_parquet(source) as parquet:
             for group in range(parquet.num_row_groups):
-                names = [f"{prefix}{name}" for prefix in column_prefixes for name in _PLACE_COLUMNS]
                 rows = parquet.read_row_group(group, names, use_threads=False)
                 if rows.num_rows and len(
-                    found := np.flatnonzero(rows_refer_to_messages(rows, messages, column_prefixes))
+                    found := np.flatnonzero(rows_refer_to_messages(rows, messages.value, column_prefixes))
                 ):
                     groups[group] = found
         if groups:
-            yield RowsToEraseInFile(file, groups)
+            hits.append(RowsToEraseInFile(file, groups))
+    return hits
 
 
 def rows_refer_to_messages(rows: pa.Table, messages: ErasedMessages, column_prefixes: Sequence[str] = ("",)) -> Array:

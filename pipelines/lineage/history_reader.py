@@ -10,11 +10,12 @@ import datetime
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
+from commitlake.connectors.runtime.runner import Runner, divide_tasks
 from commitlake.pipelines.edges.lake_spans import LinkedExtents
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.graph_building import build_graph, order_graph, step_id, to_story_record
@@ -39,6 +40,8 @@ _LATE_EDGES = (
     "next 'commitlake archive' adds them"
 )
 _MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
+_PINNED = ("messages", "message_keys", "edges", "consumer_offsets", "subscriptions", "gaps", "topic_minutes")
+"""Tables from which stories are read."""
 KEYS_AT_ONCE = 5_000
 """Number of keys whose messages are looked up together."""
 _MAX_GATHERED = 20_000
@@ -79,7 +82,9 @@ def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence
     return _make_story_of_match(tables, question, found, offsets, _StoryContext(lake, tables))
 
 
-def read_stories(lake: Lake, keys: Sequence[str], question: Question) -> Iterator[tuple[Story, Sequence[Row]]]:
+def read_stories(
+    lake: Lake, keys: Sequence[str], question: Question, runner: Runner | None = None
+) -> Iterator[tuple[Story, Sequence[Row]]]:
     """Yield, for each key, the history of its messages and their rows of `messages`, which locate the bodies.
 
     The tables are read for thousands of keys together. Of these, only the places of their messages are in memory, and
@@ -88,14 +93,35 @@ def read_stories(lake: Lake, keys: Sequence[str], question: Question) -> Iterato
     Args:
         keys: Business keys.
         question: A question about one of them; its other values hold for all.
+        runner: Runs tasks that read the stories of some keys each; None to read them in this thread.
     """
     lake = lake.pin_versions()
-    for start in range(0, len(keys), KEYS_AT_ONCE):
-        some = keys[start : start + KEYS_AT_ONCE]
-        tables = PrefetchedTables(lake, some, question)
-        context = _StoryContext(lake, tables)
-        for part in tables.prefetch_in_parts():
-            yield from _read_prefetched_stories(tables, [replace(question, key=key) for key in part], context)
+    if runner is None:
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            yield from _read_stories_of_keys(lake, question, keys[start : start + KEYS_AT_ONCE])
+        return
+    for table in _PINNED:
+        lake.find(table)  # opened, its version is that of all tasks
+    tasks = divide_tasks(keys, max(runner.cores, -(-len(keys) // KEYS_AT_ONCE)))
+    waiting: dict[int, list[tuple[Story, Sequence[Row]]]] = {}
+    following = 0
+    for number, stories in runner.run(partial(_list_stories_of_keys, lake, question), tasks):
+        waiting[number] = stories
+        # Tasks end in any order.
+        while following in waiting:
+            yield from waiting.pop(following)
+            following += 1
+
+
+def _list_stories_of_keys(lake: Lake, question: Question, keys: Sequence[str]) -> list[tuple[Story, Sequence[Row]]]:
+    return list(_read_stories_of_keys(lake, question, keys))
+
+
+def _read_stories_of_keys(lake: Lake, question: Question, keys: Sequence[str]) -> Iterator[tuple[Story, Sequence[Row]]]:
+    tables = PrefetchedTables(lake, keys, question)
+    context = _StoryContext(lake, tables)
+    for part in tables.prefetch_in_parts():
+        yield from _read_prefetched_stories(tables, [replace(question, key=key) for key in part], context)
 
 
 def _read_prefetched_stories(
