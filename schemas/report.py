@@ -407,35 +407,7 @@ class HeatMap(NamedTuple):
     note: str = ""
 
 
-class Bar(NamedTuple):
-    """A bar of a chart.
-
-    Attributes:
-        name: name of the bar; any text.
-        value: length of the bar, in the unit of the chart.
-        group: meaning of the bar's colour, as named in the legend; empty if the colour has no meaning.
-    """
-
-    name: str
-    value: float
-    group: str = ""
-
-
-class BarChart(NamedTuple):
-    """Horizontal bars, the first one on top.
-
-    Attributes:
-        title: title of the chart, with the unit of the figures.
-        bars: the bars.
-        number: function that formats a figure.
-    """
-
-    title: str
-    bars: Sequence[Bar]
-    number: Callable[[float], str] = format_whole_number
-
-
-Chart: TypeAlias = LineChart | HeatMap | BarChart
+Chart: TypeAlias = LineChart | HeatMap
 Block: TypeAlias = Paragraph | KeyFigures | Notice | AdviceBlock | CollapsedContent | ExampleList | Table | Chart | Html
 
 

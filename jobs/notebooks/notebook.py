@@ -31,7 +31,7 @@ from commitlake.jobs.report.html_page import render_pictures
 from commitlake.jobs.report.rows_output import Row, rows_of_batches, write_table, write_table_block
 from commitlake.jobs.report.text_blocks import block_lines, chart_to_table
 from commitlake.schemas.errors import CommitLakeError, UsageError
-from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
+from commitlake.schemas.report import HeatMap, Html, LineChart, Section, Table
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, latest_plausible_time
 
@@ -220,7 +220,7 @@ class Notebook:
             for block in section.blocks:
                 if isinstance(block, Table):
                     self._show_table(block)
-                elif not isinstance(block, LineChart | HeatMap | BarChart | Html):
+                elif not isinstance(block, LineChart | HeatMap | Html):
                     self.print_sentences(*block_lines([block]))
             self._show_pictures(section)
 
@@ -260,7 +260,7 @@ class Notebook:
 
     def _show_pictures(self, section: Section) -> None:
         """Show a section's pictures, or write them to the folder `plots`; without either, print the charts' numbers."""
-        pictures = [block for block in section.blocks if isinstance(block, LineChart | HeatMap | BarChart | Html)]
+        pictures = [block for block in section.blocks if isinstance(block, LineChart | HeatMap | Html)]
         if not pictures:
             return
         folder = self.values[PLOTS]

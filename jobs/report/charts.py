@@ -2,7 +2,6 @@
 
     line_chart_html  lines and bands over time, with gaps and marked times
     heat_map_html    a strip of colours over time for each row
-    bar_chart_html   horizontal bars
     sparkline_html   a small line without axes
 
 No library is used: plotly.js would add 4 MB to a page; matplotlib's SVG has a fixed width and its own colours, so its
@@ -22,9 +21,7 @@ from commitlake.jobs.report.chart_axes import AxisScale, time_ticks
 from commitlake.jobs.report.html_elements import inline_html, join_html, name_html, tag
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
-    MAX_SERIES,
     NO_FIGURE,
-    BarChart,
     HeatMap,
     Html,
     LineChart,
@@ -286,23 +283,6 @@ def _coloured_rectangles(values: Sequence[float | None]) -> Iterator[Html]:
         if colour is not None:
             yield tag("rect", x=at, width=count, height=1, class_=f"heat h{colour}")
         at += count
-
-
-def bar_chart_html(chart: BarChart) -> Html:
-    """Return bars with their names and figures, and a legend of the groups if there are any."""
-    most = max((bar.value for bar in chart.bars), default=0.0) or 1.0
-    groups = list(dict.fromkeys(bar.group for bar in chart.bars))
-    looks = {group: f"bar b{place % MAX_SERIES}" for place, group in enumerate(groups)}
-    lines = [
-        tag("div", tag("span", name_html(bar.name), class_="heat-name"),
-            tag("span", chart.number(bar.value), class_="heat-last"),
-            tag("svg", tag("rect", width=percent_text(bar.value / most), height="100%", class_=looks[bar.group]),
-                width="100%", height=22, class_="strip", aria_hidden="true"), class_="heat-row")
-        for bar in chart.bars
-    ]  # fmt: skip
-    legend = [_legend_entry_html(look, group) for group, look in looks.items() if group]
-    return tag("figure", tag("figcaption", tag("b", chart.title)),
-               tag("ul", *legend, class_="legend") if legend else Html(), *lines, class_="figure")  # fmt: skip
 
 
 def sparkline_html(trend: Sparkline) -> Html:

@@ -11,11 +11,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commitlake.connectors.printable import escape_line
-from commitlake.jobs.report.charts import bar_chart_html, heat_map_html, line_chart_html, sparkline_html
+from commitlake.jobs.report.charts import heat_map_html, line_chart_html, sparkline_html
 from commitlake.jobs.report.html_elements import badge_html, inline_html, join_html, tag
 from commitlake.schemas.report import (
     AdviceBlock,
-    BarChart,
     Block,
     Cell,
     CollapsedContent,
@@ -70,8 +69,6 @@ def block_html(block: Block) -> Html:
             found = line_chart_html(block)
         case HeatMap():
             found = heat_map_html(block)
-        case BarChart():
-            found = bar_chart_html(block)
     return found
 
 

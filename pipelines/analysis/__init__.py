@@ -1,6 +1,6 @@
 """A lake as an object, for analysts, notebooks and support tools: what `commitlake.open` returns.
 
-lake                 `Lake`, with a method for each question
+lake                 `AnalysisLake`, with a method for each question
 selection_arguments  the choice of messages, from the arguments of a method
 rates_arguments      the question on rates, from the arguments of `tps`
 journeys_arguments   the question on journeys, from the arguments of `journeys` and `topic_flow`

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import datetime
 import io
 import re
 import runpy
@@ -26,8 +27,9 @@ from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_sta
 from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.topic_and_group_configs import SubscriptionGroupConfig
-from commitlake.schemas.report import Bar, BarChart, Section, Table
+from commitlake.schemas.report import HeatMap, Section, Series, Table
 from commitlake.schemas.tables.replays import ReplayEvent
+from commitlake.schemas.times import EPOCH, TimeWindows
 from tests.servers.broker_lite import BrokerLite
 from tests.support.failing_groups import failing_group
 from tests.support.html_pages import assert_self_contained, parse_page
@@ -46,7 +48,8 @@ REPLAY = "replay_a_time_range"
 HOSTILE = "$\\frac{1}{0}$ <script>alert(1)</script> \u202e\x1b[31m%s"
 SHOWN = HOSTILE.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b")
 ORDERS = 24
-PICTURE = Section("picture", "Picture", [BarChart("Dead letters", [Bar(HOSTILE, 3)])])
+WINDOWS = TimeWindows(EPOCH, datetime.timedelta(minutes=1), 1)
+PICTURE = Section("picture", "Picture", [HeatMap("Dead letters", WINDOWS, [Series(HOSTILE, [3])])])
 
 
 @pytest.fixture(scope="module")

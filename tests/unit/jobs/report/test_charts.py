@@ -8,11 +8,9 @@ import re
 import pytest
 
 from commitlake.jobs.report.chart_axes import MAX_TIME_TICKS, AxisScale, time_ticks
-from commitlake.jobs.report.charts import bar_chart_html, heat_map_html, line_chart_html, sparkline_html
+from commitlake.jobs.report.charts import heat_map_html, line_chart_html, sparkline_html
 from commitlake.schemas.report import (
     NO_FIGURE,
-    Bar,
-    BarChart,
     HeatMap,
     LineChart,
     Mark,
@@ -71,16 +69,6 @@ def test_a_heat_map_has_no_colour_for_missing_values() -> None:
     assert drawn == [["0", "1", "heat h0"], ["1", "2", "heat h2"], ["4", "1", "heat h6"]]
     assert "no figures in 1 of 5 windows" in strip.attributes["aria-label"]
     assert [line[1] for line in table_of(root)] == ["<b>", "0", "12", "15", NO_FIGURE, "100,000"]
-
-
-def test_bars_are_as_long_as_their_figures_and_coloured_by_group() -> None:
-    bars = [Bar("<b>", 1200, "billing"), Bar("b", 300, "shipping"), Bar("c", 0, "billing")]
-    root = parse_page(bar_chart_html(BarChart("Dead letters", bars)))
-    drawn = [[rect.attributes[name] for name in ("width", "class")] for rect in root.all("rect")[2:]]
-    assert drawn == [["100%", "bar b0"], ["25%", "bar b1"], ["0%", "bar b0"]]
-    assert [one.text for one in root.of_class("heat-last")] == ["1,200", "300", "0"]
-    assert [one.text for one in root.all("li")] == ["billing", "shipping"]
-    assert not parse_page(bar_chart_html(BarChart("Nothing", []))).all("rect")
 
 
 def test_a_chart_without_values_is_drawn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 from commitlake.connectors.printable import escape_line
@@ -9,12 +10,11 @@ from commitlake.jobs.report.html_blocks import command_html, table_html
 from commitlake.jobs.report.html_elements import tag
 from commitlake.jobs.report.html_page import render_page, render_pictures, write_page
 from commitlake.schemas.report import (
-    Bar,
-    BarChart,
     Block,
     Cell,
     Code,
     CollapsedContent,
+    HeatMap,
     KeyFigures,
     Kind,
     MutedText,
@@ -23,15 +23,18 @@ from commitlake.schemas.report import (
     Paragraph,
     Report,
     Section,
+    Series,
     Strong,
     Table,
     TimeText,
     Verdict,
 )
 from commitlake.schemas.report_columns import Column
+from commitlake.schemas.times import EPOCH, TimeWindows
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
 
 HOSTILE = "</script><script>alert('x')</script>\"&\u202e\x00\n${title}"
+WINDOWS = TimeWindows(EPOCH, datetime.timedelta(minutes=1), 1)
 
 
 def page_of(*content: Block, text: str = "orders") -> str:
@@ -54,7 +57,6 @@ def test_hostile_text_is_escaped_everywhere() -> None:
             KeyFigures({text: text}),
             Notice(Kind.WARNING, text, inline, CollapsedContent(text, Paragraph(text))),
             Table(text, [Column(text), Column(text, is_number=True)], rows, rest=text),
-            BarChart(text, [Bar(text, 1, text)]),
             command_html([text]),
         )
 
@@ -69,7 +71,7 @@ def test_hostile_text_is_escaped_everywhere() -> None:
 
 
 def test_pictures_for_a_notebook_are_a_self_contained_page() -> None:
-    assert_self_contained(render_pictures("Dead letters", [BarChart("Dead letters", [Bar("orders", 3, "billing")])]))
+    assert_self_contained(render_pictures("Dead letters", [HeatMap("Dead letters", WINDOWS, [Series("orders", [3])])]))
 
 
 def test_the_verdict_is_text_and_comes_first() -> None:
