@@ -34,7 +34,7 @@ DESCRIPTION = (
 EXAMPLES = (
     ("dlq --lake lake --from -1d", "causes of the last day, with a chart over time"),
     ("dlq --lake lake --group billing --cause 1", "one cause, with its newest dead letters"),
-    ("dlq --lake s3://archive/lake --from -1y --spark", "of millions of dead letters"),
+    ("dlq --lake s3://archive/lake --from -365d --spark", "of millions of dead letters"),
     ("dlq --lake lake --group billing --samples 2 --json", "all details, for programs"),
     ("dlq export --lake lake --group billing --out letters.csv --body", "a file for a spreadsheet"),
     ("dlq redrive --lake lake --group billing --cause 1 --dry-run", "show what would be sent again"),

@@ -29,7 +29,7 @@ def make_journeys_question(
     Raises:
         UsageError: if the window is empty, or an argument is not valid.
 
-    >>> make_journeys_question("2026-11-20", "2026-11-21", "2 hours").begin
+    >>> make_journeys_question("2026-11-20", "2026-11-21", "2 hours").read_begin
     datetime.datetime(2026, 11, 19, 22, 0, tzinfo=datetime.timezone.utc)
     """
     start, end = parse_time_argument("since", since), parse_time_argument("until", until)

@@ -38,7 +38,7 @@ def test_missing_options_have_their_defaults() -> None:
         ({"transport": "http"}, "option transport: expected one of buffered, framed, found 'http'"),
         ({"columns": "topic,body"}, "option columns: expected columns of messages, .* found 'body'"),
         ({"columns": ","}, "option columns: expected the name of at least one column"),
-        ({"table": " "}, "option table: expected a name"),
+        ({"table": " "}, "option table: expected the name of a host or table, found nothing"),
     ],
 )
 def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None:

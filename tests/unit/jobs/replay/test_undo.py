@@ -188,7 +188,7 @@ def test_a_replay_that_sent_nothing_has_nothing_to_undo(
     world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "run", lambda *_, **__: 1 / 0)
+        patched.setattr(ReplayRun, "send_replay", lambda *_, **__: 1 / 0)
         assert world.replay("--topic", TOPIC) == 1
     assert undo(world) == 0
     assert "has sent nothing" in capsys.readouterr().err

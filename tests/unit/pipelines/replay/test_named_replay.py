@@ -175,7 +175,7 @@ def test_nothing_is_sent_for_an_empty_choice(world: ReplayWorld, lake: AnalysisL
 def test_messages_of_an_unfinished_replay_need_again(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ReplayRun, "run", _raise_killed)
+        patched.setattr(ReplayRun, "send_replay", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame)
     with pytest.raises(ReplayError, match=f"belong to the replay {NAME}, which has not finished"):
@@ -217,7 +217,7 @@ def _raise_killed(*_: object, **__: object) -> None:
         (named_replay, "copy_chosen_messages"),
         (named_replay, "write_copied_rows"),
         (named_replay, "record_replay"),
-        (ReplayRun, "run"),
+        (ReplayRun, "send_replay"),
         (named_replay, "verify_replay"),
     ],
 )
@@ -291,11 +291,11 @@ def test_a_process_that_is_late_to_send_its_own_plan_searches_the_target_first(
         original = ReplayRun.send_replay
 
         def send_after_another(late: ReplayRun) -> Counts:
-            patched.setattr(ReplayRun, "run", original)
+            patched.setattr(ReplayRun, "send_replay", original)
             assert send(world, lake, frame, verify=False).sent == CHOSEN
             return original(late)
 
-        patched.setattr(ReplayRun, "run", send_after_another)
+        patched.setattr(ReplayRun, "send_replay", send_after_another)
         assert send(world, lake, frame).sent == CHOSEN
     assert world.origins() == by_queue(world, frame)
 
@@ -324,7 +324,7 @@ def test_a_plan_that_may_have_begun_before_rows_were_lost_is_not_sent(
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "run", _raise_killed)
+        patched.setattr(ReplayRun, "send_replay", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame)
     add_replay_event(world.lake, NAME, ReplayEvent.ROWS_LOST)
@@ -338,7 +338,7 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "run", _raise_killed)
+        patched.setattr(ReplayRun, "send_replay", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame, rate=5000, pause_if_lag=("billing", 7))
     used: list[tuple[float, float, object]] = []
@@ -370,7 +370,7 @@ def test_a_plan_that_is_lost_before_any_process_has_begun_to_send_is_named(
 ) -> None:
     frame = choose(lake)
     with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "run", _raise_killed)
+        patched.setattr(ReplayRun, "send_replay", _raise_killed)
         with pytest.raises(KeyboardInterrupt):
             send(world, lake, frame)
     world.lake.table("replays").delete()

@@ -1,10 +1,11 @@
 """The session of these tests: Spark's client with Sail as the server, an engine in Rust that needs no JVM.
 
-tests/integration/spark/test_transforms.py runs the same tests on Spark.
+With `TEST_TRANSFORMS_ON=spark`, as when the tests against real servers run, it is a session of Spark.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +13,11 @@ from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="package")
-def spark() -> Iterator[SparkSession]:
-    """A session of Spark Connect; the process is as before once it has ended."""
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A session of Spark Connect, after which the process is as before; or that of all tests on Spark."""
+    if os.environ.get("TEST_TRANSFORMS_ON") == "spark":
+        yield request.getfixturevalue("spark")
+        return
     from pysail.spark import SparkConnectServer
 
     server = SparkConnectServer()
