@@ -185,6 +185,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return found
 
 
+@pytest.mark.long("`lag_minutes` is compared with `lag` each time")
 def test_lag_is_within_its_bounds_at_200_moments_and_exact_at_snapshots(recording: Recording) -> None:
     last = recording.snapshots[-1] // MINUTE
     first = -(-recording.snapshots[0] // MINUTE)
