@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import sys
 
-from commitlake.jobs.erase import command, run
-from commitlake.pipelines.maintenance import compaction
+# All of it is loaded first, so that the kills hit the work.
+from commitlake.jobs.erase import command
+from commitlake.jobs.erase.run import run_erase
+from commitlake.pipelines.maintenance.compaction import rewrite_file
 
 
 def main() -> int:
     """Erase a key, and delete older versions at once."""
     lake, key = sys.argv[1:]
-    assert "erase" in vars(run)  # loaded first, so that the kills hit the work
-    assert "rewrite_file" in vars(compaction)
+    assert run_erase.__module__ in sys.modules
+    assert rewrite_file.__module__ in sys.modules
     print("ready", flush=True)
     sys.stdin.readline()
     arguments = ["--lake", lake, "--key", key, "--reason", "a test", "--yes", "--now", "--quiet"]
