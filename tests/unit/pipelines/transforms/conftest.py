@@ -12,9 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """A session of Spark Connect, after which the process is as before; or that of all tests on Spark."""
+    """A session of Spark Connect, after which the process is as before; or that of all tests on Spark.
+
+    It ends with each module: other tests of the process must not find a session, which commands would use.
+    """
     if os.environ.get("TEST_TRANSFORMS_ON") == "spark":
         yield request.getfixturevalue("spark")
         return
