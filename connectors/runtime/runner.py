@@ -122,6 +122,24 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def results_in_order(results: Iterable[tuple[int, Result]]) -> Iterator[Result]:
+    """Yield the results of `Runner.run` in the order of the tasks, each as soon as all before it have ended.
+
+    >>> list(results_in_order([(1, "b"), (0, "a"), (2, "c")]))
+    ['a', 'b', 'c']
+
+    Args:
+        results: number of each task and its result, in any order.
+    """
+    waiting: dict[int, Result] = {}
+    following = 0
+    for number, result in results:
+        waiting[number] = result
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
 def divide_tasks(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
     """Divide tasks, in order, into at most `count` non-empty groups of about the same length.
 

@@ -38,7 +38,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import join_with_or, text_literal
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.partition_sizes import group_by_size
-from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.runner import Runner, results_in_order
 from commitlake.pipelines.dead_letters.dead_letter_rows import (
     LetterBatch,
     dead_letter_condition,
@@ -208,9 +208,8 @@ def group_by_cause_in_tasks(
     """
     tasks = [f"{where} AND ({part})" for part in _divide_by_log(lake.table("messages"), where)]
     counter = _CauseCounter(max(1, max_samples))
-    found = dict(runner.run(partial(_count_in_task, lake, packs, max_samples), tasks))
-    for number in range(len(tasks)):
-        counter.add_counter(found.pop(number))
+    for found in results_in_order(runner.run(partial(_count_in_task, lake, packs, max_samples), tasks)):
+        counter.add_counter(found)
     return counter.result()
 
 

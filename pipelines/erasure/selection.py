@@ -31,7 +31,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner, SharedValue, group_small_tasks
+from commitlake.connectors.runtime.runner import Runner, SharedValue, group_small_tasks, results_in_order
 from commitlake.pipelines.masking.copies_of_erased import NO_TEXTS, CopyTexts
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erased_row_mask
 from commitlake.pipelines.message_keys.lookup import find_message_places
@@ -257,9 +257,8 @@ def find_files_with_messages(
     groups = group_small_tasks(chosen, [file.size for file in chosen], runner.cores)
     shared = SharedValue(messages)
     tasks = [(shared, group) for group in groups]
-    found = dict(runner.run(partial(_find_hits_in_files, lake, table, column_prefixes), tasks))
-    for number in range(len(tasks)):
-        yield from found[number]
+    for found in results_in_order(runner.run(partial(_find_hits_in_files, lake, table, column_prefixes), tasks)):
+        yield from found
 
 
 def _find_hits_in_files(

@@ -23,7 +23,7 @@ from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, p
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.runtime.runner import Runner, SharedValue
+from commitlake.connectors.runtime.runner import Runner, SharedValue, results_in_order
 from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.pipelines.lag.queue_offset_spans import BODY, MessageCounter
 from commitlake.schemas.tables.messages import MESSAGES
@@ -99,8 +99,7 @@ class RunnerMessagesTable(MessagesTable):
 
     def query_all(self, statements: Sequence[str]) -> list[pa.Table]:
         """Return the rows of each of several SELECT statements; see `MessagesTable.query_all`."""
-        found = dict(self._runner.run(partial(_query_in_task, self._lake, self._version), statements))
-        return [found[number] for number in range(len(statements))]
+        return list(results_in_order(self._runner.run(partial(_query_in_task, self._lake, self._version), statements)))
 
     def feed_counters(self, broker: str, needed: Sequence[tuple[MessageCounter, Sequence[str]]]) -> None:
         """Feed counters the messages that they need; see `MessagesTable.feed_counters`."""

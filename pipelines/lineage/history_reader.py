@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
-from commitlake.connectors.runtime.runner import Runner, divide_tasks
+from commitlake.connectors.runtime.runner import Runner, divide_tasks, results_in_order
 from commitlake.pipelines.edges.lake_spans import LinkedExtents
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.lineage.graph_building import build_graph, order_graph, step_id, to_story_record
@@ -103,14 +103,8 @@ def read_stories(
     for table in _PINNED:
         lake.find(table)  # opened, its version is that of all tasks
     tasks = divide_tasks(keys, max(runner.cores, -(-len(keys) // KEYS_AT_ONCE)))
-    waiting: dict[int, list[tuple[Story, Sequence[Row]]]] = {}
-    following = 0
-    for number, stories in runner.run(partial(_list_stories_of_keys, lake, question), tasks):
-        waiting[number] = stories
-        # Tasks end in any order.
-        while following in waiting:
-            yield from waiting.pop(following)
-            following += 1
+    for stories in results_in_order(runner.run(partial(_list_stories_of_keys, lake, question), tasks)):
+        yield from stories
 
 
 def _list_stories_of_keys(lake: Lake, question: Question, keys: Sequence[str]) -> list[tuple[Story, Sequence[Row]]]:
