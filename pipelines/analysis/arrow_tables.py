@@ -39,9 +39,12 @@ from commitlake.pipelines.journeys.arrow_journeys import (
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.sql_statements import SourceTables
+from commitlake.pipelines.lineage.message_history import Question
+from commitlake.pipelines.lineage.story_rows import read_lineage
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.key_conditions import business_keys_condition, unique_key_condition
 from commitlake.pipelines.tps.rates_query import OriginalTopicShare, PartialCount, RatesQuestion
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import TEXT, Column, Columns
@@ -194,6 +197,26 @@ class ArrowTables:
             slices = (sorted_key_rows(each, question) for each in records.iterate_slices())
             return hops_table(sum_hop_counts(count_hops(each, question, window_us) for each in slices))
 
+    def lineage(self, keys: Sequence[str] | pa.Table, question: Question) -> pa.Table:
+        """Return the histories of the messages of business keys, one row for each step.
+
+        Args:
+            keys: texts, or a table whose only column, or the one with the name `key`, has them.
+            question: a question about one of them; its other values hold for all.
+
+        Raises:
+            LakeError: if there is no lake, or no permission.
+            UsageError: if the table has no such column.
+        """
+        if not isinstance(keys, Sequence):
+            if not isinstance(keys, pa.Table):
+                raise UsageError(f"keys: expected texts or a pyarrow.Table, found {type(keys).__name__}")
+            column = keys.column(find_key_column(keys.column_names))
+            if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+                raise UsageError(f"keys: expected a column of texts, found the type {column.type}")
+            keys = [key for key in column.unique().to_pylist() if key is not None]
+        return pa.concat_tables(read_lineage(self.lake, list(dict.fromkeys(keys)), question))
+
     def key_records(self, question: JourneysQuestion, end_us: int | None = None) -> KeyRecords:
         """Return a context manager that reads the records of the business keys of a query, in slices.
 
@@ -269,6 +292,24 @@ class ArrowTables:
                 yield convert_bodies(empty.append_column("body_error", pa.nulls(0, pa.string())), body_form)
             for stored in batches_with_bodies(batch, store, cache):
                 yield from (convert_bodies(each, body_form) for each in decompress_bodies(stored, DEFAULT_MAX_BYTES))
+
+
+def find_key_column(names: Sequence[str]) -> str:
+    """Return the name of the column of a table that has business keys: its only one, or `key`.
+
+    >>> find_key_column(["order_no"])
+    'order_no'
+    >>> find_key_column(["amount", "key"])
+    'key'
+
+    Raises:
+        UsageError: if there is none.
+    """
+    if len(names) == 1:
+        return names[0]
+    if names.count("key") != 1:
+        raise UsageError(f"keys: expected one column, or a column 'key', found {', '.join(names)}")
+    return "key"
 
 
 def no_edges_message(lake: str) -> str:

@@ -83,6 +83,8 @@ class _TableReader(Protocol[_Frame_co]):
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> _Frame_co: ...
 
+    def lineage(self, keys: object, question: Question) -> _Frame_co: ...
+
 
 class AnalysisLake(Generic[Frame]):
     """A lake whose messages, rates, lag and message histories can be read from Python.
@@ -525,11 +527,12 @@ class AnalysisLake(Generic[Frame]):
         places = read_chosen_places(frame)
         return send_named_replay(self.paths, places, request, runner, is_dry_run=dry_run)
 
+    @overload
     def lineage(
         self,
         *,
         key: str | None = None,
-        id: str | None = None,  # noqa: A002 (as in `SelectionArguments`)
+        id: str | None = None,
         place: tuple[str, int] | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -539,29 +542,75 @@ class AnalysisLake(Generic[Frame]):
         bodies: bool = False,
         masks: Sequence[str] = (),
         mask_key: bytes = b"",
-    ) -> Story:
-        """Return the history of the messages with a key or id, or of the record at a broker's physical offset.
+    ) -> Story: ...
 
-        It has no steps if there are no such messages.
+    @overload
+    def lineage(
+        self,
+        *,
+        keys: Texts | Frame,
+        since: Time | None = None,
+        until: Time | None = None,
+        depth: int | None = None,
+        related_by: str | None = None,
+        limit: int = MAX_RECORDS,
+    ) -> Frame: ...
+
+    def lineage(
+        self,
+        *,
+        key: str | None = None,
+        id: str | None = None,  # noqa: A002 (as in `SelectionArguments`)
+        place: tuple[str, int] | None = None,
+        keys: Texts | Frame | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        depth: int | None = None,
+        related_by: str | None = None,
+        limit: int = MAX_RECORDS,
+        bodies: bool = False,
+        masks: Sequence[str] = (),
+        mask_key: bytes = b"",
+    ) -> Story | Frame:
+        """Return the history of the messages with a key or id, of the record at a place, or of many keys.
+
+        For one key, id or place, it is an object, which has no steps if there are no such messages. For `keys`, it is a
+        table with a row for each step. With Spark, tasks read the histories of some keys each. All tables are read at
+        the versions that they have now, whenever the DataFrame is used; the executors need CommitLake and access to the
+        files of the lake.
 
         Args:
             key: A business key.
             id: An offset message id, or a client's message id.
             place: Broker and physical offset of a record.
+            keys: Business keys: texts, or a table with one column, or with a column `key` among others. A key that is
+                there twice counts once; null is no key.
             since: Earliest store time: a `datetime` or ISO 8601, UTC without a time zone.
             until: Latest store time, exclusive.
             depth: Number of edges to follow from these records; None for all.
             related_by: A property; records with the same value of it are included.
-            limit: Largest number of matching records; if there are more, the newest are taken. `Story.not_shown` has
-                the rest.
-            bodies: True to read the bodies of records.
-            masks: Rules such as `body.email=hash`, as for `commitlake lineage --mask`.
+            limit: Largest number of matching records, of each key; if there are more, the newest are taken, and
+                `not_shown` has the number of the rest.
+            bodies: True to read the bodies of records; not with `keys`, whose rows can be joined with `messages`.
+            masks: Rules such as `body.email=hash`, as for `commitlake lineage --mask`; not with `keys`.
             mask_key: Key for hashes of the masks.
 
+        Returns:
+            For `keys`, the columns `commitlake.schemas.tables.lineage.LINEAGE`. A key without messages has one row, in
+            which `number` is null.
+
         Raises:
-            UsageError: Not exactly one of key, id and place is given.
+            LakeError: There is no lake.
+            UsageError: Not exactly one of key, id, place and keys is given.
             UsageError: A time is not valid, or a mask is invalid, or needs a key.
         """
+        if keys is not None:
+            given = {"key": key, "id": id, "place": place, "bodies": bodies, "masks": masks}
+            for name, value in given.items():
+                if value:
+                    raise UsageError(f"{name}: expected none with keys, found {value!r:.50}")
+            wanted = keys if hasattr(keys, "columns") else parse_text_arguments("keys", cast("Texts", keys))
+            return self._tables.lineage(wanted, _question_of_many_keys(since, until, depth, related_by, limit))
         start, end = parse_time_argument("since", since), parse_time_argument("until", until)
         question = Question(key, id, place, start, end, depth, related_by, limit)
         story, rows = read_story_and_rows(self.paths, question)
@@ -597,8 +646,7 @@ class AnalysisLake(Generic[Frame]):
         """
         from commitlake.pipelines.lineage.history_reader import read_stories
 
-        start, end = parse_time_argument("since", since), parse_time_argument("until", until)
-        question = Question("", None, None, start, end, depth, related_by, limit)
+        question = _question_of_many_keys(since, until, depth, related_by, limit)
         wanted = parse_text_arguments("keys", keys)
         return (story for story, _ in read_stories(self.paths, wanted, question))
 
@@ -656,3 +704,11 @@ class AnalysisLake(Generic[Frame]):
         if start is None or end is None:
             raise UsageError("topics: expected a time for each of since and until, found None")
         return build_topic_graph(self.paths, start, end)
+
+
+def _question_of_many_keys(
+    since: Time | None, until: Time | None, depth: int | None, related_by: str | None, limit: int
+) -> Question:
+    """Return a question whose values hold for each of many keys."""
+    start, end = parse_time_argument("since", since), parse_time_argument("until", until)
+    return Question("", None, None, start, end, depth, related_by, limit)

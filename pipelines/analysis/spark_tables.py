@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from commitlake.connectors.catalog.names import SchemaName, lake_root_of_table
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress
-from commitlake.connectors.lake.lake import BODIES, Lake, NoTableError
+from commitlake.connectors.lake.lake import BODIES, Lake, NoTableError, PinnedLake
 from commitlake.connectors.lake.packs.body_batches import BodyForm
 from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, pack_location
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
@@ -23,25 +26,33 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.spark_reader import column_in_values, selection_condition, table_name
 from commitlake.connectors.lake.sql import Engine, quote_column_name
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
+from commitlake.connectors.spark.connect_session import is_connect
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.connectors.storage.errors import ObjectStoreError
 from commitlake.connectors.storage.uris import absolute_path_or_uri
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.pipelines.analysis.arrow_lag import HistoryPlan, plan_lag_history
-from commitlake.pipelines.analysis.arrow_tables import add_body_columns, no_edges_message
+from commitlake.pipelines.analysis.arrow_tables import add_body_columns, find_key_column, no_edges_message
 from commitlake.pipelines.analysis.lag_arguments import LagHistoryQuestion, LagQuestion
 from commitlake.pipelines.analysis.spark_lag import PinnedTables, StoredMinutes, lag_frame
 from commitlake.pipelines.dead_letters.dead_letter_rows import computed_columns_sql
 from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
 from commitlake.pipelines.journeys.spark_journeys import hops_of, journeys_and_hop_counts_of, journeys_of
+from commitlake.pipelines.lineage.history_reader import STORY_TABLES
+from commitlake.pipelines.lineage.message_history import Question
+from commitlake.pipelines.lineage.story_rows import read_lineage
 from commitlake.pipelines.tps.rates_query import OriginalTopicShare, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
 from commitlake.pipelines.transforms.rates import compute_rates, count_by_window
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
+from commitlake.schemas.tables.lineage import LINEAGE
 from commitlake.schemas.tables.rates import RATE_COUNTS
 from commitlake.schemas.tables.spark_schemas import spark_schema
 from commitlake.schemas.times import epoch_us
@@ -241,6 +252,54 @@ class SparkTables:
         """
         return hops_of(*self._records_and_edges(question), question, window_us)
 
+    def lineage(self, keys: Sequence[str] | DataFrame, question: Question) -> DataFrame:
+        """Return the histories of the messages of business keys, one row for each step.
+
+        Tasks read the files of the lake, at the versions that its tables have now.
+
+        Args:
+            keys: texts, or a DataFrame whose only column, or the one with the name `key`, has them.
+            question: a question about one of them; its other values hold for all.
+
+        Raises:
+            LakeError: if the session cannot open `messages`.
+            CatalogError: if the catalog's location of the table is not that of a lake.
+            UsageError: if the DataFrame has no such column.
+        """
+        if isinstance(keys, Sequence):
+            keys = self.spark.createDataFrame([(key,) for key in keys], "key string")
+        if not isinstance(keys, DataFrame):
+            raise UsageError(f"keys: expected texts or a DataFrame of Spark, found {type(keys).__name__}")
+        column = F.col(quote_column_name(find_key_column(keys.columns), Engine.SPARK))
+        frame = keys.select(column.alias("key"))
+        if not isinstance(frame.schema["key"].dataType, StringType):
+            raise UsageError(
+                f"keys: expected a column of texts, found the type {frame.schema['key'].dataType.simpleString()}"
+            )
+        lake = self._pin_story_tables()
+        choose_python(self.spark)
+        # With an explicit number, because Spark would otherwise merge partitions by their small size.
+        divided = frame.where("key IS NOT NULL").repartition(SparkRunner(self.spark).cores, "key").distinct()
+        computed = divided.mapInArrow(partial(_lineage_batches, lake, question), spark_schema(LINEAGE))
+        return to_columns(computed, LINEAGE)
+
+    def _pin_story_tables(self) -> PinnedLake:
+        """Return the lake for tasks that read message histories, with the versions that its tables have now.
+
+        They are those that this process finds, as tasks do; of another machine's files or of a catalog, those that the
+        session finds, which takes longer.
+        """
+        if isinstance(self.place, Lake) and not is_connect(self.spark):
+            lake = replace(self.place, root=self._find_root()).pin_versions()
+            lake.table("messages")  # raises an error if there is none
+            for name in STORY_TABLES:
+                lake.find(name)
+            return lake
+        self.table(LAKE_TABLES["messages"])
+        versions = {name: self._open_pinned(name)[1] for name in STORY_TABLES}
+        s3 = self.place.s3 if isinstance(self.place, Lake) else None
+        return PinnedLake(self._find_root(), s3, versions={name: each for name, each in versions.items() if each >= 0})
+
     def journeys_and_hop_counts(self, question: JourneysQuestion, versions: Mapping[str, int]) -> DataFrame:
         """Return the paths of business keys, and counts of their hops between topics, as rows of one DataFrame.
 
@@ -332,9 +391,22 @@ class SparkTables:
         packs = self.place.packs if isinstance(self.place, Lake) else self.packs
         if isinstance(self.place, Lake) or packs.root:
             return pack_location(absolute_path_or_uri(packs.root), packs.s3)  # workers have other working folders
-        row = self.spark.sql(f"DESCRIBE DETAIL `{self.place.catalog}`.`{self.place.schema}`.messages").first()
+        return pack_location(f"{self._find_root()}/{BODIES}")
+
+    def _find_root(self) -> str:
+        """Return the path or URI of the lake for workers, which have other working folders."""
+        if isinstance(self.place, Lake):
+            return absolute_path_or_uri(self.place.root)
+        row = self.spark.sql(f"DESCRIBE DETAIL {self._sql_name(LAKE_TABLES['messages'])}").first()
         assert row is not None
-        return pack_location(f"{lake_root_of_table(row['location'], 'messages')}/{BODIES}")
+        return lake_root_of_table(row["location"], "messages")
+
+
+def _lineage_batches(lake: Lake, question: Question, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with forward_worker_errors():
+        for batch in batches:
+            for table in read_lineage(lake, batch.column(0).to_pylist(), question):
+                yield from table.to_batches()
 
 
 def _error_sentence(error: Exception) -> str:

@@ -7,10 +7,13 @@ whole story first, so they do not depend on how much of it is shown.
 from __future__ import annotations
 
 import datetime
+import pickle
+import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
@@ -40,12 +43,16 @@ _LATE_EDGES = (
     "next 'commitlake archive' adds them"
 )
 _MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
-_PINNED = ("messages", "message_keys", "edges", "consumer_offsets", "subscriptions", "gaps", "topic_minutes")
+STORY_TABLES = ("messages", "message_keys", "edges", "consumer_offsets", "subscriptions", "gaps", "topic_minutes")
 """Tables from which stories are read."""
 KEYS_AT_ONCE = 5_000
 """Number of keys whose messages are looked up together."""
 _MAX_GATHERED = 20_000
 """Number of rows of stories from which they are completed, before more are gathered."""
+_PACKED_STORIES = 200
+"""Number of stories that a task returns as one value."""
+_TASKS_PER_CORE = 4
+"""Number of tasks for each core of a runner whose results may wait for the driver."""
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
@@ -88,7 +95,8 @@ def read_stories(
     """Yield, for each key, the history of its messages and their rows of `messages`, which locate the bodies.
 
     The tables are read for thousands of keys together. Of these, only the places of their messages are in memory, and
-    the rows for as many stories as have a limited number of rows. All stories are of one version of each table.
+    the rows for as many stories as have a limited number of rows. Of a runner's tasks, this process has the results of
+    a few for each core, compressed. All stories are of one version of each table.
 
     Args:
         keys: Business keys.
@@ -100,15 +108,23 @@ def read_stories(
         for start in range(0, len(keys), KEYS_AT_ONCE):
             yield from _read_stories_of_keys(lake, question, keys[start : start + KEYS_AT_ONCE])
         return
-    for table in _PINNED:
+    for table in STORY_TABLES:
         lake.find(table)  # opened, its version is that of all tasks
     tasks = divide_tasks(keys, max(runner.cores, -(-len(keys) // KEYS_AT_ONCE)))
-    for stories in results_in_order(runner.run(partial(_list_stories_of_keys, lake, question), tasks)):
-        yield from stories
+    read = partial(_pack_stories_of_keys, lake, question)
+    # A part at a time, because a runner returns results as fast as they are there, and not as they are used.
+    for part in divide_tasks(tasks, -(-len(tasks) // (_TASKS_PER_CORE * runner.cores))):
+        for packed in results_in_order(runner.run(read, part)):
+            for stories in packed:
+                yield from pickle.loads(zlib.decompress(stories))  # noqa: S301 (data of our own workers)
 
 
-def _list_stories_of_keys(lake: Lake, question: Question, keys: Sequence[str]) -> list[tuple[Story, Sequence[Row]]]:
-    return list(_read_stories_of_keys(lake, question, keys))
+def _pack_stories_of_keys(lake: Lake, question: Question, keys: Sequence[str]) -> list[bytes]:
+    """Return the stories of keys, pickled and compressed, some hundred at a time."""
+    packed, stories = [], _read_stories_of_keys(lake, question, keys)
+    while some := list(islice(stories, _PACKED_STORIES)):
+        packed.append(zlib.compress(pickle.dumps(some, pickle.HIGHEST_PROTOCOL), level=1))
+    return packed
 
 
 def _read_stories_of_keys(lake: Lake, question: Question, keys: Sequence[str]) -> Iterator[tuple[Story, Sequence[Row]]]:

@@ -18,8 +18,10 @@ from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import AnalysisLake
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
+from commitlake.schemas.tables.lineage import LINEAGE
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.analysed_lakes import (
@@ -91,6 +93,8 @@ def test_a_lake_is_opened_by_the_catalog_of_the_session(
         assert rows_of(found) == [{"body": BODIES["text"].decode()}]
         with pytest.raises(NoTableError, match=r"cannot open the table 'edges' .*TABLE_OR_VIEW_NOT_FOUND"):
             lake.table("edges")
+        keys = ["order-1", "none"]
+        assert rows_of(lake.lineage(keys=keys)) == rows_of(here.lineage(keys=keys)) != []
         with pytest.raises(CatalogError, match="no catalog is set"):
             lake.lineage(key="order-1")  # reads the files of the lake, without Spark
     finally:
@@ -168,3 +172,33 @@ def test_dead_letters_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     assert [field.name for field in found.schema if not field.nullable] == ["replayed"]
     assert rows_of(found) == rows_of(here.dead_letters(topic=["orders", "it's"])) != []
     assert rows_of(lake.dead_letters(group="audit")) == rows_of(here.dead_letters(group="audit")) != []
+
+
+def test_lineage_of_many_keys_is_the_same(foreign_session: SparkSession) -> None:
+    root = random_lake(1).lake.root
+    lake, here = commitlake.open(root, foreign_session), commitlake.open(root)
+    keys = [f"order-{number}" for number in range(8)]
+    expected = rows_of(here.lineage(keys=keys, limit=3))
+    found = lake.lineage(keys=[*keys, keys[0]], limit=3)
+    assert found.schema == spark_schema(LINEAGE)
+    assert rows_of(found) == expected
+    orders = foreign_session.range(16).selectExpr("concat('order-', id % 8) AS order_no", "id")
+    unknown = foreign_session.sql("SELECT CAST(NULL AS string) AS order_no, 16L AS id")
+    one = orders.union(unknown).select("order_no")
+    assert rows_of(lake.lineage(keys=one, limit=3)) == expected
+    joined = (
+        lake.lineage(keys=one, limit=3).where("kind = 'retry'").join(lake.messages(), ["broker", "physical_offset"])
+    )
+    assert joined.count() == sum(row["kind"] == "retry" for row in expected) > 0
+    for wrong, error in (
+        (orders, "expected one column, or a column 'key', found order_no, id"),
+        (orders.select("id"), "expected a column of texts, found the type bigint"),
+        (here.table("messages"), "expected texts or a DataFrame of Spark, found Table"),
+    ):
+        with pytest.raises(UsageError, match=error):
+            lake.lineage(keys=wrong)
+
+
+def test_lineage_of_a_place_without_a_lake_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="is not a lake"):
+        commitlake.open(str(tmp_path), spark).lineage(keys=["order-1"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.runtime.local_runner import ThreadRunner
+from commitlake.connectors.runtime.runner import Result, Task
 from commitlake.pipelines.lineage import group_offsets, history_reader, prefetched_tables, table_lookups
 from commitlake.pipelines.lineage.history_reader import read_stories, read_story_and_rows
 from commitlake.pipelines.lineage.message_history import Question
@@ -36,6 +38,21 @@ def check_stories(lake: Lake, keys: Sequence[str], question: Question) -> None:
 
 def _place(row: Any) -> tuple[str, int]:
     return row["broker"], row["physical_offset"]
+
+
+class EagerRunner(ThreadRunner):
+    """A runner that returns results only when it has all of them, as Spark does for the tasks of a job."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.task_counts: list[int] = []
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
+    ) -> Iterator[tuple[int, Result]]:
+        """Run a function over tasks, and note how many there are."""
+        self.task_counts.append(len(tasks))
+        return iter(list(super().run(function, tasks, is_io_bound=is_io_bound)))
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +149,19 @@ def test_the_number_of_queries_does_not_grow_with_the_keys(tmp_path: Path, monke
     list(read_stories(lake, [f"k{n}" for n in range(1, count + 1)], Question(key="")))
     assert len(asked) <= of_one + 1
     assert BROKER in {row["broker"] for row in sent}
+
+
+def test_results_of_tasks_do_not_pile_up(journeyed: JourneyedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_reader, "KEYS_AT_ONCE", 1)
+    monkeypatch.setattr(history_reader, "_PACKED_STORIES", 2)
+    lake, keys, runner = Lake(journeyed.root), [f"o{number}" for number in range(30)], EagerRunner()
+    stories = read_stories(lake, keys, Question(key=""), runner)
+    first, _ = next(stories)
+    assert len(runner.task_counts) == 1  # at most four tasks for each of two cores
+    expected = [story for story, _ in read_stories(lake, keys, Question(key=""))]
+    assert [first, *(story for story, _ in stories)] == expected
+    assert sum(runner.task_counts) == len(keys)
+    assert max(runner.task_counts) <= 8
 
 
 HOT = "hot"
