@@ -16,9 +16,8 @@ and the exit code is 3 only if outcomes of transactions are columns of the answe
 from __future__ import annotations
 
 import datetime
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,9 @@ from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_file_errors import damage_message
 from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.report.rows_output import Row, write_rows
+from commitlake.jobs.report.text_blocks import block_lines
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import (
     COMPARED,
@@ -47,7 +48,7 @@ from commitlake.schemas.times import EPOCH, add_capped, format_iso_time
 if TYPE_CHECKING:
     from commitlake.jobs.report.page_file import PageFile
     from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes
-    from commitlake.schemas.report import Report
+    from commitlake.schemas.report import Notice, Report
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("sent", "retries", "dead_letters", "prepared", "committed", "clock_skew")
@@ -95,9 +96,7 @@ def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monot
     with open_tps_source(command, table, COMPARED.get(command.compare or "")) as source:
         question = _make_rates_question(command, by, source)
         if question is None:
-            if page_file is not None:
-                page_file.write(_empty_page(command))
-            return _report_no_messages(source)
+            return _report_no_messages(source, page_file)
         rates = Rates(source.lake, source.coverage, command.counting_engine)
         columns = _output_columns(question, QUANTILES if command.percentiles else ())
         if command.compare:
@@ -120,21 +119,19 @@ def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monot
         columns += () if command.output == "table" else _COUNTED
         missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, [_add_counted_times(row, question) for row in shown], columns, missing)
+        notices = [*notes.coverage_notices(question, source), *notes.tag_notices(totals, question, source)]
+        if command.step in (None, command.window):
+            notices += notes.rate_notices(totals, outcomes.found, question, source)
+        if command.compare:
+            silent = comparison.find_silent_groups(question, rows)
+            notices += notes.comparison_notices(question, source, COMPARED[command.compare], silent)
         widened = notes.widened_time_range_note(question, command.start, command.end, _time_unit(command))
         if page_file is not None:
-            page_file.write(_rates_page(command, source, question, widened))
+            page_file.write(_rates_page(command, source, question, outcomes, notices, widened))
         _explain_empty_result(command, source, rows)
         if not command.quiet:
-            lines = notes.top_limit_note(command.top or groups, groups, "groups")
-            if command.step in (None, command.window):
-                lines += [note.line for note in notes.rate_notes(totals, outcomes.found, question)]
-            lines += [note.line for note in notes.tag_notes(totals, question)]
-            if command.compare:
-                compared, silent = COMPARED[command.compare], comparison.find_silent_groups(question, rows)
-                missing_then = notes.missing_time_notes(question.shift_earlier(compared), source)
-                told = notes.comparison_notes(question, compared, silent, is_earlier_time_complete=not missing_then)
-                lines += [*(note.line for note in told), *(f"  {line}" for line in missing_then)]
-            _print_table_notes([*lines, *widened], question, table, source, monotonic_start)
+            lines = [*notes.top_limit_note(command.top or groups, groups, "groups"), *widened]
+            _print_table_notes(lines, notices, question, table, source, monotonic_start)
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
 
@@ -153,22 +150,20 @@ def _read_transaction_outcomes(
     return outcomes
 
 
-def _empty_page(command: TpsOptions) -> Report:
-    from commitlake.jobs.tps.report import RatesSource, empty_page
-
-    return empty_page(RatesSource(*command.source_option))
-
-
 def _rates_page(
-    command: TpsOptions, source: TpsSource, question: RatesQuestion, widened_time_notes: Sequence[str]
+    command: TpsOptions,
+    source: TpsSource,
+    question: RatesQuestion,
+    outcomes: ReadOutcomes,
+    notices: Sequence[Notice],
+    widened_time_notes: Sequence[str],
 ) -> Report:
-    from commitlake.jobs.tps.report import RatesSource, rates_report
+    from commitlake.jobs.tps.report import rates_report
     from commitlake.pipelines.tps.report import make_report
 
     compared = COMPARED.get(command.compare or "")
     report = make_report(source.lake, source.coverage, question, command.counting_engine, compared)
-    damaged = sum(source.damaged.values())
-    return rates_report(report, RatesSource(*command.source_option, damaged=damaged, widened=widened_time_notes))
+    return rates_report(report, source, outcomes, notices, widened_time_notes)
 
 
 def _show_hot_queues(command: TpsOptions, monotonic_start: float) -> ExitCode:
@@ -190,7 +185,9 @@ def _show_hot_queues(command: TpsOptions, monotonic_start: float) -> ExitCode:
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
             )
-            _print_table_notes(lines, question, table, source, monotonic_start)
+            _print_table_notes(
+                lines, notes.coverage_notices(question, source), question, table, source, monotonic_start
+            )
         return _exit_code(source, missing)
 
 
@@ -214,7 +211,9 @@ def _show_hot_keys(command: TpsOptions, monotonic_start: float) -> ExitCode:
                 f"{format_count(found.error, 'message')} is listed"
             )
             lines.append(f"{counted}; {bounds if found.error else 'all figures are exact'}")
-            _print_table_notes(lines, question, MESSAGES, source, monotonic_start)
+            _print_table_notes(
+                lines, notes.coverage_notices(question, source), question, MESSAGES, source, monotonic_start
+            )
         return _exit_code(source, missing)
 
 
@@ -232,7 +231,9 @@ def _show_delayed_messages(command: TpsOptions, monotonic_start: float) -> ExitC
         _print_rows(command, shown, COLUMNS, missing)
         if not command.quiet:
             lines = notes.top_limit_note(len(shown), len(rows), "rows")
-            _print_table_notes([*lines, *_delayed_message_notes(rows)], question, MESSAGES, source, monotonic_start)
+            lines += _delayed_message_notes(rows)
+            coverage = notes.coverage_notices(question, source)
+            _print_table_notes(lines, coverage, question, MESSAGES, source, monotonic_start)
         return _exit_code(source, missing)
 
 
@@ -258,16 +259,27 @@ def _delayed_message_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _print_table_notes(
-    note_lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, monotonic_start: float
+    note_lines: Sequence[str],
+    notices: Iterable[Notice],
+    question: RatesQuestion,
+    table: CountedTable,
+    source: TpsSource,
+    monotonic_start: float,
 ) -> None:
     counted = question.divide_by_minute() if table is question.counted_table else ()
     tables = " and ".join(dict.fromkeys(part.counted_table.name for part in counted)) or table.name
     last = notes.time_range_note(question, tables, source, time.monotonic() - monotonic_start)
-    print("\n".join([*note_lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
+    for line in (*note_lines, *block_lines(notices), last):
+        print_line(line)
 
 
-def _report_no_messages(source: TpsSource) -> ExitCode:
-    print("the log has no message" if source.stores else "no message is archived", file=sys.stderr)
+def _report_no_messages(source: TpsSource, page_file: PageFile | None = None) -> ExitCode:
+    from commitlake.jobs.tps.report import empty_report
+
+    report = empty_report(source)
+    print_line(report.verdict.sentence)
+    if page_file is not None:
+        page_file.write(report)
     return _exit_code(source)
 
 

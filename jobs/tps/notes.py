@@ -1,19 +1,19 @@
-"""Columns of rates, notes on the counted messages, and missing times, which text and page of `tps` share.
-
-This module does not import `schemas.report`, so that text does not load what only a page needs.
-"""
+"""Columns of rates, and notices on the counted messages and on missing times, which text and page of `tps` share."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.tps.arguments import COMPARED
-from commitlake.pipelines.tps.rates_query import GROUPS, RatesQuestion
+from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
+from commitlake.pipelines.tps.rates_query import GROUPS, MINUTE, RatesQuestion
+from commitlake.schemas.finding_advice import Advice, Places
 from commitlake.schemas.formatted_counts import format_count
+from commitlake.schemas.report import AdviceBlock, Block, Kind, Name, Notice, Paragraph
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time
 
@@ -22,9 +22,35 @@ if TYPE_CHECKING:
     from commitlake.pipelines.tps.transaction_outcomes import TransactionOutcomes
 
 
-OWN_COPIES = "are copies that brokers store themselves (timers, half and op messages, retries, POP) and traces"
+_OWN_COPIES = "are copies that brokers store themselves (timers, half and op messages, retries, POP) and traces"
 _MAX_NAMES = 10
 """Largest number of groups that a sentence names."""
+_MAX_RANGES = 20
+"""Largest number of missing time ranges that a notice lists."""
+DAMAGED = "Parts of the log are damaged"
+_RETRIES = Advice(
+    "{} counts them by topic: a retry topic is named after its group", ("tps {source} {period} {filters} --kind retry",)
+)
+_CLOCKS = Advice("{} counts them by producer", ("tps {source} {period} {filters} --by producer-host",))
+_PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
+_ON_LAKE = {
+    "Damage": Advice(
+        "{} shows the damaged ranges, with their reason and first bytes", ("query {source} --table quarantine",)
+    ),
+    "Missing": Advice(
+        "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
+    ),
+    "Dead letters": Advice("{} groups those of all topics by cause", ("dlq {source} {period}",)),
+    "Retries": _RETRIES,
+    "Transactions": Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",)),
+    "Clocks": _CLOCKS, "Peak": _PEAK,
+}  # fmt: skip
+"""Advice on notices about the messages of a lake, by the subject of the notice."""
+_ON_STORE = {
+    "Damage": Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place}",)),
+    "Dead letters": Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",)),
+    "Retries": _RETRIES, "Clocks": _CLOCKS, "Peak": _PEAK,
+}  # fmt: skip
 
 
 def figure_text(value: str | float) -> str:
@@ -59,103 +85,125 @@ def rate_columns(column_keys: Iterable[str]) -> list[Column]:
     ]
 
 
-class RateNote(NamedTuple):
-    """Note below the message rates, such as on retries or dead letters among the counted messages.
+def make_notice(
+    question: RatesQuestion,
+    source: TpsSource,
+    word: str,
+    title: str,
+    *sentences: str,
+    kind: Kind = Kind.INFO,
+    peak_at: datetime.datetime | None = None,
+) -> Notice:
+    """Return a notice on the counted messages, with the advice on its subject.
 
-    Attributes:
-        word: Subject of the note, for its badge.
-        sentence: The note, without a full stop.
-        kind: Severity, a value of `schemas.report.Kind`; a page has no notice for a good one.
-        why: Further sentence, which only a page has.
-        names: Names of groups, separated by semicolons.
+    Args:
+        word: Subject of the notice, for its badge.
+        title: The notice, without a full stop.
+        sentences: Further sentences.
+        kind: Severity; a page shows no notice for a good one.
+        peak_at: Start of the busiest minute, for the advice on it.
     """
-
-    word: str
-    sentence: str
-    kind: str = "info"
-    why: str = ""
-    names: str = ""
-
-    @property
-    def line(self) -> str:
-        """The note's sentence, followed by the groups that it names, as one line of text."""
-        return escape_line(f"{self.sentence}: {self.names}" if self.names else self.sentence)
+    advice = (_ON_STORE if source.stores else _ON_LAKE).get(word)
+    blocks: list[Block] = [Paragraph(Name(sentence)) for sentence in sentences]
+    if advice is not None:
+        blocks.append(AdviceBlock(advice.fill_placeholders(_advice_values(question, source, peak_at))))
+    return Notice(kind, title, *blocks, word=word)
 
 
-def rate_notes(
-    totals: Mapping[str, int], outcomes: TransactionOutcomes | None, question: RatesQuestion
-) -> Iterator[RateNote]:
-    """Yield notes on how many counted messages are retries, dead letters or parts of transactions, and on clock errors.
+def _advice_values(question: RatesQuestion, source: TpsSource, peak_at: datetime.datetime | None) -> Places:
+    """Return the values that replace placeholders in commands of the advice, such as source, period and filters."""
+    asked = question.selection
+    chosen = (("--topic", asked.topics), ("--queue", asked.queue_ids), ("--tag", asked.tags),
+              ("--broker", asked.brokers))  # fmt: skip
+    return {
+        "source": source.option,
+        "place": source.option[1],
+        "period": _time_options(question.start, question.end),
+        "peak": [] if peak_at is None else _time_options(peak_at, peak_at + MINUTE),
+        "filters": [word for option, values in chosen for value in values for word in (option, str(value))],
+    }
+
+
+def _time_options(start: datetime.datetime, end: datetime.datetime) -> list[str]:
+    first, last = (format_iso_time(time).removesuffix("Z") for time in (start, end))
+    return ["--from", first, "--to", last]
+
+
+def rate_notices(
+    totals: Mapping[str, int], outcomes: TransactionOutcomes | None, question: RatesQuestion, source: TpsSource
+) -> Iterator[Notice]:
+    """Yield notices on counted messages that are retries, dead letters or parts of transactions, and on clock errors.
 
     Args:
         totals: sums over all rows, by name.
         outcomes: outcomes of the transactions, if they are known.
-        question: the question, with its time range.
     """
+    make = partial(make_notice, question, source)
     messages, seconds = totals["messages"], (question.end - question.start).total_seconds()
     if totals["sent"] < messages:
-        sent = f"producers sent {format_count(totals['sent'], 'message')}, {totals['sent'] / seconds:,.4g} per second"
-        yield RateNote("Sent", f"{sent}; the other {messages - totals['sent']:,} {OWN_COPIES}", "good")
+        sent = f"Producers sent {format_count(totals['sent'], 'message')}, {totals['sent'] / seconds:,.4g} per second"
+        yield make("Sent", f"{sent}; the other {messages - totals['sent']:,} {_OWN_COPIES}", kind=Kind.GOOD)
     share = "{:.3g} % of the messages".format
     if dead := totals["dead_letters"]:
         why = "Their consumers failed on every permitted attempt."
-        sentence = f"{format_count(dead, 'dead letter')}, {share(100 * dead / messages)}"
-        yield RateNote("Dead letters", sentence, "warning", why)
+        title = f"{format_count(dead, 'dead letter')}, {share(100 * dead / messages)}"
+        yield make("Dead letters", title, why, kind=Kind.WARNING)
     if retries := totals["retries"]:
-        yield RateNote("Retries", f"{format_count(retries, 'retry', 'retries')}, {share(100 * retries / messages)}")
+        yield make("Retries", f"{format_count(retries, 'retry', 'retries')}, {share(100 * retries / messages)}")
     if totals["prepared"]:
-        yield _transactions_note(totals, outcomes)
+        title, is_good = _transactions_title(totals, outcomes)
+        yield make("Transactions", title, kind=Kind.GOOD if is_good else Kind.INFO)
     if skewed := totals["clock_skew"]:
-        sentence = (
+        title = (
             f"{format_count(skewed, 'message has', 'messages have')} a store time before the born time, by the clocks "
             "of both hosts"
         )
-        yield RateNote("Clocks", sentence, why="They are not part of any latency.")
+        yield make("Clocks", title, "They are not part of any latency.")
 
 
-def _transactions_note(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> RateNote:
+def _transactions_title(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> tuple[str, bool]:
+    """Return a sentence on the outcomes of transactions, and whether all were committed."""
     if outcomes is None:
         open_or_back = max(0, totals["prepared"] - totals["committed"])
-        sentence = (
+        title = (
             f"{format_count(totals['prepared'], 'transaction')}: "
             f"{format_count(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
             "rolled back, given up or are open: only the table edges tells them apart"
         )
-        return RateNote("Transactions", sentence, "info" if open_or_back else "good")
-    sentence = (
+        return title, not open_or_back
+    title = (
         f"{format_count(outcomes.total_count, 'transaction')}: {outcomes.committed:,} committed, "
         f"{outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, {outcomes.open:,} open"
     )
     missing = totals["prepared"] - outcomes.total_count
     if missing > 0:
-        sentence += f"; {missing:,} more are not in the table edges"
-    return RateNote("Transactions", sentence, "good" if outcomes.total_count == outcomes.committed else "info")
+        title += f"; {missing:,} more are not in the table edges"
+    return title, outcomes.total_count == outcomes.committed
 
 
-def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> Iterator[RateNote]:
-    """Yield notes on messages with tags that `topic_minutes` counts together, without their names."""
+def tag_notices(totals: Mapping[str, int], question: RatesQuestion, source: TpsSource) -> Iterator[Notice]:
+    """Yield notices on messages with tags that `topic_minutes` counts together, without their names."""
     if totals["other_tags"] and ("tag" in question.by or question.selection.tags):
         rare = format_count(totals["other_tags"], "message has a rare tag", "messages have rare tags")
-        yield RateNote("Tags", f"{rare} that topic_minutes does not name: they are counted without a tag")
+        title = f"{rare} that topic_minutes does not name: they are counted without a tag"
+        yield make_notice(question, source, "Tags", title)
     if question.selection.tags and question.counted_table.name == "topic_minutes":
         only = "only the most frequent tags of each topic are named"
-        yield RateNote("Tags", f"a tag may have more messages than shown: {only}")
+        yield make_notice(question, source, "Tags", f"A tag may have more messages than shown: {only}")
 
 
-def comparison_notes(
+def comparison_notices(
     question: RatesQuestion,
+    source: TpsSource,
     comparison_distance: datetime.timedelta,
     silent_groups: Sequence[tuple[Any, ...]],
-    *,
-    is_earlier_time_complete: bool,
-) -> Iterator[RateNote]:
-    """Yield notes on groups that have no messages now, and on an earlier time that is not completely archived.
+) -> Iterator[Notice]:
+    """Yield notices on groups that have no messages now, and on an earlier time that is not completely archived.
 
     Args:
         question: the question about the later time.
         comparison_distance: distance to the earlier time.
         silent_groups: groups that have messages only at the earlier time.
-        is_earlier_time_complete: whether all of the earlier time is there.
     """
     if silent_groups:
         before = next(
@@ -165,14 +213,13 @@ def comparison_notes(
         have = format_count(len(silent_groups), "group has", "groups have")
         names = "; ".join(group_label(key) for key in silent_groups[:_MAX_NAMES] if key)
         more = f" and {len(silent_groups) - _MAX_NAMES:,} more" if len(silent_groups) > _MAX_NAMES else ""
-        sentence = f"{have} no messages now, but had some {before} before"
-        yield RateNote("Silent", sentence, "warning", names=names + more)
-    if not is_earlier_time_complete:
-        sentence = (
-            f"the time compared with, {_time_range_text(question.shift_earlier(comparison_distance))}, is not complete"
-        )
+        title = f"{have} no messages now, but had some {before} before"
+        yield make_notice(question, source, "Silent", title, *filter(None, [names + more]), kind=Kind.WARNING)
+    earlier = question.shift_earlier(comparison_distance)
+    if missing := _missing_time_sentences(earlier, source):
+        title = f"The time compared with, {_span_text(earlier)}, is not complete"
         why = "Its messages that are not there are not counted, and changes are not known."
-        yield RateNote("Compared", sentence, "warning", why)
+        yield make_notice(question, source, "Compared", title, *missing, why, kind=Kind.WARNING)
 
 
 def group_label(group_key: Sequence[str | int | None]) -> str:
@@ -185,30 +232,42 @@ def value_label(value: str | int | None) -> str:
     return "(none)" if value is None or value == "" else str(value)
 
 
-def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
-    """Return sentences on parts of the requested time that are missing or damaged."""
-    return missing_time_notes(question, source) + [
-        f"{broker}: {format_count(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
-        "there are not counted; 'commitlake verify' shows where"
-        for broker, count in sorted(source.damaged.items())
-        if count
-    ]
+def coverage_notices(question: RatesQuestion, source: TpsSource) -> Iterator[Notice]:
+    """Yield notices on parts of the requested time that are damaged, or that the lake or store does not have."""
+    if any(source.damaged.values()):
+        sentences = [
+            f"{broker}: {format_count(count, 'range of the log is', 'ranges of the log are')} damaged; messages there "
+            "are not counted."
+            for broker, count in sorted(source.damaged.items())
+            if count
+        ]
+        yield make_notice(question, source, "Damage", DAMAGED, *sentences, kind=Kind.WARNING)
+    if missing := _missing_time_sentences(question, source):
+        title = "The log has only a part of this time" if source.stores else "Not all of this time is archived"
+        whole = source.coverage.whole_span
+        assert whole is not None
+        is_lost = Coverage({"any": whole}, source.coverage.gaps).lacks_part_of_range(question.start, question.end)
+        why = "A time without figures may have had messages."
+        yield make_notice(
+            question, source, "Missing", title, *missing, why, kind=Kind.WARNING if is_lost else Kind.INFO
+        )
 
 
-def missing_time_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
+def _missing_time_sentences(question: RatesQuestion, source: TpsSource) -> list[str]:
     """Return sentences on parts of the requested time that the lake or store does not have."""
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
-    lines = []
+    found = []
     for broker, span in sorted(source.coverage.spans.items()):
         if question.start < span.start or question.end > span.end:
-            lines.append(f"{broker}: {is_there} from {format_iso_time(span.start)} to {format_iso_time(span.end)} only")
-        lines += [
-            f"{broker}: a part of the log from {format_iso_time(gap.start)} to {format_iso_time(gap.end)} {missing}"
+            found.append(f"{broker}: {is_there} from {_span_text(span)} only.")
+        found += [
+            f"{broker}: a part of the log from {_span_text(gap)} {missing}."
             for gap in source.coverage.gaps.get(broker, ())
             if gap.start < question.end and question.start < gap.end
         ]
-    return lines
+    more = len(found) - _MAX_RANGES
+    return [*found[:_MAX_RANGES], f"{more:,} more time ranges are not listed."] if more > 0 else found
 
 
 def widened_time_range_note(
@@ -227,7 +286,7 @@ def widened_time_range_note(
     if start in (None, question.start) and end in (None, question.end):
         return []
     asked = " to ".join("" if time is None else format_iso_time(time, _precision_word(time)) for time in (start, end))
-    counted = f"counted in whole units of {duration_text(unit)}: {_time_range_text(question)}"
+    counted = f"counted in whole units of {duration_text(unit)}: {_span_text(question)}"
     return [f"{counted}, which is longer than {asked.strip()}"]
 
 
@@ -238,11 +297,11 @@ def _precision_word(time: datetime.datetime) -> str:
 def time_range_note(question: RatesQuestion, table_names: str, source: TpsSource, seconds_taken: float) -> str:
     """Return the last line of output: the time range covered, the source, and the seconds taken."""
     origin = "the log" if source.stores else table_names
-    return f"{_time_range_text(question)}, from {origin} ({seconds_taken:.1f} s)"
+    return f"{_span_text(question)}, from {origin} ({seconds_taken:.1f} s)"
 
 
-def _time_range_text(question: RatesQuestion) -> str:
-    return f"{format_iso_time(question.start)} to {format_iso_time(question.end)}"
+def _span_text(span: TimeSpan | RatesQuestion) -> str:
+    return f"{format_iso_time(span.start)} to {format_iso_time(span.end)}"
 
 
 def top_limit_note(shown_count: int, total_count: int, noun: str) -> list[str]:

@@ -33,6 +33,7 @@ class TpsSource:
     """Tables in which messages are counted, with the times that they cover.
 
     Attributes:
+        option: the option that names the lake or the stores, `--lake` or `--store`, and its value.
         lake: the lake with the tables; temporary if stores are read.
         coverage: the times that the tables cover.
         stores: the stores whose logs were read; empty for an existing lake.
@@ -40,6 +41,7 @@ class TpsSource:
         damaged: ranges of each store that could not be read.
     """
 
+    option: tuple[str, str]
     lake: Lake
     coverage: Coverage
     stores: Sequence[Store] = ()
@@ -111,10 +113,10 @@ def open_tps_source(
         return
     lake = open_lake_argument(command).pin_versions()
     with explain_damaged_files(lake, _READ):
-        yield _open_lake_tables(lake, command.broker, table)
+        yield _open_lake_tables(lake, command, table)
 
 
-def _open_lake_tables(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSource:
+def _open_lake_tables(lake: Lake, command: TpsOptions, table: CountedTable) -> TpsSource:
     from commitlake.connectors.lake.follower_progress import check_is_up_to_date
     from commitlake.connectors.lake.lake import NoTableError
     from commitlake.jobs.arguments.unknown_lake_names import check_archived_brokers
@@ -124,17 +126,17 @@ def _open_lake_tables(lake: Lake, brokers: Sequence[str], table: CountedTable) -
     lake.table("messages")
     check_is_up_to_date(lake, "topic_minutes")
     try:
-        coverage = read_coverage(lake, brokers)
+        coverage = read_coverage(lake, command.broker)
     except NoTableError:
         raise JobError(
             f"the lake {lake.root} has no table 'topic_minutes' yet, from which rates are read", _BACKFILL
         ) from None
-    check_archived_brokers(lake, brokers)
+    check_archived_brokers(lake, command.broker)
     if table is MINUTES and coverage.spans and (lacking := count_uncounted_runs(lake)):
         raise JobError(
             f"the table topic_minutes lacks {lacking:,} archive runs, so its figures would be too small", _BACKFILL
         )
-    return TpsSource(lake, coverage)
+    return TpsSource(command.source_option, lake, coverage)
 
 
 def _read_store_log(
@@ -170,4 +172,4 @@ def _read_store_log(
     runner = ThreadRunner()
     with runner_progress(runner, f"reading {command.store}", logs.size, quiet=command.quiet) as advance:
         read = logs.fill_table(table, lake, runner, advance)
-    return TpsSource(lake, read.coverage, stores, table, read.damaged)
+    return TpsSource(command.source_option, lake, read.coverage, stores, table, read.damaged)

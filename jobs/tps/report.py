@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.page_file import join_names
 from commitlake.jobs.tps.arguments import TITLE
-from commitlake.jobs.tps.notes import (
-    RateNote,
-    comparison_notes,
-    figure_text,
-    group_label,
-    rate_columns,
-    rate_notes,
-    tag_notes,
-    value_label,
-)
+from commitlake.jobs.tps.notes import DAMAGED, figure_text, group_label, make_notice, rate_columns, value_label
 from commitlake.pipelines.tps.comparison import COLUMNS
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.rates_query import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, RatesReport
-from commitlake.schemas.finding_advice import Advice, Places
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report import (
     MAX_SERIES,
-    AdviceBlock,
     Block,
     Cell,
     KeyFigures,
@@ -48,9 +37,14 @@ from commitlake.schemas.report import (
     Text,
     TimeText,
     Verdict,
+    to_plain_text,
 )
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import format_iso_time, format_time
+from commitlake.schemas.times import format_time
+
+if TYPE_CHECKING:
+    from commitlake.jobs.tps.rates_source import TpsSource
+    from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes, TransactionOutcomes
 
 MAX_MARKS = 100
 """Largest number of marked times in a chart; of more, the longest."""
@@ -64,95 +58,61 @@ _PLURALS = {
 }  # fmt: skip
 _LARGE_RATIO = 50
 """Ratio of the largest to the smallest figure above which a chart has a logarithmic scale."""
-_RETRIES = Advice(
-    "{} counts them by topic: a retry topic is named after its group", ("tps {source} {period} {filters} --kind retry",)
-)
-_CLOCKS = Advice("{} counts them by producer", ("tps {source} {period} {filters} --by producer-host",))
-_PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
-_GAPS = Advice(
-    "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
-)
-_ON_NOTES = {
-    "Damage": Advice(
-        "{} shows the damaged ranges, with their reason and first bytes", ("query {source} --table quarantine",)
-    ),
-    "Missing": _GAPS, "In part": _GAPS,
-    "Dead letters": Advice("{} groups those of all topics by cause", ("dlq {source} {period}",)),
-    "Retries": _RETRIES,
-    "Transactions": Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",)),
-    "Clocks": _CLOCKS, "Peak": _PEAK,
-}  # fmt: skip
-"""Advice on notes about the messages of a lake, by the subject of the note."""
-_ON_NOTES_OF_STORE = {
-    "Damage": Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place}",)),
-    "Dead letters": Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",)),
-    "Retries": _RETRIES, "Clocks": _CLOCKS, "Peak": _PEAK,
-}  # fmt: skip
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RatesSource:
-    """Lake or store whose message rates a page shows.
+def empty_report(source: TpsSource) -> Report:
+    """Return the report on a lake or store without messages."""
+    verdict = Verdict(Kind.INFO, "The log has no message." if source.stores else "No message is archived.")
+    return Report(TITLE, verdict, [_source_fact(source)], [], "tps")
 
-    Attributes:
-        option: `--lake` or `--store`.
-        place: Value of the option, as the user gave it.
-        damaged: Ranges of a store's log that could not be read.
-        widened: Sentences on how the requested time was extended.
+
+def _source_fact(source: TpsSource) -> tuple[str, str]:
+    option, place = source.option
+    return option.removeprefix("--").capitalize(), place
+
+
+def rates_report(
+    report: RatesReport,
+    source: TpsSource,
+    outcomes: ReadOutcomes,
+    text_notices: Sequence[Notice],
+    widened_time_notes: Sequence[str],
+) -> Report:
+    """Return the report, for an HTML page, on message rates.
+
+    Args:
+        outcomes: Outcomes of the transactions.
+        text_notices: Notices that text has, too.
+        widened_time_notes: Sentences on how the requested time was extended.
     """
-
-    option: str
-    place: str
-    damaged: int = 0
-    widened: Sequence[str] = ()
-
-    @property
-    def is_lake(self) -> bool:
-        """Return True for a lake, and False for a store."""
-        return self.option == "--lake"
-
-    @property
-    def label_and_value(self) -> tuple[str, str]:
-        """Return the label ("Lake" or "Store") and the location with which a page names its source."""
-        return "Lake" if self.is_lake else "Store", self.place
-
-
-def empty_page(source: RatesSource) -> Report:
-    """Return the report, for an HTML page, on a lake or store without messages."""
-    verdict = Verdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
-    return Report(TITLE, verdict, [source.label_and_value], [], "tps")
-
-
-def rates_report(report: RatesReport, source: RatesSource) -> Report:
-    """Return the report, for an HTML page, on message rates."""
-    question = report.question
-    period = f"{_time_text(question.start)} to {_time_text(question.end)} UTC"
-    brokers = join_names(sorted(report.coverage.spans), 5)
+    question, total = report.question, report.total
     facts = [
-        source.label_and_value,
-        ("Brokers", brokers),
-        ("Period", period),
+        _source_fact(source),
+        ("Brokers", join_names(sorted(report.coverage.spans), 5)),
+        ("Period", f"{_time_text(question.start)} to {_time_text(question.end)} UTC"),
         ("By", _group_columns_text(report) or "nothing"),
     ]
-    facts += [("Rounded", sentence) for sentence in source.widened]
+    facts += [("Rounded", sentence) for sentence in widened_time_notes]
     facts += [(label, ", ".join(map(str, values))) for label, values in _filter_facts(report) if values]
-    sections = [Section("summary", "In short", [_summary_figures(report)])]
-    if report.total is None and report.groups:
-        sections.append(Section("groups", _groups_title(report), [_group_table(report)]))
-    if report.total is not None:
-        sections += [
-            Section("rates", "Rates over time", _rate_charts(report)),
-            Section("do", "What to do", list(_advice_blocks(report, source))),
-            Section("latency", "Latency", _latency_charts(report)),
-            Section("groups", _groups_title(report), [_group_table(report)]),
-        ]
-    return Report(TITLE, _rates_verdict(report, source), facts, sections, "tps")
+    notices = [*_page_notices(report, source, outcomes), *text_notices]
+    notices.sort(key=lambda notice: notice.kind is not Kind.WARNING)
+    summary = Section("summary", "In short", [_summary_figures(report, outcomes.found)])
+    advice = Section("do", "What to do", [notice for notice in notices if notice.kind is not Kind.GOOD])
+    groups = Section("groups", _groups_title(report), [_group_table(report)])
+    if total is None:
+        sections = [summary, *([advice] if notices else ()), *([groups] if report.groups else ())]
+    else:
+        rates, latency = _rate_charts(report), _latency_charts(report)
+        sections = [
+            summary, Section("rates", "Rates over time", rates), advice, Section("latency", "Latency", latency), groups
+        ]  # fmt: skip
+    return Report(TITLE, _rates_verdict(report, notices), facts, sections, "tps")
 
 
-def _rates_verdict(report: RatesReport, source: RatesSource) -> Verdict:
+def _rates_verdict(report: RatesReport, notices: Sequence[Notice]) -> Verdict:
     total, question = report.total, report.question
-    warnings = [f"{_note_title(note)}." for note in _page_notes(report, source) if note.kind == Kind.WARNING]
+    warnings = [f"{to_plain_text(notice.title)}." for notice in notices if notice.kind is Kind.WARNING]
     if total is None:
         nothing = f"No message is archived from {_time_text(question.start)} to {_time_text(question.end)} UTC."
         return Verdict(Kind.INFO, " ".join([nothing, *warnings]))
@@ -175,57 +135,20 @@ def _rates_verdict(report: RatesReport, source: RatesSource) -> Verdict:
     return Verdict(kind, " ".join([f"{sentence}.", *warnings]), "Look" if warnings else "Nothing unusual")
 
 
-def _page_notes(report: RatesReport, source: RatesSource) -> Iterator[RateNote]:
-    """Yield the notes that text output has, and further notes on damage, missing times and the busiest time."""
-    question, total, compared = report.question, report.total, report.compared
-    if source.damaged or any(report.damage.values()):
-        yield RateNote("Damage", "parts of the log are damaged", "warning")
-    if report.outcomes.damage:
-        unknown = "the outcomes of transactions are not known, because the table edges is damaged"
-        yield RateNote("Edges", unknown, "warning", report.outcomes.damage)
-    if total is not None and _has_missing_times(report):
-        hatched = "Times without figures are hatched; this does not mean that they have no messages."
-        if missing := _unarchived_duration(report):
-            yield RateNote("Missing", f"{duration_text(missing)} of the time is not archived", "warning", hatched)
-        else:
-            in_part = "not all of this time is archived" if source.is_lake else "the log has only a part of this time"
-            yield RateNote("In part", in_part, why=hatched)
-    if total is not None:
-        yield from rate_notes(total, report.outcomes.found, question)
-        yield from tag_notes(total, question)
-    if compared is not None:
-        earlier = question.shift_earlier(compared)
-        is_complete = not report.coverage.lacks_part_of_range(earlier.start, earlier.end)
-        yield from comparison_notes(question, compared, report.silent, is_earlier_time_complete=is_complete)
-    if total is not None:
-        yield RateNote("Peak", f"the busiest time began at {_time_text(total['peak_at'])} UTC")
+def _page_notices(report: RatesReport, source: TpsSource, outcomes: ReadOutcomes) -> Iterator[Notice]:
+    """Yield notices that only a page has: on damage of a lake's log and of its edges, and on the busiest time."""
+    make = partial(make_notice, report.question, source)
+    if any(report.damage.values()) and not any(source.damaged.values()):
+        yield make("Damage", DAMAGED, kind=Kind.WARNING)
+    if outcomes.damage:
+        title = "The outcomes of transactions are not known, because the table edges is damaged"
+        yield make("Edges", title, outcomes.damage, kind=Kind.WARNING)
+    if report.total is not None:
+        peak = report.total["peak_at"]
+        yield make("Peak", f"The busiest time began at {_time_text(peak)} UTC", peak_at=peak)
 
 
-def _note_title(note: RateNote) -> str:
-    return note.sentence[0].upper() + note.sentence[1:]
-
-
-def _unarchived_duration(report: RatesReport) -> datetime.timedelta:
-    """Return the total length of the windows without archived messages."""
-    missing = sum(1 for row in report.all_windows if row["archived"] == NONE)
-    return missing * report.windows.length
-
-
-def _has_missing_times(report: RatesReport) -> bool:
-    """Return True if a part of the requested time is not archived, apart from its first and last window.
-
-    The first and the last window may be archived only in part, because the archived time begins and ends in them.
-    """
-    question = report.question
-    gaps = (gap for gaps in report.coverage.gaps.values() for gap in gaps)
-    return (
-        bool(_unarchived_duration(report))
-        or any(row["archived"] != ALL for row in report.all_windows[1:-1])
-        or any(gap.start < question.end and question.start < gap.end for gap in gaps)
-    )
-
-
-def _summary_figures(report: RatesReport) -> KeyFigures | Paragraph:
+def _summary_figures(report: RatesReport, outcomes: TransactionOutcomes | None) -> KeyFigures | Paragraph:
     total = report.total
     if total is None:
         return Paragraph("No message is archived in this time: choose another one with --from and --to.")
@@ -242,7 +165,6 @@ def _summary_figures(report: RatesReport) -> KeyFigures | Paragraph:
         "dead letters": f"{total['dead_letters']:,}",
         "transactions": f"{total['prepared']:,}",
     }
-    outcomes = report.outcomes.found
     if outcomes is not None and outcomes.total_count:
         figures |= {
             "transactions committed": f"{outcomes.committed:,}",
@@ -251,34 +173,6 @@ def _summary_figures(report: RatesReport) -> KeyFigures | Paragraph:
             "transactions open": f"{outcomes.open:,}",
         }
     return KeyFigures(figures)
-
-
-def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
-    places = _advice_values(report, source)
-    on_notes = _ON_NOTES if source.is_lake else _ON_NOTES_OF_STORE
-    for note in sorted(_page_notes(report, source), key=lambda note: note.kind != Kind.WARNING):
-        if note.kind != Kind.GOOD:
-            text = note.names or note.why
-            paragraphs = [Paragraph(text)] if text else []
-            advice = [AdviceBlock(on_notes[note.word].fill_placeholders(places))] if note.word in on_notes else []
-            yield Notice(Kind(note.kind), _note_title(note), *paragraphs, *advice, word=note.word)
-
-
-def _advice_values(report: RatesReport, source: RatesSource) -> Places:
-    """Return the values that replace placeholders in commands of the advice, such as source, period and filters."""
-    question, total = report.question, report.total
-    assert total is not None
-    asked = question.selection
-    chosen = (("--topic", asked.topics), ("--queue", asked.queue_ids), ("--tag", asked.tags),
-              ("--broker", asked.brokers))  # fmt: skip
-    peak = total["peak_at"]
-    return {
-        "source": [source.option, source.place],
-        "place": source.place,
-        "period": ["--from", _time_argument(question.start), "--to", _time_argument(question.end)],
-        "peak": ["--from", _time_argument(peak), "--to", _time_argument(peak + MINUTE)],
-        "filters": [word for option, values in chosen for value in values for word in (option, str(value))],
-    }
 
 
 def _rate_charts(report: RatesReport) -> Sequence[Block]:
@@ -382,7 +276,7 @@ def _time_text(moment: datetime.datetime) -> str:
 
 def _group_table(report: RatesReport) -> Table:
     named = [Column(name, text=Name) for name in report.question.by] or [Column("all")]
-    compared = COLUMNS if report.compared is not None else ()
+    compared = COLUMNS if report.is_compared else ()
     figures = rate_columns(
         ["messages", "share_percent", "messages_per_s", "peak_per_s", "peak_at", "retries", "dead_letters", *compared]
     )
@@ -451,7 +345,3 @@ def _short_milliseconds_text(value: float) -> str:
         return f"{value:g} ms"
     unit, name = next((unit, name) for unit, name in _LONG_UNITS if value >= unit)
     return f"{value / unit:.2g} {name}"
-
-
-def _time_argument(moment: datetime.datetime) -> str:
-    return format_iso_time(moment).removesuffix("Z")

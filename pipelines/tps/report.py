@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
-from commitlake.pipelines.tps.comparison import Comparison, find_silent_groups
+from commitlake.pipelines.tps.comparison import Comparison
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damaged_time_ranges
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.pipelines.tps.rates_query import MINUTES, SUMS, RatesQuestion, round_time
-from commitlake.pipelines.tps.transaction_outcomes import ReadOutcomes, read_outcomes_if_intact
 from commitlake.schemas.times import TimeWindows
 
 MAX_WINDOWS = 144
@@ -52,9 +51,8 @@ class RatesReport:
         has_percentiles: True if percentiles are known.
         sketches: Number of rows of `topic_minutes` with sketches; more than `MAX_SKETCHES` are not merged.
         damage: By broker, time ranges in which a part of the log could not be read.
-        compared: Distance to an earlier time with which the groups are compared; None for no comparison.
-        silent: Groups that have messages only at that time.
-        outcomes: Outcomes of the transactions; None if they are not known.
+        active_count: Number of groups with messages; the others have messages only at an earlier time.
+        is_compared: True if the groups are compared with those of an earlier time.
     """
 
     question: RatesQuestion
@@ -69,14 +67,8 @@ class RatesReport:
     has_percentiles: bool
     sketches: int
     damage: Mapping[str, Sequence[TimeSpan]]
-    compared: datetime.timedelta | None = None
-    silent: Sequence[Key] = ()
-    outcomes: ReadOutcomes = field(default_factory=ReadOutcomes)
-
-    @property
-    def active_count(self) -> int:
-        """Number of groups with messages."""
-        return self.group_count - len(self.silent)
+    active_count: int
+    is_compared: bool
 
     def group_key_of_row(self, row: Mapping[str, Any]) -> Key:
         """Return the values of the group columns in a row."""
@@ -131,9 +123,8 @@ def make_report(
         has_percentiles=has_percentiles,
         sketches=sketches,
         damage=read_damaged_time_ranges(lake, coverage),
-        compared=comparison_distance,
-        silent=[] if comparison_distance is None else find_silent_groups(whole, groups),
-        outcomes=read_outcomes_if_intact(lake, whole, total[0]["prepared"] if total else 0, engine),
+        active_count=sum(1 for row in groups if row["messages"]),
+        is_compared=comparison_distance is not None,
     )
 
 

@@ -382,7 +382,7 @@ def test_a_time_is_counted_to_the_second(
     (row,) = map(json.loads, captured.out.splitlines())
     assert (row["messages"], row["sent"], row["messages_per_s"]) == (2 * (last - first), last - first, 2)
     assert (row["counted_from"], row["counted_to"]) == (start, end)
-    assert f"producers sent {last - first} messages, 1 per second; the other {last - first} are copies" in captured.err
+    assert f"Producers sent {last - first} messages, 1 per second; the other {last - first} are copies" in captured.err
     assert "longer than" not in captured.err
 
 
