@@ -1,6 +1,7 @@
 """Local files that exist completely or not at all, even if their writer is killed.
 
 open_atomic   for a file in a folder that several processes may write to: each temporary name is unique
+write_new     likewise, for a file that may not exist yet
 write_synced  for a small file of a store or of an unfinished run, with one writing process: the temporary name is
               fixed, so the next run overwrites the file of a killed run, and a crash of the machine loses nothing
 open_atomic_sized   for a log segment: as `write_synced`, but with a size that is known before the contents
@@ -38,6 +39,23 @@ def open_atomic(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             beside.unlink()
         raise
+
+
+def write_new(path: Path, data: bytes) -> bool:
+    """Write a file unless one has its name, and return whether it was written; of several writers, only one does."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    try:
+        with os.fdopen(create_file(beside, may_replace=False), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(beside)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+    return True
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from commitlake.connectors.atomic_files import open_atomic
+from commitlake.connectors.atomic_files import open_atomic, write_new
 from commitlake.connectors.storage.errors import FileError, ObjectStoreError
 from commitlake.connectors.storage.storage import FoundFile, LakeStorage, check_name
 from commitlake.schemas.safe_store_files import (
@@ -128,6 +128,12 @@ class FolderStorage(LakeStorage):
         # The file's own sync does not keep its name: the rename is durable once the folder is synced.
         if syncs_folders:
             sync_folder(path.parent)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Write a file if none has its name, and return whether it was written; see LakeStorage."""
+        path = self._path(name)
+        make_folders(path.parent, trusted_root=self._below)
+        return write_new(path, data)
 
     def delete_all(self, names: Iterable[str]) -> None:
         """Delete files; missing ones are ignored. See LakeStorage."""

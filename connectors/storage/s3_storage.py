@@ -264,6 +264,15 @@ class S3Storage(Storage, LakeStorage):
         with self._convert_errors(name, "deleted"):
             self._client.delete_object(**place)
 
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Write an object if none has its name, and return whether it was written; see LakeStorage."""
+        try:
+            self.put_if(name, data, None)
+        except ReplacedError:  # also if an earlier attempt of this call has written it
+            found = self.get(name, max_bytes=len(data) + 1) if self.size(name) == len(data) else None
+            return found is not None and found.data == data
+        return True
+
     def delete_all(self, names: Iterable[str]) -> None:
         """Delete files; missing ones are ignored. See LakeStorage."""
         keys = [{"Key": self._bucket_and_key(name)["Key"]} for name in names]

@@ -319,6 +319,10 @@ class LakeStorage(ABC):
         """
 
     @abstractmethod
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Write a file if none has its name, and return whether it was written; of several writers, only one does."""
+
+    @abstractmethod
     def delete_all(self, names: Iterable[str]) -> None:
         """Delete files; missing ones are ignored."""
 

@@ -35,6 +35,7 @@ JOBS = {
     "erase": "delete messages from the lake permanently, by key or id, and prove it",
     "evidence": "create a key, and check the signed evidence of runs, audits and erasures",
     "catalog": "register a lake in Unity Catalog, so that catalog.schema names it",
+    "publish": "publish the lake's tables as Iceberg tables, over the same data files",
     "maintain": "compact small files, delete old data, clean up",
     "broker": "run a small broker and name server that RocketMQ's clients use",
     "doctor": "check Python, Java, jars, disks and servers, and name what is missing",

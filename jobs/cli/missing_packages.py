@@ -26,6 +26,7 @@ EXTRAS = {
     "uvloop": "broker",
     "plotly": "notebooks",
     "openlineage": "openlineage",
+    "pyiceberg": "iceberg",
 }
 """The extra that installs a package, by the name under which it is imported."""
 SET_UP_SCRIPT = Path(__file__).resolve().parents[2] / "spark-submit.sh"

@@ -23,7 +23,8 @@ VersionsError
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
@@ -149,6 +150,43 @@ def added_versions(
     return _read_versions(table_uri, range(after_version + 1, last_version + 1), storage_options)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedFiles:
+    """Data files that one version of a table added and removed, also without a change of its rows, as an OPTIMIZE does.
+
+    Attributes:
+        version: number of the version.
+        added: the log's actions for the files that it added, by the files' names relative to the table's folder.
+        removed: names of the files that it removed.
+        is_vacuum: whether it says that files of earlier versions were deleted.
+    """
+
+    version: int
+    added: Mapping[str, Mapping[str, Any]]
+    removed: frozenset[str]
+    is_vacuum: bool
+
+
+def changed_files(
+    table_uri: str, versions: Iterable[int], storage_options: StorageOptions = None
+) -> Iterator[ChangedFiles]:
+    """Yield what each of some versions of a table changed, see `ChangedFiles`.
+
+    Raises:
+        VersionGoneError: if a version's commit file no longer exists.
+        VersionsError: if it is damaged, or files contain more than the table's rows.
+    """
+    filesystem = table_filesystem(table_uri, storage_options)
+    for version in versions:
+        actions = _read_actions(table_uri, version, filesystem)
+        with _naming_damage(table_uri, version):
+            adds = [action["add"] for action in actions if "add" in action]
+            added = {_to_added_file(table_uri, add).name: add for add in adds}  # which refuses what is no plain file
+            removed = frozenset(unquote(action["remove"]["path"]) for action in actions if "remove" in action)
+            operations = [str(action["commitInfo"].get("operation")) for action in actions if "commitInfo" in action]
+        yield ChangedFiles(version, added, removed, any(operation.startswith("VACUUM") for operation in operations))
+
+
 def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
     """Return all data files of an open table, as if one version had added them.
 
@@ -218,17 +256,8 @@ def _read_versions(table_uri: str, versions: range, storage_options: StorageOpti
 
 
 def _read_version(table_uri: str, version: int, filesystem: pafs.FileSystem) -> AddedVersion:
-    try:
-        with filesystem.open_input_stream(f"{LOG}/{version:020d}.json") as commit:
-            data = commit.readall()
-    except FileNotFoundError:
-        raise VersionGoneError(
-            f"version {version} of {table_uri} is no longer in its log: expected the file {version:020d}.json "
-            "there. Rebuild the tables that are derived from it; next time, update them before the log is cleaned "
-            "(delta.logRetentionDuration)"
-        ) from None
-    try:
-        actions = [parse_json(line) for line in data.splitlines() if line.strip()]
+    actions = _read_actions(table_uri, version, filesystem)
+    with _naming_damage(table_uri, version):
         # An OPTIMIZE writes the same rows again and says so: no change of data.
         added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
         removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
@@ -238,6 +267,27 @@ def _read_version(table_uri: str, version: int, filesystem: pafs.FileSystem) -> 
             tuple(_to_added_file(table_uri, action) for action in removed),
             any(_is_erasure(action.get("commitInfo")) for action in actions),
         )
+
+
+def _read_actions(table_uri: str, version: int, filesystem: pafs.FileSystem) -> list[dict[str, Any]]:
+    try:
+        with filesystem.open_input_stream(f"{LOG}/{version:020d}.json") as commit:
+            data = commit.readall()
+    except FileNotFoundError:
+        raise VersionGoneError(
+            f"version {version} of {table_uri} is no longer in its log: expected the file {version:020d}.json "
+            "there. Rebuild the tables that are derived from it; next time, update them before the log is cleaned "
+            "(delta.logRetentionDuration)"
+        ) from None
+    with _naming_damage(table_uri, version):
+        return [parse_json(line) for line in data.splitlines() if line.strip()]
+
+
+@contextmanager
+def _naming_damage(table_uri: str, version: int) -> Iterator[None]:
+    """Convert the errors of reading a damaged entry of a log to a `VersionsError`."""
+    try:
+        yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise VersionsError(
             f"version {version} of {table_uri}: {LOG}/{version:020d}.json is damaged: expected actions of a Delta log, "

@@ -1,0 +1,1 @@
+"""Iceberg tables over the data files of Delta tables."""

@@ -1,0 +1,1 @@
+"""Publication of a lake's tables for readers of Iceberg."""
