@@ -74,7 +74,7 @@ class NamedTable:
             return None
 
     def create(self, schema: Schema, partition_spec: PartitionSpec, properties: dict[str, str]) -> Table:
-        """Create the table, and its namespace if that is missing; a table that another run has just created is opened."""
+        """Create the table, and its namespace if that is missing; open the table if another run has just created it."""
         self.catalog.create_namespace_if_not_exists(self.identifier[:-1])
         try:
             return self.catalog.create_table(
