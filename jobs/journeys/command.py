@@ -9,7 +9,6 @@ lake has lost messages of the time, or a table is damaged.
 
 from __future__ import annotations
 
-import datetime
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +26,8 @@ from commitlake.jobs.arguments.unknown_lake_names import (
 from commitlake.jobs.cli.damaged_file_errors import explain_invalid_where
 from commitlake.jobs.cli.lost_range_warnings import warn_of_lost_ranges
 from commitlake.jobs.journeys.arguments import HOPS, KEYS, TITLE, JourneysOptions
-from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.formatted_counts import format_count
-from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND
 
 if TYPE_CHECKING:
@@ -41,35 +38,9 @@ if TYPE_CHECKING:
     from commitlake.jobs.report.page_file import PageFile
     from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.journeys.misfits import MisfitRules
-    from commitlake.schemas.report import Report
+    from commitlake.schemas.report_columns import Column
 
 _READ = ("messages", "edges")
-
-
-def _path_text(path: Sequence[str]) -> str:
-    return " > ".join(path)
-
-
-def _delay_text(delay_ms: int) -> str:
-    return approximate_duration_text(datetime.timedelta(milliseconds=delay_ms))
-
-
-PATH_COLUMNS = (
-    Column("path", text=_path_text), Column("keys", is_number=True),
-    Column("% of keys", 1, key="share_percent", is_number=True), Column("dead", 2, is_number=True),
-    Column("open", 3, is_number=True),
-)  # fmt: skip
-HOP_COLUMNS = (
-    Column("from", key="source"), Column("to", key="target"), Column("hops", is_number=True),
-    Column("p50", 1, key="p50_ms", is_number=True, text=_delay_text),
-    Column("p95", 2, key="p95_ms", is_number=True, text=_delay_text),
-    Column("p99", 3, key="p99_ms", is_number=True, text=_delay_text),
-)  # fmt: skip
-KEY_COLUMNS = (
-    Column("key", is_whole=True), Column("reasons", 1, text=", ".join), Column("path", 2, text=_path_text),
-    Column("outcome", 3), Column("last sent", 4, key="last_sent_at"), Column("due", 5, key="due_at"),
-    Column("messages", 6, is_number=True), Column("retries", 7, is_number=True),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +61,7 @@ def _open_lake_and_print(command: Journeys, page_file: PageFile | None) -> ExitC
 
 def _print_rows_and_page(command: Journeys, lake: Lake, page_file: PageFile | None) -> ExitCode:
     """Compute and print the chosen rows, and also write a page if a file is given."""
+    from commitlake.jobs.journeys import report
     from commitlake.jobs.journeys.journey_results import newest_record_times, open_journeys_answer
     from commitlake.pipelines.journeys.journeys_query import JourneysQuestion
     from commitlake.pipelines.lineage.topic_graph import complete_time_range
@@ -111,7 +83,8 @@ def _print_rows_and_page(command: Journeys, lake: Lake, page_file: PageFile | No
             _show_paths(command, answer, missing)
         notes = [] if command.quiet and page_file is None else list(_note_sentences(answer, question, known))
         if page_file is not None:
-            page_file.write(_make_report(command, answer, known, notes, missing))
+            rules = _misfit_criteria(command, known)
+            page_file.write(report.journeys_report(answer, rules, notes, missing, command.lake))
         if not command.quiet:
             print(*notes, sep="\n", file=sys.stderr)
     return ExitCode.DAMAGE if missing else ExitCode.OK
@@ -127,25 +100,23 @@ def _warn_of_unknown_names(command: Journeys, lake: Lake) -> None:
 
 
 def _show_paths(command: Journeys, answer: JourneysAnswer, missing_data_sentences: Sequence[str]) -> None:
-    rows = _paths_with_shares(answer, command.limit or None)
-    _write_rows(command, rows, PATH_COLUMNS, missing_data_sentences)
+    from commitlake.jobs.journeys import report
+
+    rows = report.paths_with_shares(answer, command.limit or None)
+    _write_rows(command, rows, report.PATH_COLUMNS, missing_data_sentences)
     if command.output == "table" and rows and command.show is None:
         print()
         _show_hops(command, answer, ())
 
 
 def _show_hops(command: Journeys, answer: JourneysAnswer, missing_data_sentences: Sequence[str]) -> None:
+    from commitlake.jobs.journeys import report
+
     hops = answer.hops()
     shown = hops[: command.limit or None]
-    _write_rows(command, shown, HOP_COLUMNS, missing_data_sentences)
+    _write_rows(command, shown, report.HOP_COLUMNS, missing_data_sentences)
     if len(shown) < len(hops) and not command.quiet:
         print(f"the first {len(shown):,} of {len(hops):,} hops are shown, --limit 0 shows all", file=sys.stderr)
-
-
-def _paths_with_shares(answer: JourneysAnswer, limit: int | None) -> list[dict[str, Any]]:
-    """Return the most frequent paths from topic to topic, with the share of all keys that took them."""
-    keys = max(answer.key_counts["keys"], 1)
-    return [{**row, "share_percent": round(100 * row["keys"] / keys, 1)} for row in answer.paths(limit)]
 
 
 def _misfit_criteria(command: Journeys, known_times: NewestRecordTimes) -> MisfitRules:
@@ -157,8 +128,10 @@ def _misfit_criteria(command: Journeys, known_times: NewestRecordTimes) -> Misfi
 def _show_keys(
     command: Journeys, answer: JourneysAnswer, known_times: NewestRecordTimes, missing_data_sentences: Sequence[str]
 ) -> None:
+    from commitlake.jobs.journeys import report
+
     found = answer.find_misfit_keys(_misfit_criteria(command, known_times), command.limit or None)
-    _write_rows(command, found.rows, KEY_COLUMNS, missing_data_sentences)
+    _write_rows(command, found.rows, report.KEY_COLUMNS, missing_data_sentences)
     if not command.quiet:
         count = found.count
         shown = f"; the first {command.limit:,} are shown, --limit 0 shows all" if 0 < command.limit < count else ""
@@ -179,39 +152,6 @@ def _write_rows(
     if command.output == "csv":
         names = list(first[0]) if first else [column.key for column in columns]
     write_rows(command.output, chain(first, plain), names, missing_data_sentences)
-
-
-def _make_report(
-    command: Journeys,
-    answer: JourneysAnswer,
-    known_times: NewestRecordTimes,
-    notes: Sequence[str],
-    missing_data_sentences: Sequence[str],
-) -> Report:
-    from commitlake.jobs.journeys import report
-
-    wanted = _misfit_criteria(command, known_times)
-    paths = _paths_with_shares(answer, report.SHOWN_PATHS)
-    found = answer.find_misfit_keys(wanted, report.MAX_KEYS) if wanted.has_conditions else None
-    return report.journeys_report(
-        report.JourneysPage(
-            facts=[("Lake", command.lake), ("Time", notes[0])],
-            counts=answer.key_counts,
-            paths=paths,
-            path_count=answer.path_count,
-            examples=answer.first_keys_of_paths([row["path"] for row in paths], report.KEYS_OF_PATH),
-            hops=answer.hops(),
-            hop_columns=HOP_COLUMNS,
-            misfits=None if found is None else list(found.rows),
-            misfit_count=0 if found is None else found.count,
-            has_reasons=wanted.needs_reason,
-            through=wanted.through,
-            key_columns=KEY_COLUMNS,
-            notes=notes[1:],
-            missing=missing_data_sentences,
-            lake=command.lake,
-        )
-    )
 
 
 def _note_sentences(
