@@ -12,6 +12,16 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Of a query over a few rows, Spark spends half on generating and compiling code, and on planning it again after each
+# stage. Jobs that tests start as processes have the defaults, and so have all tests before a release.
+_FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -24,11 +34,9 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         session = get_spark_session("tests")
-    if os.environ.get("TEST_SPARK_CODEGEN") is None:
-        # Of a query over a few rows, Spark spends a third on generating and compiling code. Jobs that tests start as
-        # processes have the default, and so have all tests before a release.
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
-        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    if os.environ.get("TEST_SPARK_DEFAULTS") is None:
+        for name, value in _FOR_FEW_ROWS.items():
+            session.conf.set(name, value)
     yield session
     session.stop()
 
