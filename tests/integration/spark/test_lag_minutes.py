@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,14 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Such a lake, with the table; nobody changes it."""
+    *_, lake = growing_lake(tmp_path_factory.mktemp("filled"), 7, 600_000)
+    backfill_lag_minutes(lake)
+    return lake
+
+
 def test_executors_compute_the_same_rows_also_after_a_kill(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,11 +68,10 @@ def test_executors_compute_the_same_rows_also_after_a_kill(
     assert rows == computed_from_scratch(lake) != []
 
 
-def test_a_session_has_the_rows_of_the_table(lake: Lake, foreign_session: SparkSession) -> None:
-    backfill_lag_minutes(lake)
-    frame = commitlake.open(lake.root, foreign_session).table("lag_minutes")
+def test_a_session_has_the_rows_of_the_table(filled: Lake, foreign_session: SparkSession) -> None:
+    frame = commitlake.open(filled.root, foreign_session).table("lag_minutes")
     assert frame.schema == spark_schema(LAG_MINUTES)
-    assert rows_of(frame) == rows_of(commitlake.open(lake.root).table("lag_minutes")) != []
+    assert rows_of(frame) == rows_of(commitlake.open(filled.root).table("lag_minutes")) != []
     is_hour = F.unix_micros("minute") % 3_600_000_000 == 0
     assert frame.where(is_hour == F.col("within_hour")).count() == 0
 
@@ -74,10 +82,9 @@ def read_tables(frame: DataFrame) -> set[str]:
     return names & {"lag_minutes", "messages", "consumer_offsets"}
 
 
-def test_a_history_reads_the_table_where_it_has_the_minutes(lake: Lake, foreign_session: SparkSession) -> None:
-    here, session = commitlake.open(lake.root), commitlake.open(lake.root, foreign_session)
+def test_a_history_reads_the_table_where_it_has_the_minutes(filled: Lake, foreign_session: SparkSession) -> None:
+    here, session = commitlake.open(filled.root), commitlake.open(filled.root, foreign_session)
     until = from_ms(MIDNIGHT_MS + 4 * 600_000)
-    backfill_lag_minutes(lake)
     question: dict[str, Any] = {"window": "4 minutes", "since": from_ms(MIDNIGHT_MS), "until": until}
     for more in ({"broker": ["broker-a"]}, {"by": "group", "group": ["billing"], "topic": list(TOPICS[:2])}):
         frame = session.lag_history(**question, **more)
@@ -97,10 +104,10 @@ def test_a_history_reads_the_table_where_it_has_the_minutes(lake: Lake, foreign_
     ],
 )
 def test_a_history_computes_what_the_table_lacks_and_keeps_its_versions(
-    lake: Lake, foreign_session: SparkSession, window: str
+    filled: Lake, tmp_path: Path, foreign_session: SparkSession, window: str
 ) -> None:
+    lake = Lake(str(shutil.copytree(filled.root, tmp_path / "lake")))
     here, session = commitlake.open(lake.root), commitlake.open(lake.root, foreign_session)
-    backfill_lag_minutes(lake)
     later = max(here.lag().column("as_of").to_pylist()) + datetime.timedelta(minutes=4)
     question: dict[str, Any] = {"window": window, "since": later - datetime.timedelta(minutes=9), "until": later}
     before, expected = session.lag_history(**question), rows_of(here.lag_history(**question))
