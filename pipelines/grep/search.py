@@ -27,7 +27,7 @@ from commitlake.connectors.lake.sql import quote_column_name
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES, decompress_as
 from commitlake.connectors.reading.errors import BodyError
-from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.runner import Runner, results_in_order
 from commitlake.pipelines.grep.pattern import Pattern
 from commitlake.pipelines.grep.planning import PackPart, SearchPlan, pack_conditions_sql
 from commitlake.schemas.formatted_counts import format_count
@@ -386,23 +386,22 @@ def run_search(
     Yields:
         The matches: task by task in the order of their oldest message, and by store time within a task.
     """
-    waiting: dict[int, GrepResult] = {}
-    following = given = 0
-    for number, found in runner.run(
-        partial(search_packs, search), plan.tasks, is_io_bound=search.bodies.s3 is not None
-    ):
-        waiting[number] = found
-        advance(sum(part.bytes for part in plan.tasks[number]))
-        # Tasks end in any order; their rows are given in the order of the plan.
-        while following in waiting:
-            done = waiting.pop(following)
-            following += 1
-            progress.add_result(done, expired_before)
-            rows = done.rows
-            if limit and given + rows.num_rows > limit:
-                progress.is_cut = True
-                rows = rows.slice(0, limit - given)
-            given += rows.num_rows
-            yield from rows.to_batches()
-            if progress.is_cut:
-                return
+
+    def run_tasks() -> Iterator[tuple[int, GrepResult]]:
+        """Yield the number and the result of each task as it ends."""
+        is_remote = search.bodies.s3 is not None
+        for number, found in runner.run(partial(search_packs, search), plan.tasks, is_io_bound=is_remote):
+            advance(sum(part.bytes for part in plan.tasks[number]))
+            yield number, found
+
+    given = 0
+    for done in results_in_order(run_tasks()):
+        progress.add_result(done, expired_before)
+        rows = done.rows
+        if limit and given + rows.num_rows > limit:
+            progress.is_cut = True
+            rows = rows.slice(0, limit - given)
+        given += rows.num_rows
+        yield from rows.to_batches()
+        if progress.is_cut:
+            return
