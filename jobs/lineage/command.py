@@ -17,7 +17,7 @@ import datetime
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
@@ -122,29 +122,35 @@ def _show_stories_of_keys(command: LineageOptions, lake: Lake, keys: Sequence[st
     code = ExitCode.OK
     question = make_story_question(replace(command, key=tuple(keys[:1]), id=()), lake)
     lake.table("messages")  # before a JVM starts: without a lake, this raises an error
+    edit_story = _story_editor(command, lake)
     runner = make_runner(command, "lineage") if command.is_on_spark else None
     for number, (story, rows) in enumerate(read_stories(lake, keys, question, runner)):
         if number:
             print()
-        code = max(code, _print_story(command, _add_bodies_and_mask(command, lake, story, rows), started))
+        code = max(code, _print_story(command, edit_story(story, rows), started))
     return code
 
 
 def _read_story(command: LineageOptions, lake: Lake) -> Story:
     story, rows = read_story_and_rows(lake, make_story_question(command, lake))
-    return _add_bodies_and_mask(command, lake, story, rows)
+    return _story_editor(command, lake)(story, rows)
 
 
-def _add_bodies_and_mask(command: LineageOptions, lake: Lake, story: Story, rows: Sequence[Row]) -> Story:
-    """Add message bodies to a story if requested, and mask the values that the options select."""
+def _story_editor(command: LineageOptions, lake: Lake) -> Callable[[Story, Sequence[Row]], Story]:
+    """Return a function that adds bodies to a story if requested, and masks the values that the options select."""
     masks, key = read_masks(command)
-    if command.related_by is not None and story.steps:
-        _warn_of_unknown_property(command.related_by, story)
-    if command.body:
-        from commitlake.pipelines.lineage.record_bodies import add_bodies_to_story
+    packs = open_packs(lake) if command.body else None
 
-        story = add_bodies_to_story(story, rows, open_packs(lake))
-    return mask_story(story, masks, key)
+    def edit_story(story: Story, rows: Sequence[Row]) -> Story:
+        if command.related_by is not None and story.steps:
+            _warn_of_unknown_property(command.related_by, story)
+        if packs is not None:
+            from commitlake.pipelines.lineage.record_bodies import add_bodies_to_story
+
+            story = add_bodies_to_story(story, rows, packs)
+        return mask_story(story, masks, key)
+
+    return edit_story
 
 
 def _warn_of_unknown_property(name: str, story: Story) -> None:
