@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -99,6 +100,14 @@ def send(world: ReplayWorld, lake: AnalysisLake[pa.Table], frame: pa.Table, **ot
     return lake.replay(frame, **(arguments | others))
 
 
+def plan_and_die(world: ReplayWorld, lake: AnalysisLake[pa.Table], frame: pa.Table, **others: Any) -> None:
+    """Plan a replay, and be killed before any message is sent."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ReplayRun, "send_replay", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            send(world, lake, frame, **others)
+
+
 def test_exactly_the_chosen_rows_are_sent_in_the_order_of_their_queues(
     world: ReplayWorld, lake: AnalysisLake[pa.Table]
 ) -> None:
@@ -174,10 +183,7 @@ def test_nothing_is_sent_for_an_empty_choice(world: ReplayWorld, lake: AnalysisL
 
 def test_messages_of_an_unfinished_replay_need_again(world: ReplayWorld, lake: AnalysisLake[pa.Table]) -> None:
     frame = choose(lake)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ReplayRun, "send_replay", _raise_killed)
-        with pytest.raises(KeyboardInterrupt):
-            send(world, lake, frame)
+    plan_and_die(world, lake, frame)
     with pytest.raises(ReplayError, match=f"belong to the replay {NAME}, which has not finished"):
         send(world, lake, frame, name="other")
     assert send(world, lake, frame, name="third", again=True).sent == CHOSEN
@@ -205,10 +211,6 @@ def test_replayed_messages_are_left_out_and_system_topics_refused(
     with pytest.raises(ReplayError, match="other messages"):
         send(world, lake, frame, include_replayed=True)
     assert send(world, lake, frame, name="all", include_replayed=True).sent == 2
-
-
-def _raise_killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
@@ -320,13 +322,10 @@ def test_a_replay_whose_plan_is_lost_is_not_planned_again(world: ReplayWorld, la
 
 
 def test_a_plan_that_may_have_begun_before_rows_were_lost_is_not_sent(
-    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch
+    world: ReplayWorld, lake: AnalysisLake[pa.Table]
 ) -> None:
     frame = choose(lake)
-    with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "send_replay", _raise_killed)
-        with pytest.raises(KeyboardInterrupt):
-            send(world, lake, frame)
+    plan_and_die(world, lake, frame)
     add_replay_event(world.lake, NAME, ReplayEvent.ROWS_LOST)
     with pytest.raises(ReplayError, match="it is not known whether it has begun, or was withdrawn"):
         send(world, lake, frame)
@@ -337,10 +336,7 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
     world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = choose(lake)
-    with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "send_replay", _raise_killed)
-        with pytest.raises(KeyboardInterrupt):
-            send(world, lake, frame, rate=5000, pause_if_lag=("billing", 7))
+    plan_and_die(world, lake, frame, rate=5000, pause_if_lag=("billing", 7))
     used: list[tuple[float, float, object]] = []
 
     def watch_limits(tables: Lake, name: str, pace: SendPace, admin: Admin, lag: Any, tell: Any) -> Any:
@@ -366,13 +362,10 @@ def test_a_call_without_limits_keeps_those_of_the_replay(
 
 
 def test_a_plan_that_is_lost_before_any_process_has_begun_to_send_is_named(
-    world: ReplayWorld, lake: AnalysisLake[pa.Table], monkeypatch: pytest.MonkeyPatch
+    world: ReplayWorld, lake: AnalysisLake[pa.Table]
 ) -> None:
     frame = choose(lake)
-    with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "send_replay", _raise_killed)
-        with pytest.raises(KeyboardInterrupt):
-            send(world, lake, frame)
+    plan_and_die(world, lake, frame)
     world.lake.table("replays").delete()
     with pytest.raises(ReplayError, match=f"^a repair of the lake has lost the plan of the replay {NAME}: choose"):
         send(world, lake, frame)
