@@ -20,7 +20,7 @@ from commitlake.jobs.report.run_history import history_section, read_run_history
 from commitlake.jobs.report.text_blocks import block_lines
 from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text, time_text
 from commitlake.pipelines.archive.quarantine_rows import RefusedRangeGroup, read_refused_ranges
-from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.result import ArchivePageWriter, Result
 from commitlake.pipelines.archive.run import HBASE
 from commitlake.pipelines.quality.page_figures import ChartSpan, Counts, RunPageSummary
 from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
@@ -97,9 +97,9 @@ _FAULTS = {
 }
 
 
-def make_run_page_writer(page_file: PageFile) -> RunPage:
+def make_run_page_writer(page_file: PageFile) -> ArchivePageWriter:
     """Return a function that writes the page of each run of a job into a file."""
-    return RunPage(page_file.path, lambda run: page_file.write(archive_report(run)))
+    return ArchivePageWriter(page_file.path, lambda run: page_file.write(archive_report(run)))
 
 
 def archive_report(run: Result) -> Report:

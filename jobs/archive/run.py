@@ -38,7 +38,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.report.page_file import PageFile, check_page_file, write_page_on_failure
 from commitlake.pipelines.archive.body_location import check_bodies_writable
 from commitlake.pipelines.archive.quality_check import CriticalQualityError
-from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.result import ArchivePageWriter, Result
 from commitlake.pipelines.archive.run import MIB, Config, OnBadRange, finish_earlier_runs, plan_work
 from commitlake.pipelines.masking.archive_masks import parse_archive_masks
 from commitlake.pipelines.quality.judge_subprocess import JudgeSubprocess
@@ -141,12 +141,12 @@ def _find_store_name(command: ArchiveOptions, lake: Lake) -> BrokerName:
         return BrokerName(command.broker)
 
 
-def default_page_writer(lake: Lake) -> RunPage | None:
+def default_page_writer(lake: Lake) -> ArchivePageWriter | None:
     """Return the function that writes a run's page into the lake; None if the lake is not a folder."""
     return None if lake.report_page_path is None else make_run_page_writer(PageFile(Path(lake.report_page_path)))
 
 
-def _choose_page_writer(command: ArchiveOptions, lake: Lake, page_file: PageFile | None) -> RunPage | None:
+def _choose_page_writer(command: ArchiveOptions, lake: Lake, page_file: PageFile | None) -> ArchivePageWriter | None:
     """Return the function that writes each run's page, to a file or to the lake; None if no page is requested."""
     if page_file is not None:
         return make_run_page_writer(page_file)

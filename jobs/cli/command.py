@@ -85,7 +85,7 @@ _LOUDNESS = OneOf()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common(Options):
+class CommonOptions(Options):
     """Options of every command."""
 
     quiet: bool = flag("print only errors, no progress and no summary", one_of=_LOUDNESS)
@@ -104,7 +104,7 @@ class Common(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(Common, ABC):
+class Command(CommonOptions, ABC):
     """Base class of the commands, whose fields are command line options."""
 
     NAME: ClassVar[str]
@@ -128,7 +128,7 @@ class Command(Common, ABC):
         """Return the parser of the command's options."""
         parser = job_parser(cls.NAME, cls.DESCRIPTION, cls.EXAMPLES)
         parser.set_defaults(**cls.DEFAULTS)
-        add_options(parser, cls, excluded_class=Common)
+        add_options(parser, cls, excluded_class=CommonOptions)
         return parser
 
     @classmethod
@@ -199,7 +199,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         metavar="FILE",
         help=f"TOML file with a table for each job (default: ~/.config/{_CONFIG_FILE})",
     )
-    add_options(parser, Common)
+    add_options(parser, CommonOptions)
     return parser
 
 

@@ -19,7 +19,7 @@ from commitlake.jobs.report.output_formats import current_display
 from commitlake.jobs.report.text_table import wrap_lines
 
 
-class GuardedStream:
+class EscapingStream:
     """Stream that escapes control characters except newline and tab, so that they cannot change the terminal."""
 
     def __init__(self, stream: TextIO, edit: Callable[[str], str] | None = None) -> None:
@@ -67,20 +67,20 @@ def print_line(line: str) -> None:
 
     With --raw the line is printed unchanged.
     """
-    print(escape_line(line) if isinstance(sys.stderr, GuardedStream) else line, file=sys.stderr, flush=True)
+    print(escape_line(line) if isinstance(sys.stderr, EscapingStream) else line, file=sys.stderr, flush=True)
 
 
 def print_text(text: str) -> None:
     """Print lines on standard output, with local times if requested; on a terminal, broken between words."""
     shown = to_local_times(text) if current_display().is_local else text
-    is_terminal = isinstance(sys.stdout, GuardedStream) and sys.stdout.isatty()
+    is_terminal = isinstance(sys.stdout, EscapingStream) and sys.stdout.isatty()
     print(wrap_lines(shown, get_terminal_size().columns) if is_terminal else shown)
 
 
 def unguarded_stream(stream: TextIO) -> TextIO:
     """Return the stream below a guarded one, for libraries that draw progress bars or colours from printable text."""
-    return stream.stream if isinstance(stream, GuardedStream) else stream
+    return stream.stream if isinstance(stream, EscapingStream) else stream
 
 
 def _guard_stream(stream: TextIO, edit_text: Callable[[str], str] | None = None) -> TextIO:
-    return cast("TextIO", GuardedStream(stream, edit_text)) if stream is not None else stream
+    return cast("TextIO", EscapingStream(stream, edit_text)) if stream is not None else stream

@@ -12,7 +12,7 @@ from typing import Any
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.times import time_text
-from commitlake.jobs.cli.terminal import GuardedStream, print_text
+from commitlake.jobs.cli.terminal import EscapingStream, print_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters
 from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_json_document, write_table, write_varying_rows
@@ -119,7 +119,7 @@ def _print_samples(samples: Iterable[SampleLetter]) -> None:
         if sample.body is not None:
             text = sample.body[:_BODY_WIDTH].decode(errors="replace")
             more = f" … ({sample.body_size:,} bytes)" if (sample.body_size or 0) > _BODY_WIDTH else ""
-            shown = escape_line(text) if isinstance(sys.stdout, GuardedStream) else text
+            shown = escape_line(text) if isinstance(sys.stdout, EscapingStream) else text
             print_text(f"    {shown}{more}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.printable import escape_unprintable
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
+from commitlake.jobs.cli.terminal import EscapingStream, print_line, unguarded_stream
 from commitlake.jobs.report.rows_output import Row
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.formatted_counts import format_count
@@ -163,7 +163,7 @@ def _write_body_to_stream(stream: Any, body: bytes) -> None:
 
 def _write_to_stdout(body: bytes) -> None:
     out: Any = sys.stdout
-    if not isinstance(out, GuardedStream) or not out.isatty():  # a file or a pipe, or --raw
+    if not isinstance(out, EscapingStream) or not out.isatty():  # a file or a pipe, or --raw
         _write_body_to_stream(unguarded_stream(out), body)
         return
     text = body.decode(errors="replace")

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_line
 from commitlake.jobs.arguments.times import TIME_TEXT, to_local_times
-from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
+from commitlake.jobs.cli.terminal import EscapingStream, print_line, unguarded_stream
 from commitlake.jobs.report.output_formats import SCHEMA, current_display
 from commitlake.jobs.report.text_table import TextTable, wrap_text
 from commitlake.schemas.formatted_counts import format_count
@@ -83,7 +83,7 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
     `escape_csv_formula` says; with --raw texts are exact.
     """
     writer = csv.writer(out, lineterminator="\n")
-    is_guarded = isinstance(out, GuardedStream)
+    is_guarded = isinstance(out, EscapingStream)
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the header, so that a refused query prints nothing
     writer.writerow(map(escape_csv_formula, columns) if is_guarded else columns)

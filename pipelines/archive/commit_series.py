@@ -25,7 +25,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.profile_files import profiles_file_name
-from commitlake.pipelines.archive.result import NOTHING_NEW, Result, RunPage
+from commitlake.pipelines.archive.result import NOTHING_NEW, ArchivePageWriter, Result
 from commitlake.pipelines.archive.run import Config, OnBadRange, Progress, make_losses, plan_work, run_archive
 from commitlake.pipelines.archive.work_planning import ArchiveWork
 from commitlake.pipelines.quality.page_figures import FIGURE_COLUMNS, RunPageSummary
@@ -154,7 +154,7 @@ class CommitSeries:
         self._page = config.page
         self._shown: list[Result] = []
         path = None if config.page is None else config.page.path
-        self.config = replace(config, page=RunPage(path, self._shown.append))
+        self.config = replace(config, page=ArchivePageWriter(path, self._shown.append))
         self._results: list[Result] = []
         self._started = time.monotonic()
 

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.pipelines.archive.profile_files import merge_task_profiles, open_profiles_file
 from commitlake.pipelines.archive.queue_ends import QueueEnds
-from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.result import ArchivePageWriter, Result
 from commitlake.pipelines.archive.work_planning import ArchiveWork
 from commitlake.pipelines.quality.expectation_input import (
     BeginJudging,
@@ -67,7 +67,7 @@ def judge_run(
     lake: Lake,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
-    page: RunPage | None = None,
+    page: ArchivePageWriter | None = None,
     losses: Losses | None = None,
     start_judge: BeginJudging | None = None,
     queue_ends: QueueEnds | None = None,

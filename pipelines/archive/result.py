@@ -96,7 +96,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class RunPage:
+class ArchivePageWriter:
     """Interface of the HTML page that shows archive runs.
 
     Attributes:

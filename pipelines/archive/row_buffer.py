@@ -26,7 +26,7 @@ from commitlake.connectors.lake.rows.data_files import CloseLater, DataFile, sor
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.archive.body_packs import NewBodyPack, date_of_day
-from commitlake.pipelines.edges.row_lookup import may_have_special_rows
+from commitlake.pipelines.edges.row_lookup import may_need_edges
 from commitlake.pipelines.masking.copies_of_erased import LaterCopies
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import ErasureWriter, make_erasure_rows
@@ -126,7 +126,7 @@ class RowBuffer:
             self._minutes.add_messages(part)
             if self._keys is not None:
                 self._keys.add_messages(part)
-            has_roles = may_have_special_rows(part)
+            has_roles = may_need_edges(part)
             file = write_data_file(part, self._lake, text, name, close_later=later)
             yield ManifestRow.from_data_file(file, "messages", may_have_roles=has_roles)
         self._files += 1

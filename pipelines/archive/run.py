@@ -54,7 +54,7 @@ from commitlake.pipelines.archive.derived_table_updates import NOTHING_FOLLOWED,
 from commitlake.pipelines.archive.profile_files import clean_up_staged_profiles
 from commitlake.pipelines.archive.quality_check import JudgedRun, judge_run
 from commitlake.pipelines.archive.queue_ends import QueueEnds
-from commitlake.pipelines.archive.result import NOTHING_NEW, Result, RunPage
+from commitlake.pipelines.archive.result import NOTHING_NEW, ArchivePageWriter, Result
 from commitlake.pipelines.archive.store_config import write_config_changes, write_topic_and_group_changes
 from commitlake.pipelines.archive.task import ArchiveTasks, check_files_written
 from commitlake.pipelines.archive.task_input import Part
@@ -130,7 +130,7 @@ class Config:
     edges: bool = True
     quality: bool = True
     hbase: HBaseOptions | None = None
-    page: RunPage | None = None
+    page: ArchivePageWriter | None = None
     judge: BeginJudging | None = None
     queue_ends: QueueEnds = field(default_factory=QueueEnds, compare=False)
     source: BrokerSource | None = None

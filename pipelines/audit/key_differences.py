@@ -79,7 +79,7 @@ def count_different_keys(expected_keys: KeyFiles, found_keys: KeyFiles, runner: 
         return 0, []
     chosen = _DifferingPartitions(parts, differing, -(-needed // parts))
     tasks = [
-        _KeyFileWithSign(keys.reader_without_files, sign, file)
+        _KeyFileWithSign(keys.copy_without_files, sign, file)
         for keys, sign in ((expected_keys, 1), (found_keys, -1))
         for file in keys.files
     ]

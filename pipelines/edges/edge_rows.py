@@ -14,7 +14,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.key_matching import Column, LinkableRecords, encode_key_columns
-from commitlake.pipelines.edges.lake_spans import LakeSpans
+from commitlake.pipelines.edges.lake_spans import BrokerSpans
 from commitlake.pipelines.edges.links.client_actions import (
     LATE_US,
     join_consumptions,
@@ -39,7 +39,7 @@ _ACTIONS = {EdgeKind.PRODUCED: Action.PUB, EdgeKind.ENDED: Action.END, EdgeKind.
 _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
-def find_record_edges(members: pa.Table, entries: pa.Table, op_records: pa.Table, spans: LakeSpans) -> pa.Table:
+def find_record_edges(members: pa.Table, entries: pa.Table, op_records: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Return an edge for every pair of records that follow each other, such as a delayed message and its delivery.
 
     Args:
@@ -264,7 +264,7 @@ def positions_to_read(steps: pa.Table) -> pa.Table:
 
 
 def relinking_needed_mask(
-    steps: pa.Table, keys: pa.Array, op_records: pa.Table, cancelled_keys: pa.Array, spans: LakeSpans
+    steps: pa.Table, keys: pa.Array, op_records: pa.Table, cancelled_keys: pa.Array, spans: BrokerSpans
 ) -> Array:
     """Return a mask of the incomplete edges whose missing end must be searched for again, because of new rows.
 

@@ -22,7 +22,7 @@ from commitlake.pipelines.edges.edge_rows import (
     unfinished_messages,
 )
 from commitlake.pipelines.edges.key_matching import Column, encode_key_columns, match_same_key
-from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
+from commitlake.pipelines.edges.lake_spans import LINK_US, BrokerSpans
 from commitlake.pipelines.edges.message_reader import (
     LinkInputs,
     distinct_positions,
@@ -69,11 +69,11 @@ class RowLinker:
     def __init__(self, lake: Lake, erased_places: pa.Table, delay_levels: DelayCache) -> None:
         self._lake = lake
         self._delay_levels = delay_levels
-        self._spans = LakeSpans()
+        self._spans = BrokerSpans()
         self._erased = erased_places
 
     def link_increment(
-        self, new_rows: LinkInputs, open_steps: pa.Table, spans: LakeSpans, *, has_linked_messages: bool
+        self, new_rows: LinkInputs, open_steps: pa.Table, spans: BrokerSpans, *, has_linked_messages: bool
     ) -> LinkedSteps:
         """Find the edges between new records, and complete earlier edges that lacked a record at one end.
 

@@ -50,7 +50,7 @@ class BrokerSpan:
 
 
 @dataclass(frozen=True)
-class LakeSpans:
+class BrokerSpans:
     """First and last row of each broker in the lake, and up to which time its rows were searched for edges; picklable.
 
     Attributes:
@@ -182,9 +182,9 @@ class LinkedExtents:
             if file.name in new
         }
         pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
-        self._spans = LakeSpans(brokers, _EXPIRED in messages.metadata().configuration, pulled)
+        self._spans = BrokerSpans(brokers, _EXPIRED in messages.metadata().configuration, pulled)
 
-    def spans_after(self, file_names: Iterable[str]) -> LakeSpans:
+    def spans_after(self, file_names: Iterable[str]) -> BrokerSpans:
         """Mark the given files as linked, and return up to which store time each broker's rows are linked now."""
         for name in file_names:
             self._left.pop(name, None)

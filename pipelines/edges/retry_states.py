@@ -18,7 +18,7 @@ from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.client_actions import build_unique_keys
 from commitlake.pipelines.edges.key_matching import LinkableRecords, encode_key_columns, match_same_key
-from commitlake.pipelines.edges.lake_spans import LakeSpans
+from commitlake.pipelines.edges.lake_spans import BrokerSpans
 from commitlake.pipelines.edges.row_lookup import refer_to_positions
 from commitlake.pipelines.edges.step_records import MEMBERS
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
@@ -47,7 +47,7 @@ class RetryEntries:
     def differs_from_steps(self, steps: pa.Table) -> bool:
         """Return whether the messages in these retry stores differ from those of the given edges."""
         known = steps.filter(to_boolean_array(_retry_entry_of_broker_mask(steps, self.brokers))).select(_STATE)
-        state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, LakeSpans()).select(_STATE)
+        state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, BrokerSpans()).select(_STATE)
         if known.num_rows != state.num_rows:
             return True
         order = [(name, "ascending") for name in _STATE]
@@ -63,7 +63,7 @@ _STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_g
 _KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
 
 
-def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: LakeSpans) -> pa.Table:
+def link_retry_entries(members: LinkableRecords, rows: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Return an edge from the record of each message in a retry store to the message's entry there.
 
     Below, the second message is a dead letter whose record the lake never had:

@@ -270,7 +270,7 @@ class WantedRows:
         )
 
 
-def may_have_special_rows(rows: pa.Table) -> bool:
+def may_need_edges(rows: pa.Table) -> bool:
     """Return whether rows of `messages` in memory may include retries, delayed, half or other special messages.
 
     Args:
@@ -283,7 +283,7 @@ def may_have_special_rows(rows: pa.Table) -> bool:
     return any(_has_special_property(_property_names(maps)) for maps in rows.column(_PROPERTIES).chunks)
 
 
-def file_may_have_special_rows(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
+def file_may_need_edges(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
     """Return whether a data file of `messages` may have retries, delayed, half or other special messages.
 
     Args:
@@ -291,12 +291,12 @@ def file_may_have_special_rows(filesystem: pafs.FileSystem, file: AddedFile) -> 
     """
     try:
         with filesystem.open_input_file(file.name) as source, open_parquet(source, [KEYS_LEAF]) as parquet:
-            return any(_group_may_have_special_rows(parquet, group) for group in range(parquet.num_row_groups))
+            return any(_group_may_need_edges(parquet, group) for group in range(parquet.num_row_groups))
     except (pa.ArrowException, OSError, KeyError):
         return True  # the reader of the file reports the fault
 
 
-def _group_may_have_special_rows(parquet: pq.ParquetFile, group: int) -> bool:
+def _group_may_need_edges(parquet: pq.ParquetFile, group: int) -> bool:
     metadata = parquet.metadata.row_group(group)
     columns = {metadata.column(place).path_in_schema: metadata.column(place) for place in range(metadata.num_columns)}
     kinds = columns[_KIND].statistics

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.key_matching import Column
-from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
+from commitlake.pipelines.edges.lake_spans import LINK_US, BrokerSpans
 from commitlake.pipelines.edges.step_records import TIME
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
@@ -112,7 +112,7 @@ def open_step_mask(steps: pa.Table) -> Array:
     return found
 
 
-def close_overdue_steps(steps: pa.Table, spans: LakeSpans) -> pa.Table:
+def close_overdue_steps(steps: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Give up edges that have lacked a record for more than `LINK_DAYS`, and set the reason why it is absent.
 
     Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,

@@ -43,7 +43,7 @@ from commitlake.pipelines.edges.client_actions import consumptions_to_entries, o
 from commitlake.pipelines.edges.edge_rows import SCHEMA, open_steps_of_rows, select_rows, to_edges
 from commitlake.pipelines.edges.incremental_linking import RowLinker
 from commitlake.pipelines.edges.key_matching import LinkableRecords
-from commitlake.pipelines.edges.lake_spans import LakeSpans, LinkedExtents
+from commitlake.pipelines.edges.lake_spans import BrokerSpans, LinkedExtents
 from commitlake.pipelines.edges.message_reader import (
     PLACES,
     LinkInputs,
@@ -62,7 +62,7 @@ from commitlake.pipelines.edges.progress import (
     is_open_steps_file,
 )
 from commitlake.pipelines.edges.retry_states import RetryEntries, link_retry_entries, retry_entry_mask
-from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_special_rows, read_rows_at_positions
+from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_need_edges, read_rows_at_positions
 from commitlake.pipelines.edges.step_records import DelayCache
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.progress import followed_version as followed_keys
@@ -297,7 +297,7 @@ class _EdgesWriter:
         stored = pa.concat_tables([stored, self._link_retry_states(states, spans)])
         return written + self._write_steps(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
-    def _link_retry_states(self, states: RetryEntries, spans: LakeSpans) -> pa.Table:
+    def _link_retry_states(self, states: RetryEntries, spans: BrokerSpans) -> pa.Table:
         """Return an edge from the record of each message in a retry store to the message's entry there."""
         places = states.rows.select(PLACES.names).cast(PLACES)
         members = rows_to_records(read_rows_at_positions(self._lake, places), self._delay_levels)
@@ -310,7 +310,7 @@ class _EdgesWriter:
         folder = self._lake.open_folder("messages")
         table = open_messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
-        have_roles = map_concurrently(partial(file_may_have_special_rows, folder), unknown, LOCAL_THREADS)
+        have_roles = map_concurrently(partial(file_may_need_edges, folder), unknown, LOCAL_THREADS)
         with_roles = {file.name for file, has_roles in zip(unknown, have_roles, strict=True) if has_roles}
         found = [
             part

@@ -71,7 +71,7 @@ class KeyFiles:
         return sum(file.rows or 0 for file in self.files)
 
     @property
-    def reader_without_files(self) -> KeyFiles:
+    def copy_without_files(self) -> KeyFiles:
         """A copy without its list of files, for tasks that receive their own files."""
         return replace(self, files=())
 
@@ -138,7 +138,7 @@ def sum_key_hashes(keys: KeyFiles, runner: Runner, part_count: int = 1) -> Array
     """
     total = np.zeros((2, part_count), np.int64)
     groups = group_small_tasks(keys.files, [file.size for file in keys.files], runner.cores)
-    for _, sums in runner.run(partial(_sum_key_hashes_of_files, keys.reader_without_files, part_count), groups):
+    for _, sums in runner.run(partial(_sum_key_hashes_of_files, keys.copy_without_files, part_count), groups):
         total += sums
     return total
 

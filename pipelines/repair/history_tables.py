@@ -288,7 +288,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     Args:
         rows: the rows that `erasures` still has.
     """
-    known = dict(_ids_and_numbers(rows))
+    known = dict(_erasure_ids_with_numbers(rows))
     # Logs of tables have numbers whose rows are all lost; they must not be given again.
     newest = max([*known.values(), *(_applied_erasure(lake, table) for table in LAKE_TABLES)], default=0)
     recorded = rows.filter(pc.is_in(rows.column("event"), pa.array([ErasureEvent.MESSAGE, ErasureEvent.COPY])))
@@ -309,7 +309,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     return RestoredErasures(pa.concat_tables([begun, restored]), newest, tuple(lines))
 
 
-def _ids_and_numbers(rows: pa.Table) -> Iterator[tuple[str, int]]:
+def _erasure_ids_with_numbers(rows: pa.Table) -> Iterator[tuple[str, int]]:
     distinct = rows.select(["erasure_id", "number"]).group_by(["erasure_id", "number"]).aggregate([])
     for row in distinct.to_pylist():
         if row["erasure_id"] is not None and row["number"] is not None:

@@ -202,7 +202,7 @@ class BatchEnds:
         offset = int(entry["physical_offset"])
         if self._bad.contains_offset(offset) or (offset >= self._view.end and self._view.is_live):
             return  # damage of the log is reported once; entries newer than the log's end were not compared
-        if self._view.is_awaited_log_end(offset):
+        if self._view.is_end_of_copied_log(offset):
             self.awaits_record = True
             return
         code, expected = "queue_dangling_entry", "a record there, or no entry"

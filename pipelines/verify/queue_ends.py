@@ -239,7 +239,7 @@ class QueueEnds:
                 continue
             if offset >= self._view.end and self._view.is_live:
                 continue  # written after the log's end was fixed
-            if self._view.is_awaited_log_end(offset):
+            if self._view.is_end_of_copied_log(offset):
                 self.awaits_record = True
                 continue
             code = (

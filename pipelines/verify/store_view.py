@@ -143,7 +143,7 @@ class StoreView:
         """Return the finding code for data after the log's end: `code`, unless the log goes on in another folder."""
         return "newer_elsewhere" if self.has_other_logs else code
 
-    def is_awaited_log_end(self, offset: int) -> bool:
+    def is_end_of_copied_log(self, offset: int) -> bool:
         """Return whether an offset is the end of a shipped copy's log, where its queues may have one record more."""
         return self.is_copy and offset == self.end
 

@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from commitlake.pipelines.edges.client_actions import ENTRIES
 from commitlake.pipelines.edges.key_matching import LinkableRecords
-from commitlake.pipelines.edges.lake_spans import BrokerSpan, LakeSpans
+from commitlake.pipelines.edges.lake_spans import BrokerSpan, BrokerSpans
 from commitlake.pipelines.edges.links.transactions import OPS
 from commitlake.pipelines.edges.step_records import MEMBERS
 
 _ONE_DAY_US = 86_400_000_000
-LAKE = LakeSpans({"a": BrokerSpan(0, 10_000, 0, _ONE_DAY_US)})
+LAKE = BrokerSpans({"a": BrokerSpan(0, 10_000, 0, _ONE_DAY_US)})
 """A lake with one day of the broker a, from its log's start to offset 10,000."""
-MONTH = LakeSpans({"a": BrokerSpan(0, 10_000, 0, 30 * _ONE_DAY_US)})
+MONTH = BrokerSpans({"a": BrokerSpan(0, 10_000, 0, 30 * _ONE_DAY_US)})
 """The same with thirty days, so that steps of its beginning stay open no longer."""
-EXPIRED = LakeSpans({"a": BrokerSpan(0, 10_000, 0, _ONE_DAY_US)}, has_expired=True)
+EXPIRED = BrokerSpans({"a": BrokerSpan(0, 10_000, 0, _ONE_DAY_US)}, has_expired=True)
 """The lake after `maintain` has dropped messages of earlier days."""
 _NULL = "-"
 _TRUE = "yes"

@@ -20,7 +20,7 @@ from commitlake.pipelines.edges.key_matching import (
     match_same_key,
     rank_within_key,
 )
-from commitlake.pipelines.edges.lake_spans import LakeSpans
+from commitlake.pipelines.edges.lake_spans import BrokerSpans
 from commitlake.pipelines.edges.links.copies import consumable_record_mask, leads_to_dead_letters
 from commitlake.pipelines.edges.links.shared_columns import (
     action_columns,
@@ -37,7 +37,7 @@ LATE_US = 60_000_000
 """Time within which a broker has stored the copy of a message after a consumption failed, microseconds."""
 
 
-def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
+def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Return the edges from producers to the records they sent, matched by offset message id or unique key.
 
     With the unique key alone, a record that was sent again after the trace was stored is not taken into account. A send
@@ -109,7 +109,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: La
     })  # fmt: skip
 
 
-def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
+def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Return an edge for each transaction a producer ended, from the newest half message with its key until then.
 
     >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
@@ -131,7 +131,7 @@ def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: 
     return _link_decisions(EdgeKind.ENDED, members, entries, members.indexes_with_role(Role.HALF), spans)
 
 
-def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
+def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Return an edge for each timer message a producer recalled, from the newest record with its key until then.
 
     >>> from tests.support.link_examples import LAKE, parse_entries, parse_members, print_steps
@@ -153,7 +153,7 @@ def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Lak
 
 
 def _link_decisions(
-    kind: EdgeKind, members: LinkableRecords, entries: pa.Table, records: Array, spans: LakeSpans
+    kind: EdgeKind, members: LinkableRecords, entries: pa.Table, records: Array, spans: BrokerSpans
 ) -> pa.Table:
     """Return an edge for each decision of a producer, from the newest record with the same key up to its time."""
     left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], records))
@@ -168,7 +168,7 @@ def _link_decisions(
     })  # fmt: skip
 
 
-def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
+def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Return an edge for each consumption in traces, from the record that the consumer group consumed.
 
     The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
@@ -274,7 +274,7 @@ def _nullable_codes(codes: Array) -> pa.Array:
     return pa.array(codes, pa.int64(), mask=codes < 0)
 
 
-def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans: LakeSpans) -> pa.Table:
+def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans: BrokerSpans) -> pa.Table:
     """Return an edge for each consumption that a broker logged, from the record at the logged offset.
 
     Below, the lake lacks the second message, although its offset is in the archived range:
@@ -313,7 +313,7 @@ def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans:
 
 
 def _is_consumed_without_retry(
-    members: LinkableRecords, entries: pa.Table, member_numbers: Array, spans: LakeSpans
+    members: LinkableRecords, entries: pa.Table, member_numbers: Array, spans: BrokerSpans
 ) -> Array:
     """Return a mask of the consumptions after which the group has no retry copy, and can get none later."""
     copies = members.indexes_where(

@@ -21,7 +21,7 @@ from commitlake.pipelines.edges.key_matching import (
     match_latest_before,
     rank_within_key,
 )
-from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
+from commitlake.pipelines.edges.lake_spans import LINK_US, BrokerSpans
 from commitlake.pipelines.edges.links.shared_columns import (
     is_null,
     no_predecessor_reasons,
@@ -38,7 +38,7 @@ from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_deliveries(members: LinkableRecords, spans: LakeSpans) -> list[pa.Table]:
+def link_deliveries(members: LinkableRecords, spans: BrokerSpans) -> list[pa.Table]:
     """Return the edges from delayed records to their delivered copies, for delay levels and for timers.
 
     The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
@@ -176,7 +176,7 @@ def _find_cancelled_timers(members: LinkableRecords, cancel_marks: Array, timers
     return np.where(plain >= 0, plain, named)
 
 
-def link_retries(members: LinkableRecords, spans: LakeSpans) -> list[pa.Table]:
+def link_retries(members: LinkableRecords, spans: BrokerSpans) -> list[pa.Table]:
     """Return the edges from records that a consumer group failed to consume to their retry or dead-letter copies.
 
     A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
@@ -308,7 +308,7 @@ def _origin_offsets(members: LinkableRecords, copies: Array, originals: Array) -
     return offsets
 
 
-def link_replays(members: LinkableRecords, spans: LakeSpans) -> list[pa.Table]:
+def link_replays(members: LinkableRecords, spans: BrokerSpans) -> list[pa.Table]:
     """Return the edges from archived messages to their replayed copies, whose properties name the original.
 
     Copies that a broker makes of a message that was sent again keep these properties; they are left out.

@@ -16,7 +16,7 @@ from commitlake.pipelines.edges.key_matching import (
     match_first_after,
     match_latest_before,
 )
-from commitlake.pipelines.edges.lake_spans import LINK_US, LakeSpans
+from commitlake.pipelines.edges.lake_spans import LINK_US, BrokerSpans
 from commitlake.pipelines.edges.steps import repeat_text
 from commitlake.schemas.tables.edges import AbsentReason
 
@@ -37,7 +37,7 @@ def step_definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Col
     return {"definer_broker": members.column("broker", rows), "definer_offset": members.column("physical_offset", rows)}
 
 
-def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: LakeSpans) -> Column:
+def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: BrokerSpans) -> Column:
     """Return why each record's predecessor is missing; `ambiguous` for a record without a unique key."""
     reasons = spans.reasons_before(members.column("broker", rows), members.times[rows])
     return pc.if_else(
@@ -94,7 +94,7 @@ def newest_record_at_time(
 
 
 def may_link_otherwise(
-    members: LinkableRecords, member_numbers: Array, entries: pa.Table, event_times: Array, spans: LakeSpans
+    members: LinkableRecords, member_numbers: Array, entries: pa.Table, event_times: Array, spans: BrokerSpans
 ) -> Array:
     """Return a mask of the events for which a later run may find a better record, as not all rows are read yet.
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays_without_pandas import to_boolean_array, to_numpy_numbers
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.pipelines.edges.key_matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
-from commitlake.pipelines.edges.lake_spans import LakeSpans
+from commitlake.pipelines.edges.lake_spans import BrokerSpans
 from commitlake.pipelines.edges.links.shared_columns import is_null, no_predecessor_reasons, step_definer_columns
 from commitlake.pipelines.edges.step_records import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
@@ -28,7 +28,7 @@ OPS = pa.schema([
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_transactions(members: LinkableRecords, op_records: pa.Table, spans: LakeSpans) -> list[pa.Table]:
+def link_transactions(members: LinkableRecords, op_records: pa.Table, spans: BrokerSpans) -> list[pa.Table]:
     """Return the edges from half messages to committed copies, op records, rechecked copies and given-up records.
 
     A committed copy has the half message's physical offset, an op record its queue offset. A half message that is
@@ -109,7 +109,7 @@ def link_transactions(members: LinkableRecords, op_records: pa.Table, spans: Lak
 
 
 def _link_transaction_ends(
-    members: LinkableRecords, op_records: pa.Table, halves: Array, copies: Array, spans: LakeSpans
+    members: LinkableRecords, op_records: pa.Table, halves: Array, copies: Array, spans: BrokerSpans
 ) -> tuple[pa.Table, Array]:
     records = members.indexes_with_role(Role.OP)
     left, right = encode_key_columns(

@@ -14,7 +14,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.report import archive_report
 from commitlake.jobs.report.html_page import render_page
-from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.result import ArchivePageWriter, Result
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.report import Losses
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -58,7 +58,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Report]:
     growing.archive()
     damage_bodies(growing, shop_messages(60, seed=1), range(5, 10))
     shown: list[Result] = []
-    page = RunPage(Path("unused"), shown.append)
+    page = ArchivePageWriter(Path("unused"), shown.append)
     result = run_archive(HERE, Config(str(growing.store), growing.lake, page=page, judge=judge_nothing))
     assert shown == [result]
     return result, archive_report(result)

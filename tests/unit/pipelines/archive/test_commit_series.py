@@ -21,7 +21,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.report import summary_lines
 from commitlake.pipelines.archive import commit_series, run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
-from commitlake.pipelines.archive.result import Result, RunPage
+from commitlake.pipelines.archive.result import ArchivePageWriter, Result
 from commitlake.pipelines.archive.run import Config, OnBadRange
 from commitlake.pipelines.archive.work_planning import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
@@ -125,7 +125,7 @@ OFFSETS = [first_bytes(count) for count in range(20)]
 
 def test_a_large_run_makes_several_commits_and_has_one_result_and_page(config: Config) -> None:
     shown: list[Result] = []
-    page = RunPage(None, shown.append)
+    page = ArchivePageWriter(None, shown.append)
     config = replace(config, quality=False, page=page, commit_bytes=COMMIT_BYTES)
     advanced: list[int] = []
     result = archive_concurrently(HERE, config, plan(config), lambda *_: nullcontext(advanced.append))

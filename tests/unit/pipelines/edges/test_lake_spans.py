@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.edges.lake_spans import BrokerSpan, LakeSpans, LinkedExtents
+from commitlake.pipelines.edges.lake_spans import BrokerSpan, BrokerSpans, LinkedExtents
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, archive_store, data_files, shop_messages
 
-SPANS = LakeSpans(
+SPANS = BrokerSpans(
     {"a": BrokerSpan(0, 900, 0, 100), "b": BrokerSpan(0, 900, 0, 50), "c": BrokerSpan(0, 900, 0, 70)},
     linked_us={"a": 40, "b": 50},
     complete_us={"a": 80},
@@ -34,7 +34,7 @@ def test_times_are_newly_complete_if_an_increment_of_any_broker_passes_them() ->
     assert SPANS.newly_linked_mask(np.array([0, 39, 69, 70, 79, 80, 99])).tolist() == [
         True, True, True, True, True, False, False,
     ]  # fmt: skip
-    without_c = LakeSpans({"a": SPANS.brokers["a"], "b": SPANS.brokers["b"]}, linked_us={"a": 40, "b": 50})
+    without_c = BrokerSpans({"a": SPANS.brokers["a"], "b": SPANS.brokers["b"]}, linked_us={"a": 40, "b": 50})
     assert without_c.newly_linked_mask(np.array([39, 40, 99, 100])).tolist() == [False, True, True, False]
 
 

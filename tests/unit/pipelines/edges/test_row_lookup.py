@@ -14,7 +14,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.edges.row_lookup import file_may_have_special_rows, may_have_special_rows
+from commitlake.pipelines.edges.row_lookup import file_may_need_edges, may_need_edges
 from commitlake.pipelines.edges.table_update import follow_edges
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake
@@ -99,19 +99,19 @@ def test_a_file_is_looked_at_only_if_the_task_that_wrote_it_found_such_a_record(
     family: Family, monkeypatch: pytest.MonkeyPatch, special: list[NewMessage]
 ) -> None:
     family.write(*plain(3), *special)
-    look = Mock(wraps=file_may_have_special_rows)
-    monkeypatch.setattr("commitlake.pipelines.edges.table_update.file_may_have_special_rows", look)
+    look = Mock(wraps=file_may_need_edges)
+    monkeypatch.setattr("commitlake.pipelines.edges.table_update.file_may_need_edges", look)
     growing = family.growing
     run_archive(HERE, Config(str(growing.store), growing.lake, quality=False))
     assert look.call_count == bool(special)
-    assert all(file_may_have_special_rows(*call.args) for call in look.call_args_list)
+    assert all(file_may_need_edges(*call.args) for call in look.call_args_list)
 
 
 def test_a_name_that_only_other_rows_of_a_dictionary_have_gives_no_role() -> None:
     names = pa.DictionaryArray.from_arrays(pa.array([0, 0, 1], pa.int32()), ["KEYS", "DELAY"])
     maps = pa.MapArray.from_arrays([0, 1, 2, 3], names, pa.array(["a", "b", "3"]))
     rows = pa.table({"kind": ["normal"] * 3, "sys_flag": pa.array([0] * 3, pa.int32()), "properties": maps})
-    assert [may_have_special_rows(rows.slice(first, 1).combine_chunks()) for first in range(3)] == [False, False, True]
+    assert [may_need_edges(rows.slice(first, 1).combine_chunks()) for first in range(3)] == [False, False, True]
 
 
 def test_a_file_with_the_record_of_a_traced_message_is_read(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
