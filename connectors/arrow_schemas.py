@@ -28,8 +28,8 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     match data_type:
         case Columns():
             return pa.struct(list(arrow_schema(data_type)))
-        case ListOf(element):
-            return pa.list_(pa.field("element", arrow_type(element), nullable=False))
+        case ListOf(element, has_nulls):
+            return pa.list_(pa.field("element", arrow_type(element), nullable=has_nulls))
         case MapOf(key, value):
             return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), nullable=False))
     return _SCALARS[data_type]

@@ -185,6 +185,7 @@ def commit_with_transaction(
     replaces_all_files: bool = False,
     other_transactions: Mapping[str, tuple[int, int]] | None = None,
     removed_files: Sequence[tuple[str, int]] = (),
+    columns: Columns | None = None,
 ) -> bool:
     """Add files to a table and increase an application's transaction number; do nothing if another process was first.
 
@@ -197,11 +198,12 @@ def commit_with_transaction(
         other_transactions: for other applications, the expected number (0 for none) and the new one.
         removed_files: path and size in bytes of files to remove from the table. If another writer has removed one,
             nothing is committed.
+        columns: the table's columns, if they are not the declared ones.
 
     Returns:
         True if the files were added; False if another process was first, and nothing has changed.
     """
-    table = open_or_create_table(lake, table_name)
+    table = open_or_create_table(lake, table_name, columns)
     before, after = transaction_step
     if table.transaction_version(application_id) != before:
         return False

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 BODIES = "bodies"
 """Folder with the packs of bodies, if they are in the lake."""
+TOPIC_TABLES = "topics"
+"""Folder with the typed tables of topics."""
 STREAMS = "_streams"
 """Folder with the checkpoints of streams into a lake; it may exist before the first table."""
 _NAME = "Name an empty folder or a new one"
@@ -216,6 +218,17 @@ class Lake:
     def list_follower_tables(self) -> list[str]:
         """Return the tables that are updated after each commit to `messages`, as far as they have a log."""
         return self._tables_with_log([table for table in LAKE_TABLES if table != "messages"])
+
+    def list_topic_tables(self) -> list[str]:
+        """Return the typed tables of topics, as far as they have a log, by their paths in the lake."""
+        import pyarrow.fs as pafs
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            found = self.open_folder().get_file_info(pafs.FileSelector(TOPIC_TABLES, allow_not_found=True))
+        except TableNotFoundError:  # the folder does not exist
+            return []
+        return sorted(self._tables_with_log([f"{TOPIC_TABLES}/{each.base_name}" for each in found]))
 
     def _tables_with_log(self, tables: Sequence[str]) -> list[str]:
         import pyarrow.fs as pafs

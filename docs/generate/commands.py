@@ -69,7 +69,7 @@ def job_page(name: str) -> str:
 
 def spark_need(name: str) -> str:
     """Return when a job starts Spark, as its options say."""
-    if name == "demo":
+    if name in {"demo", "topics"}:
         return "yes"
     shown = (action for action in job_parser(name)._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
     actions = {action.option_strings[-1]: action for action in shown if action.option_strings}

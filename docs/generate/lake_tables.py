@@ -23,6 +23,7 @@ _ORIGINS = {
     RowOrigin.CONSUME_LOGS: "`archive` writes it, for JMQ stores.",
     RowOrigin.REPLAYS: "`replay` and `dlq redrive` write it.",
     RowOrigin.ERASURES: "`erase` writes it.",
+    RowOrigin.TOPICS: "`topics` writes it.",
     RowOrigin.EVIDENCE: "Jobs with `--evidence-key` write it.",
 }
 _INTRO = """# Tables

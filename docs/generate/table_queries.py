@@ -128,6 +128,15 @@ QUERIES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "SELECT replay_id, count(*) AS messages FROM replay_rows GROUP BY replay_id",
         ),
     ),
+    "topic_misfits": (
+        (
+            "Count what does not fit, by topic, reason and field",
+            "SELECT topic, reason, field, count(*) AS messages FROM topic_misfits GROUP BY topic, reason, field",
+        ),
+    ),
+    "topic_schemas": (
+        ("List the schemas", "SELECT topic_table, number, recorded_at FROM topic_schemas ORDER BY topic_table, number"),
+    ),
     "erasures": (("List erasures", "SELECT number, at, event, reason FROM erasures ORDER BY at"),),
     "evidence": (("List the signed documents", "SELECT number, document FROM evidence ORDER BY number"),),
 }

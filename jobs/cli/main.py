@@ -22,6 +22,7 @@ JOBS = {
     "query": "query the lake by topic, key, id, time or SQL",
     "lineage": "show what happened to an order: a tree, a picture, its consumers",
     "journeys": "show the paths of all keys over topics, times between topics, and keys that do not fit",
+    "topics": "keep a typed table for each configured topic, with columns instead of bodies",
     "tps": "show messages and bytes per second of any past time, by topic, queue, tag or producer",
     "replay": "send archived messages again, in order, at a chosen pace, each exactly once",
     "dlq": "group dead letters by cause, export them, send them again and track the result",

@@ -40,6 +40,8 @@ from commitlake.pipelines.replay.plan_part_rows import COLUMNS
 from commitlake.pipelines.replay.sending.batches import encode_part
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
+from commitlake.pipelines.topics.compiled_check import CompiledSchema
+from commitlake.pipelines.topics.json_schema import JsonField, JsonKind, JsonType
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
@@ -61,6 +63,7 @@ def compile_all_kernels(runner: Runner = HERE) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         _encode_small_message()
         _decode_pulled_record()
+        _check_small_document()
         tasks = [(log_format.name, Path(scratch) / log_format.name) for log_format in all_formats()]
         return sum(rows for _, rows in runner.run(_compile_for_format, tasks))
 
@@ -110,6 +113,12 @@ def _encode_small_message() -> None:
     schema = arrow_schema(MESSAGES.select_columns(COLUMNS))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
+
+
+def _check_small_document() -> None:
+    """Check a small document, so that the check of `topics` is compiled."""
+    schema = JsonType(JsonKind.OBJECT, fields=(JsonField("id", JsonType(JsonKind.INTEGER)),))
+    CompiledSchema.compile_schema(schema).find_fitting(pa.array([b"{}"]))
 
 
 def _archive_small_log(store: Store, lake: Lake) -> None:

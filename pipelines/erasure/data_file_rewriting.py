@@ -98,6 +98,14 @@ def drop_erased_edges(erased_messages: ErasedMessages, batches: Iterator[pa.Tabl
             yield kept
 
 
+def drop_erased_topic_rows(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows of the typed table of a topic without those of erased messages."""
+    for batch in batches:
+        kept = batch.filter(pa.array(~rows_refer_to_messages(batch, erased_messages, ("_",))))
+        if kept.num_rows:
+            yield kept
+
+
 def clear_erased_rows(erased_messages: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Remove the data of erased messages from rows of `replay_rows`, so that a resumed replay skips these rows."""
     for batch in batches:
@@ -127,8 +135,23 @@ CHANGES: Mapping[str, Change] = {
     "message_keys": drop_erased_rows,
     "edges": drop_erased_edges,
     "replay_rows": clear_erased_rows,
+    "topic_misfits": drop_erased_rows,
 }
-"""Tables whose rows refer to messages and have data of them, in the order of the commits."""
+"""Tables whose rows refer to messages and have data of them, in the order of the commits; those of topics follow."""
+
+
+def tables_with_message_data(lake: Lake) -> list[str]:
+    """Return the tables of a lake whose rows refer to messages and have data of them, in the order of the commits."""
+    return [*CHANGES, *lake.list_topic_tables()]
+
+
+def _change_of_table(table: str) -> Change:
+    return CHANGES.get(table, drop_erased_topic_rows)
+
+
+def _column_prefixes(table: str) -> Sequence[str]:
+    """Return the prefixes of the columns by which a table refers to messages."""
+    return _PREFIXES.get(table, ("",) if table in CHANGES else ("_",))
 
 
 def count_rows_to_erase(
@@ -137,7 +160,7 @@ def count_rows_to_erase(
     """Return how many rows and files of a table an erasure would change; None if the lake lacks the table.
 
     Args:
-        table: one of `CHANGES`.
+        table: one of `tables_with_message_data`.
         erased_messages: the messages.
         runner: runs the tasks that read files.
     """
@@ -202,7 +225,7 @@ def erase_from_table(
     """Erase the data of erased messages from one of the lake's tables.
 
     Args:
-        table: one of `CHANGES`.
+        table: one of `tables_with_message_data`.
         runner: runs the tasks that read and write files.
 
     Returns:
@@ -241,15 +264,14 @@ def _find_unerased_rows(
     lake: Lake, table: str, delta_table: DeltaTable, erased_messages: ErasedMessages, runner: Runner
 ) -> Iterator[RowsToEraseInFile]:
     folder = lake.open_folder(table)
-    prefixes = _PREFIXES.get(table, ("",))
-    for hits in find_files_with_messages(lake, table, delta_table, erased_messages, runner, prefixes):
+    for hits in find_files_with_messages(lake, table, delta_table, erased_messages, runner, _column_prefixes(table)):
         left = drop_already_erased_rows(folder, hits) if table == "messages" else hits
         if left.groups:
             yield left
 
 
 def _rewrite_data_file(lake: Lake, table: str, erased_messages: ErasedMessages, file: TableFile) -> TableFile:
-    return rewrite_file(lake, table, file, partial(CHANGES[table], erased_messages))
+    return rewrite_file(lake, table, file, partial(_change_of_table(table), erased_messages))
 
 
 def commit_rewritten_files(

@@ -96,7 +96,7 @@ def purge_old_versions(
             "deleted. Run 'commitlake archive' first, then this command again"
         )
     purged = PurgeResult()
-    for table in LAKE_TABLES:
+    for table in (*LAKE_TABLES, *lake.list_topic_tables()):
         if lake.find(table) is None:
             continue
         garbage = find_vacuumable_files(lake, table, retention)

@@ -40,12 +40,12 @@ from commitlake.pipelines.erasure.body_erasure import (
 )
 from commitlake.pipelines.erasure.count_corrections import correct_profiles, delete_content_hashes, recount_minutes
 from commitlake.pipelines.erasure.data_file_rewriting import (
-    CHANGES,
     TableErasureCounts,
     add_missing_erasure_rows,
     count_rows_to_erase,
     erase_from_table,
     is_erasure_done,
+    tables_with_message_data,
 )
 from commitlake.pipelines.erasure.ledger import (
     ErasureState,
@@ -162,7 +162,10 @@ def plan_erasure(target: ErasureTarget, keys_to_erase: KeysToErase, *, keeps_lat
             f"{MAX_MESSAGES:,} at a time: use fewer keys at a time"
         )
     works = [measure_text_erasure(target.lake, table, selection.texts) for table in TABLES]
-    works += [count_rows_to_erase(target.lake, table, selection.messages_to_erase, target.runner) for table in CHANGES]
+    works += [
+        count_rows_to_erase(target.lake, table, selection.messages_to_erase, target.runner)
+        for table in tables_with_message_data(target.lake)
+    ]
     packs = measure_pack_erasure(bodies_by_pack(selection.rows), target.lake.packs)
     lifted = 0
     if keeps_later_copies:
@@ -208,7 +211,7 @@ def run_erasure(
 def unfinished_erasures(lake: Lake) -> list[ErasureState]:
     """Return the erasures that are not complete: interrupted, made by an older version, or undone by a repair."""
     states = read_erasure_states(lake)
-    tables = (*CHANGES, "profiles", "topic_minutes")
+    tables = (*tables_with_message_data(lake), "profiles", "topic_minutes")
     return [
         state
         for state in states
@@ -287,7 +290,7 @@ def _erase_from_tables(
     target: ErasureTarget, erased_messages: ErasedMessages, on_step: OnStep
 ) -> list[TableErasureCounts]:
     works = []
-    for table in CHANGES:
+    for table in tables_with_message_data(target.lake):
         on_step(table)
         work = erase_from_table(target.lake, table, erased_messages, target.runner)
         if work is not None:

@@ -34,9 +34,15 @@ INT32, INT64, DATE, TIME = ScalarType.INT32, ScalarType.INT64, ScalarType.DATE, 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """The type of lists, whose elements are never null."""
+    """The type of lists.
+
+    Attributes:
+        element: type of the elements.
+        has_nulls: whether elements may be null.
+    """
 
     element: DataType
+    has_nulls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,8 @@ def _type_to_json(data_type: DataType) -> Any:
     match data_type:
         case Columns(columns):
             return {"type": "struct", "fields": _fields_to_json(columns)}
-        case ListOf(element):
-            return {"type": "array", "elementType": _type_to_json(element), "containsNull": False}
+        case ListOf(element, has_nulls):
+            return {"type": "array", "elementType": _type_to_json(element), "containsNull": has_nulls}
         case MapOf(key, value):
             kinds = {"keyType": _type_to_json(key), "valueType": _type_to_json(value)}
             return {"type": "map", **kinds, "valueContainsNull": False}

@@ -35,6 +35,8 @@ class RowOrigin(StrEnum):
     """`replay` adds them while it sends messages; they cannot be computed from other tables."""
     ERASURES = "erasures"
     """`erase` adds them; they cannot be computed from other tables."""
+    TOPICS = "topics"
+    """`topics` adds them, from the bodies of messages."""
     EVIDENCE = "evidence"
     """Jobs with signed evidence add them."""
 
@@ -218,6 +220,21 @@ _TABLES = (
         "Table of erasures",
         key=("number", "erasure_id", "event", "at", "broker", "physical_offset"),
         query_order=("number", "at", "event", "broker", "physical_offset"),
+    ),
+    LakeTable(
+        "topic_misfits",
+        RowOrigin.TOPICS,
+        "topics",
+        "Table of messages that do not fit the schema of their topic",
+        query_order=("store_timestamp", "broker", "physical_offset"),
+    ),
+    LakeTable(
+        "topic_schemas",
+        RowOrigin.TOPICS,
+        "topics",
+        "Table of the schemas of the tables of topics over time",
+        key=("topic_table", "number"),
+        query_order=("topic_table", "number"),
     ),
     LakeTable(
         "evidence",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -71,7 +72,27 @@ def with_bodies(
     if not as_stored:
         added.append(StructField("body_error", StringType(), nullable=True))
     schema = StructType([*messages.schema.fields, *added])
-    read = _make_body_reader(location, max_frame_bytes, None if as_stored else max_bytes, body_form)
+    convert = partial(convert_bodies, body_form=body_form)
+    read = _make_body_reader(location, max_frame_bytes, None if as_stored else max_bytes, convert)
+    return repartition_by_pack(messages).mapInArrow(read, schema)
+
+
+def map_bodies(
+    messages: DataFrame, packs: PackLocation, convert: Callable[[pa.RecordBatch], pa.RecordBatch], schema: StructType
+) -> DataFrame:
+    """Return what a function makes of the same rows with their bodies, as the producers sent them.
+
+    The function is called in the task that reads the bodies, so they do not have to go through the JVM.
+
+    Args:
+        messages: as for `with_bodies`.
+        packs: likewise.
+        convert: gets batches with the columns of `messages`, `body` (binary) and `body_error`, see `with_bodies`, and
+            returns those of `schema`; it is sent to the tasks.
+        schema: columns of the result.
+    """
+    _check_columns(messages.schema, as_stored=False)
+    read = _make_body_reader(packs, MAX_FRAME_BYTES, DEFAULT_MAX_BYTES, convert)
     return repartition_by_pack(messages).mapInArrow(read, schema)
 
 
@@ -106,7 +127,10 @@ def _check_columns(schema: StructType, *, as_stored: bool) -> None:
 
 
 def _make_body_reader(
-    location: PackLocation, max_frame_bytes: int, max_bytes: int | None, body_form: BodyForm
+    location: PackLocation,
+    max_frame_bytes: int,
+    max_bytes: int | None,
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch],
 ) -> Callable[[_Batches], _Batches]:
     """Return a function that adds bodies to batches: as stored if `max_bytes` is None."""
 
@@ -118,6 +142,6 @@ def _make_body_reader(
                     if max_bytes is None:
                         yield stored
                     else:
-                        yield from (convert_bodies(each, body_form) for each in decompress_bodies(stored, max_bytes))
+                        yield from map(convert, decompress_bodies(stored, max_bytes))
 
     return add_bodies_to_batches

@@ -84,13 +84,18 @@ def _min_and_max_of_column(statistics: pq.Statistics) -> tuple[Any, Any] | None:
 def _lower_bound(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         return format_iso_time(value, "milliseconds")
+    if isinstance(value, datetime.date):
+        return value.isoformat()
     return value[:_PREFIX_CHARACTERS] if isinstance(value, str) else value
 
 
 def _upper_bound(value: Any) -> Any:
     """Return a short upper bound of a column's values; None if there is none."""
     if isinstance(value, datetime.datetime):
-        return format_iso_time(value, "milliseconds")  # times in the lake have millisecond precision
+        # The statistics have milliseconds, so a time between two of them is below the later one.
+        return format_iso_time(value + datetime.timedelta(microseconds=-value.microsecond % 1000), "milliseconds")
+    if isinstance(value, datetime.date):
+        return value.isoformat()
     if isinstance(value, str) and len(value) > _PREFIX_CHARACTERS:
         # A prefix is below the value. With the highest character added it is above, except after the same prefix of
         # such characters.

@@ -1,0 +1,126 @@
+"""Keep a typed Delta table for each configured topic: columns instead of bodies.
+
+    commitlake topics --lake /data/lake --topics-file topics.toml
+
+Runs on Spark, in the session that is there, or in one that it starts. It reads `messages` and the packs, and writes
+the tables `topics/NAME`, `topic_misfits` and `topic_schemas` of the lake. A run continues where the last one ended;
+one that is killed is completed by the next. If a topic fails, the others are still updated. Exit codes: 0; 1 for a
+failure of a service; 2 for a wrong lake, file of topics, schema or option; 3 if messages do not fit the schema of a
+topic without `on_misfit = "quarantine"`, or a body is damaged; 4 if another run was first.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument
+from commitlake.jobs.arguments.similar_names import print_warning
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.options import option, repeated
+from commitlake.jobs.report.output_formats import JsonArgument, OutputArguments
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.formatted_counts import format_count
+from commitlake.schemas.report_columns import Column
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.lake import Lake
+    from commitlake.pipelines.topics.topic_config import TopicConfig
+
+_PROGRAM = "commitlake topics"
+DESCRIPTION = (
+    "Keep a typed Delta table for each configured topic: JSON bodies become columns, by a JSON Schema. Each message of "
+    "a topic is once a row of its table, or once a row of topic_misfits with the reason and the field at fault."
+)
+EXAMPLES = (
+    ("topics --lake /data/lake --topics-file topics.toml", "update the tables of all topics in the file"),
+    ("topics --lake /data/lake --topics-file topics.toml --topic orders", "only that of one topic"),
+    ("query --lake /data/lake --table topic_misfits", "the messages that do not fit, and why"),
+)
+COLUMNS = (
+    Column("topic"), Column("table", 3), Column("added", is_number=True), Column("misfits", is_number=True),
+    Column("unknown", 2, key="with_unknown_fields", is_number=True), Column("rows", is_number=True),
+    Column("all misfits", 1, key="all_misfits", is_number=True), Column("newest", 4),
+    Column("schema", 5, is_number=True), Column("error", 6),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics(
+    Command, LakeArguments, OutputArguments, JsonArgument,
+    after=dict.fromkeys((OutputArguments, JsonArgument), "topic"),
+):  # fmt: skip
+    """The command `topics`, which keeps a typed table for each configured topic."""
+
+    NAME = "topics"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    topics_file: str = option("the TOML file that names the topics and their schemas", metavar="FILE", required=True)
+    topic: tuple[str, ...] = repeated("only this topic of the file", metavar="TOPIC")
+
+    def run(self) -> ExitCode:
+        """Update the tables, print a row for each topic, and report messages that do not fit."""
+        from commitlake.jobs.report.rows_output import write_rows
+        from commitlake.pipelines.topics.topic_config import choose_topics, read_topic_configs
+
+        path = Path(self.topics_file)
+        configs = choose_topics(read_topic_configs(path), self.topic, path)
+        lake = open_lake_argument(self)
+        lake.table("messages")
+        codes: list[ExitCode] = []
+        rows = list(_update_topics(lake, configs, codes, is_quiet=self.quiet))
+        names: Sequence[str] = list(rows[0]) if self.output == "csv" else COLUMNS
+        write_rows(self.output, rows, names, ())
+        return max(codes, default=ExitCode.OK)
+
+
+def _update_topics(
+    lake: Lake, configs: Sequence[TopicConfig], codes: list[ExitCode], *, is_quiet: bool
+) -> Iterator[dict[str, Any]]:
+    """Update the table of each topic, and yield a row on it; add to `codes` what is not in order."""
+    from commitlake.jobs.arguments.runner import get_spark_session
+    from commitlake.pipelines.topics.table_summary import summarize_topic_table
+    from commitlake.pipelines.topics.table_update import TopicTableUpdater
+
+    spark = get_spark_session("topics", lake.s3)
+    for config in configs:
+        error = ""
+        added = misfits = with_unknown = schema = 0
+        try:
+            done = TopicTableUpdater(spark, lake, config).update()
+            added, misfits, with_unknown, schema = done.rows, done.misfits, done.with_unknown, done.schema
+        except CommitLakeError as failure:
+            error = str(failure)
+            codes.append(failure.exit_code or ExitCode.FAILED)
+            print_warning(_PROGRAM, error)
+        if misfits and config.on_misfit is None:
+            codes.append(ExitCode.DAMAGE)
+        found = summarize_topic_table(lake, config)
+        if not is_quiet:
+            _print_notes(lake, config, misfits, with_unknown)
+        yield {
+            "topic": config.topic, "table": config.lake_table, "added": added, "misfits": misfits,
+            "with_unknown_fields": with_unknown, "rows": found.rows, "all_misfits": sum(found.misfits.values()),
+            "misfits_by_reason": dict(found.misfits), "newest": found.newest, "schema": schema, "error": error or None,
+        }  # fmt: skip
+
+
+def _print_notes(lake: Lake, config: TopicConfig, misfits: int, with_unknown: int) -> None:
+    if misfits:
+        count = format_count(misfits, "message does not fit", "messages do not fit")
+        print(
+            f"{config.topic}: {count} the schema; this shows why: commitlake query --lake {lake.root} "
+            f"--table topic_misfits --topic {shlex.quote(config.topic)}",
+            file=sys.stderr,
+        )
+    if with_unknown:
+        count = format_count(with_unknown, "new row has", "new rows have")
+        print(f"{config.topic}: {count} fields that the schema lacks; they are in _unknown", file=sys.stderr)
+
+
+build_parser, main = Topics.parser, Topics.main

@@ -1,0 +1,357 @@
+"""Adds the messages that a lake got since the last run to the typed table of their topic.
+
+Spark reads the data files that commits have added to `messages`, and the bodies from the packs, judges and parses the
+bodies, and writes Parquet files that no table knows yet. One commit then adds these files, together with the version of
+`messages` that is reached. Of two runs at once only one commits, and a run that is killed leaves files that nobody
+reads. What does not fit goes to `topic_misfits` in a commit of its own: the next run adds it if this one is killed in
+between, by the same schema.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import MapType, StringType, StructField, StructType
+
+from commitlake.connectors.lake.added_files import AddedFiles, readable_added_files
+from commitlake.connectors.lake.committer import commit_with_transaction
+from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
+from commitlake.connectors.lake.erasures import ErasedMessages, newest_erasure_number, read_erased_messages
+from commitlake.connectors.lake.lake import Lake, PinnedLake
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.spark_reader import map_bodies
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.statistics import file_statistics
+from commitlake.connectors.storage.s3_options import spark_uri
+from commitlake.connectors.storage.uris import absolute_path_or_uri, is_uri
+from commitlake.pipelines.topics.body_judgement import MISFIT_FIELDS, BodyJudge
+from commitlake.pipelines.topics.json_schema import JsonType, parse_json_schema
+from commitlake.pipelines.topics.progress import (
+    MESSAGES_ID,
+    TopicProgress,
+    misfits_application_id,
+    read_misfits_version,
+    read_topic_progress,
+)
+from commitlake.pipelines.topics.schema_history import TopicSchema, read_topic_schema, record_topic_schema
+from commitlake.pipelines.topics.topic_config import OnMisfit, TopicConfig, TopicConfigError
+from commitlake.pipelines.transforms.typed_messages import misfit_rows, parse_documents, typed_rows
+from commitlake.schemas.errors import CommitLakeError, ConcurrentRunError, ExitCode
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.spark_schemas import spark_schema
+from commitlake.schemas.tables.topics import PLACE, SCHEMA_NUMBER, UNKNOWN_FIELDS
+
+MISFITS = "topic_misfits"
+_KEPT = (*(name.removeprefix("_") for name in PLACE.names), "born_host")
+_READ = (*_KEPT, "body_ref", "body_crc", "body_codec")
+
+
+class TopicMisfitError(CommitLakeError):
+    """Error for messages that do not fit a topic with `on_misfit = "fail"`."""
+
+    exit_code = ExitCode.DAMAGE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUpdate:
+    """Numbers of rows and misfits that a run has added to the table of a topic.
+
+    Attributes:
+        topic: the topic.
+        table: its table.
+        version: version of `messages` up to which the table is derived.
+        rows: number of rows that were added.
+        misfits: number of messages that did not fit.
+        with_unknown: number of added rows with fields that the schema lacks.
+        schema: number of the schema.
+    """
+
+    topic: str
+    table: str
+    version: int
+    rows: int = 0
+    misfits: int = 0
+    with_unknown: int = 0
+    schema: int = 0
+
+
+@dataclass(frozen=True)
+class TopicTableUpdater:
+    """Updates the table of one topic.
+
+    Attributes:
+        spark: the session.
+        lake: the lake.
+        config: how the topic is kept.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    config: TopicConfig
+
+    def update(self) -> TopicUpdate:
+        """Add the messages of the topic that its table lacks.
+
+        Raises:
+            TopicMisfitError: if a message does not fit, and the topic is to fail then; nothing was added.
+            ConcurrentRunError: if another run was first.
+            LakeError: if there is no lake.
+            JsonSchemaError, TopicConfigError: if the schema cannot be used.
+        """
+        reading = self.lake.pin_versions()
+        reading.table("messages")
+        progress = read_topic_progress(reading.find(self.config.lake_table))
+        late_misfits = self._add_due_misfits(progress)
+        new = readable_added_files(reading, progress.version)
+        if new.version <= progress.version and not new.from_scratch:
+            return TopicUpdate(
+                self.config.topic, self.config.table, progress.version, misfits=late_misfits, schema=progress.schema
+            )
+        schema = self._current_schema()
+        check_is_additive(reading.find(self.config.lake_table), self._table_columns(schema), self.config)
+        added = self._add_rows(reading, new, progress, schema)
+        return replace(added, misfits=added.misfits + late_misfits)
+
+    def _current_schema(self) -> TopicSchema:
+        config = self.config
+        try:
+            text = config.schema_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommitLakeError(
+                f"topic {config.topic}: {config.schema_file}: expected a JSON Schema: {error}", exit_code=ExitCode.USAGE
+            ) from None
+        schema = parse_json_schema(text, str(config.schema_file))
+        config.check_columns(schema)
+        return record_topic_schema(self.lake, config.table, config.topic, text, dict(config.rename), "file")
+
+    def _add_rows(
+        self, reading: PinnedLake, new: AddedFiles, progress: TopicProgress, schema: TopicSchema
+    ) -> TopicUpdate:
+        config = self.config
+        parsed = self._parsed_messages(reading, new, schema, is_repeated=new.from_scratch)
+        seen = Observation()
+        counted = parsed.observe(
+            seen,
+            F.count_if(F.col("misfit").isNotNull()).alias("misfits"),
+            F.count_if(F.col("misfit").isNull() & F.col("unknown").isNotNull()).alias("with_unknown"),
+        )
+        columns = self._document_columns(schema)
+        rows = typed_rows(counted, columns, schema.rename, schema.number)
+        files = self._write_files(rows, config.lake_table)
+        misfits, with_unknown = seen.get["misfits"], seen.get["with_unknown"]
+        if misfits and config.on_misfit is OnMisfit.FAIL:
+            raise self._misfit_error(parsed, misfits)
+        reached = TopicProgress(
+            new.version, progress.version, new.version if misfits else progress.misfits, schema.number
+        )
+        self._commit(config.lake_table, files, progress, reached, reading, self._table_columns(schema))
+        if misfits:
+            misfits = self._add_misfits(reading, parsed, reached, schema)
+        return TopicUpdate(
+            config.topic, config.table, new.version, sum(file.rows for file in files), misfits, with_unknown,
+            schema.number,
+        )  # fmt: skip
+
+    def _commit(
+        self,
+        table: str,
+        files: Sequence[DataFile],
+        before: TopicProgress,
+        after: TopicProgress,
+        reading: PinnedLake,
+        columns: Columns,
+    ) -> None:
+        old, numbers = before.transaction_numbers(), after.transaction_numbers()
+        others = {name: (old[name], number) for name, number in numbers.items() if name != MESSAGES_ID}
+        others[ERASURE] = _erasure_step(reading, table)
+        step = (None if before.version < 0 else old[MESSAGES_ID], numbers[MESSAGES_ID])
+        if not commit_with_transaction(
+            self.lake, table, files, MESSAGES_ID, step, other_transactions=others, columns=columns
+        ):
+            raise ConcurrentRunError(
+                f"{self.lake.uri(table)}: another run committed first; nothing of this run was kept. Run again"
+            )
+
+    def _add_due_misfits(self, progress: TopicProgress) -> int:
+        """Add the misfits of the newest commit, if a run was killed before it did; return their number."""
+        recorded = read_misfits_version(self.lake.find(MISFITS), self.config.table)
+        if progress.misfits < 0 or progress.misfits == recorded:
+            return 0
+        schema = read_topic_schema(self.lake, self.config.table, progress.schema)
+        assert schema is not None
+        # The lake as it was at the commit, so that the same messages are judged again.
+        then = PinnedLake(self.lake.root, self.lake.s3, self.lake.packs, versions={"messages": progress.version})
+        new = readable_added_files(then, progress.before)
+        parsed = self._parsed_messages(then, new, schema, is_repeated=new.from_scratch)
+        return self._add_misfits(then, parsed, progress, schema)
+
+    def _add_misfits(self, reading: PinnedLake, parsed: DataFrame, progress: TopicProgress, schema: TopicSchema) -> int:
+        recorded = read_misfits_version(reading.find(MISFITS), self.config.table)
+        files = self._write_files(misfit_rows(parsed, self.config.table, schema.number), MISFITS)
+        step = (None if recorded < 0 else recorded + 1, progress.misfits + 1)
+        erasure = {ERASURE: _erasure_step(reading, MISFITS)}
+        if not commit_with_transaction(
+            self.lake, MISFITS, files, misfits_application_id(self.config.table), step, other_transactions=erasure
+        ):
+            raise ConcurrentRunError(f"{self.lake.uri(MISFITS)}: another run committed first. Run again")
+        return sum(file.rows for file in files)
+
+    def _misfit_error(self, parsed: DataFrame, count: int) -> TopicMisfitError:
+        first = parsed.where("misfit IS NOT NULL").select("broker", "physical_offset", "misfit.*").first()
+        assert first is not None
+        place = f" of {first['field']}" if first["field"] else ""
+        return TopicMisfitError(
+            f"topic {self.config.topic}: {count:,} new messages do not fit the schema, and nothing was added, as "
+            f'on_misfit is "fail". One of them is at {first["broker"]} {first["physical_offset"]}: {first["reason"]}'
+            f"{place}: expected {first['expected']}, found {first['found']}"
+        )
+
+    def _parsed_messages(
+        self, reading: PinnedLake, new: AddedFiles, schema: TopicSchema, *, is_repeated: bool
+    ) -> DataFrame:
+        """Return the topic's messages in new files, judged and parsed."""
+        messages = self._new_messages(reading, new, is_repeated=is_repeated)
+        judge = BodyJudge(self._document_type(schema), _KEPT, self.config.drop)
+        packs = pack_location(absolute_path_or_uri(reading.packs.root), reading.packs.s3)
+        judged = map_bodies(messages, packs, judge.judge_batch, _judged_schema())
+        return parse_documents(judged, self._document_columns(schema))
+
+    def _document_type(self, schema: TopicSchema) -> JsonType:
+        return parse_json_schema(schema.text, f"{self.config.table}, schema {schema.number}")
+
+    def _document_columns(self, schema: TopicSchema) -> Columns:
+        """Return the columns of the fields that are kept, by their names in the document."""
+        return self.config.select_fields(self._document_type(schema)).to_columns()
+
+    def _table_columns(self, schema: TopicSchema) -> Columns:
+        """Return the columns of the topic's table."""
+        renamed = (
+            column._replace(name=schema.rename.get(column.name, column.name))
+            for column in self._document_columns(schema)
+        )
+        return Columns([*renamed, *PLACE, UNKNOWN_FIELDS, SCHEMA_NUMBER])
+
+    def _new_messages(self, reading: PinnedLake, new: AddedFiles, *, is_repeated: bool) -> DataFrame:
+        """Return the topic's messages in new files, without erased ones.
+
+        Args:
+            reading: the lake.
+            new: the files.
+            is_repeated: whether the files may have messages that the table or `topic_misfits` already has.
+        """
+        read = spark_schema(MESSAGES.select_columns(["topic", *(name for name in _READ if name != "topic")]))
+        if not new.files:
+            return self.spark.createDataFrame([], read)
+        paths = [_spark_path(file.path) for file in new.files]
+        rows = self.spark.read.schema(read).parquet(*paths).where(F.col("topic") == F.lit(self.config.topic))
+        erased = read_erased_messages(reading)
+        if erased:
+            rows = rows.join(F.broadcast(self._erased_places(erased)), ["broker", "physical_offset"], "left_anti")
+        if is_repeated:
+            for name, broker, offset in (
+                (self.config.lake_table, "_broker", "_physical_offset"), (MISFITS, "broker", "physical_offset"),
+            ):  # fmt: skip
+                if reading.find(name) is not None:
+                    there = self._read_table(reading, name)
+                    if name == MISFITS:
+                        there = there.where(F.col("topic_table") == F.lit(self.config.table))
+                    places = there.select(F.col(broker).alias("broker"), F.col(offset).alias("physical_offset"))
+                    rows = rows.join(places, ["broker", "physical_offset"], "left_anti")
+        return rows.select(*_READ)
+
+    def _erased_places(self, erased: ErasedMessages) -> DataFrame:
+        places = [
+            (broker, int(offset)) for broker, found in erased.brokers.items() for offset in np.asarray(found.offsets)
+        ]
+        return self.spark.createDataFrame(places, "broker string, physical_offset long")
+
+    def _read_table(self, reading: PinnedLake, name: str) -> DataFrame:
+        version = reading.table(name).version()
+        read = self.spark.read.format("delta").option("versionAsOf", version)
+        return read.load(_spark_path(reading.uri(name)))
+
+    def _write_files(self, rows: DataFrame, table: str) -> list[DataFile]:
+        """Write rows as Parquet files into the folder of a table, and return them; no table knows them yet."""
+        folder = f"run-{secrets.token_hex(8)}"
+        with _session_settings(self.spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+            writer = rows.write.option("compression", "zstd")
+            writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+            writer.parquet(f"{_spark_path(self.lake.uri(table))}/{folder}")
+        root = self.lake.open_folder(table)
+        return list(_data_files(root, folder))
+
+
+def _erasure_step(reading: PinnedLake, table: str) -> tuple[int, int]:
+    """Return the number of the newest erasure of a table before and after rows are added without erased messages.
+
+    An erasure that reaches the table meanwhile must not miss these rows, so the commit fails then.
+    """
+    opened = reading.find(table)
+    done = newest_erasure_number(opened)
+    return done, done if opened is not None else read_erased_messages(reading).number
+
+
+def _judged_schema() -> StructType:
+    texts = StructType([StructField(name, StringType()) for name in MISFIT_FIELDS])
+    unknown = MapType(StringType(), StringType(), valueContainsNull=False)
+    kept = spark_schema(MESSAGES.select_columns(_KEPT))
+    added = [StructField("document", StringType()), StructField("misfit", texts), StructField("unknown", unknown)]
+    return StructType([*kept.fields, *added])
+
+
+def _spark_path(place: str) -> str:
+    return spark_uri(place) if is_uri(place) else absolute_path_or_uri(place)
+
+
+@contextmanager
+def _session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session inside the block."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def _data_files(root: pafs.FileSystem, folder: str) -> Iterator[DataFile]:
+    """Yield the files of a folder that have rows, with their statistics."""
+    for info in root.get_file_info(pafs.FileSelector(folder, recursive=True)):
+        if info.type is not pafs.FileType.File or not info.path.endswith(".parquet"):
+            continue
+        with root.open_input_file(info.path) as source:
+            footer = pq.read_metadata(source)
+        if footer.num_rows:
+            yield DataFile(info.path, None, info.size, footer.num_rows, file_statistics(footer))
+
+
+def check_is_additive(table: DeltaTable | None, columns: Columns, config: TopicConfig) -> None:
+    """Refuse columns of other types than those that the table of a topic has.
+
+    Raises:
+        TopicConfigError: if there is one.
+    """
+    if table is None:
+        return
+    old = {field["name"]: field["type"] for field in json.loads(table.schema().to_json())["fields"]}
+    for each in json.loads(columns.to_json())["fields"]:
+        known = old.get(each["name"], each["type"])
+        if known != each["type"]:
+            raise TopicConfigError(
+                f"topic {config.topic}: the column {each['name']} of {config.lake_table}: expected the type that it "
+                f"has, {json.dumps(known)[:200]}, found {json.dumps(each['type'])[:200]}. Rename the field, or name "
+                "another table"
+            )

@@ -1,0 +1,89 @@
+"""Tests of the command `topics` without Spark: what is wrong is found before a session starts."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.topics import command
+from commitlake.jobs.topics.command import main
+from commitlake.pipelines.topics.table_summary import TopicTableSummary
+from commitlake.pipelines.topics.table_update import TopicMisfitError, TopicTableUpdater, TopicUpdate
+from commitlake.schemas.errors import ExitCode
+from tests.support.lakes import GrowingLake
+from tests.support.message_stores import message
+
+AT = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """A lake with a message."""
+    growing = GrowingLake(tmp_path)
+    growing.write([message()])
+    growing.archive()
+    return growing.lake.root
+
+
+@pytest.fixture
+def topics_file(tmp_path: Path) -> Path:
+    """A file of two topics."""
+    path = tmp_path / "topics.toml"
+    path.write_text('[topics.orders]\nschema = "o"\n[topics.paid]\nschema = "p"\non_misfit = "quarantine"')
+    return path
+
+
+def use_updates(patch: pytest.MonkeyPatch, updates: dict[str, TopicUpdate | Exception]) -> None:
+    """Replace the updates on Spark by given results, by topic."""
+
+    def update(self: TopicTableUpdater) -> TopicUpdate:
+        result = updates[self.config.topic]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    patch.setattr("commitlake.jobs.arguments.runner.get_spark_session", lambda *_: None)
+    patch.setattr("commitlake.pipelines.topics.table_update.TopicTableUpdater.update", update)
+    patch.setattr(
+        "commitlake.pipelines.topics.table_summary.summarize_topic_table",
+        lambda *_: TopicTableSummary(7, {"not_json": 2}, AT),
+    )
+
+
+def test_wrong_file_and_topic_are_named(lake: str, topics_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--lake", lake, "--topics-file", str(topics_file), "--topic", "other"]) == ExitCode.USAGE
+    assert "expected a table [topics.other], found orders, paid" in capsys.readouterr().err
+    topics_file.write_text("[topics.orders]\nmasks = 1")
+    assert main(["--lake", lake, "--topics-file", str(topics_file)]) == ExitCode.USAGE
+    assert f"{topics_file}: topics.orders.masks: expected one of" in capsys.readouterr().err
+
+
+def test_misfits_end_with_exit_code_3_unless_they_are_to_be_kept(
+    lake: str, topics_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    updates: dict[str, TopicUpdate | Exception] = {
+        topic: TopicUpdate(topic, topic, 5, 4, 2, 1, 1) for topic in ("orders", "paid")
+    }
+    use_updates(monkeypatch, updates)
+    arguments = ["--lake", lake, "--topics-file", str(topics_file)]
+    assert main([*arguments, "--topic", "paid"]) == ExitCode.OK
+    assert main([*arguments, "--topic", "orders"]) == ExitCode.DAMAGE
+    shown = capsys.readouterr()
+    assert "orders: 2 messages do not fit the schema; this shows why: commitlake query --lake" in shown.err
+    assert "orders: 1 new row has fields that the schema lacks; they are in _unknown" in shown.err
+
+
+def test_other_topics_are_updated_after_one_fails(
+    lake: str, topics_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_updates(monkeypatch, {"orders": TopicMisfitError("it does not fit"), "paid": TopicUpdate("paid", "paid", 5, 4)})
+    assert main(["--lake", lake, "--topics-file", str(topics_file), "--format", "csv"]) == ExitCode.DAMAGE
+    shown = capsys.readouterr()
+    names = shown.out.splitlines()[0].split(",")
+    assert {column.key for column in command.COLUMNS} <= set(names)
+    assert shown.out.splitlines()[1].startswith("orders,topics/orders,0,0,0,7,2,")
+    assert shown.out.splitlines()[1].endswith(",it does not fit")
+    assert shown.out.splitlines()[2].startswith("paid,topics/paid,4,0,0,7,2,")
+    assert "commitlake topics: warning: it does not fit" in shown.err
