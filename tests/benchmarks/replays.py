@@ -3,11 +3,13 @@
     python -m tests.benchmarks.replays                     400,000 messages of 1 KiB, three turns
     python -m tests.benchmarks.replays --messages 100000 --runs 1
     python -m tests.benchmarks.replays --tasks 1 2         also by 1 task and by 2 tasks on Spark, in local mode
+    python -m tests.benchmarks.replays --tasks 1 2 --connection-mb 5    to a distant broker: MB/s of each connection
 
 Replay, producer and broker share this machine's cores. Each turn starts a broker on a new store. The Java
 producer sends as many messages of the same size, without keys and properties, one by one with 1,000 in flight (async)
 and 32 at a time (batch), after a warm-up of a tenth. The replay is timed twice: from its first to its last message,
-and from the command to its end, with the start of Python, the plan and the ledger.
+and from the command to its end, with the start of Python, the plan and the ledger. Another replay sends the same
+without writing the outcome of messages to the ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +32,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.formatted_counts import format_count
 from tests.benchmarks.machine import machine
 from tests.benchmarks.sends import rate, send
+from tests.servers.delaying_proxy import DelayingProxy, Faults
 from tests.servers.rocketmq import FAST_JVM, VERSIONS, RocketMQ
 from tests.support.corpus import make_corpora
 from tests.support.replays import ReplayWorld, target_client
@@ -36,6 +40,15 @@ from tests.support.replays import ReplayWorld, target_client
 SENT, COMMAND, FIRST = "replay, first to last message", "replay, the whole command", "seconds to the first message"
 _QUEUES = 8
 _JOB = (sys.executable, "-m", "commitlake.jobs.cli.main")
+_WITHOUT_LEDGER = """
+import sys
+from commitlake.jobs.cli.main import main
+from commitlake.pipelines.replay.ledger import Ledger
+Ledger.add_outcomes = lambda *_: None
+sys.exit(main(sys.argv[1:]))
+"""
+_CHUNK_MB = 65_536 / 1e6
+"""Size of what the proxy forwards at a time."""
 _JOB_ON_SPARK = (sys.executable, "-m", "commitlake.jobs.launch.submit")
 
 
@@ -47,6 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--bytes", type=int, default=1024, help="of a body (default: %(default)s)")
     parser.add_argument(
         "--tasks", type=int, nargs="*", default=[], help="also send by so many tasks on Spark (default: none)"
+    )
+    parser.add_argument(
+        "--connection-mb", type=float, help="MB/s that a connection to the broker can take (default: no limit)"
     )
     parser.add_argument("--runs", type=int, default=3, help="turns of each (default: %(default)s)")
     return parser
@@ -61,10 +77,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         lake = make_lake(Path(folder), arguments.messages, arguments.bytes)
         for run in range(arguments.runs):
             turn = {
-                **replay(arguments, Path(folder, f"replay-{run}"), lake),
+                **replay(arguments, Path(folder, f"replay-{run}"), lake, _JOB),
+                f"{SENT}, without ledger": replay(
+                    arguments, Path(folder, f"alone-{run}"), lake, (sys.executable, "-c", _WITHOUT_LEDGER)
+                )[SENT],
                 **{
                     f"{SENT}, {format_count(tasks, 'task')}": replay(
-                        arguments, Path(folder, f"tasks-{run}-{tasks}"), lake, tasks
+                        arguments,
+                        Path(folder, f"tasks-{run}-{tasks}"),
+                        lake,
+                        (*_JOB_ON_SPARK, "--master", f"local[{tasks}]"),
+                        "--spark",
                     )[SENT]
                     for tasks in arguments.tasks
                 },
@@ -87,17 +110,17 @@ def make_lake(folder: Path, messages: int, size: int) -> Lake:
     return Lake(str(lake))
 
 
-def replay(arguments: argparse.Namespace, folder: Path, lake: Lake, tasks: int = 0) -> dict[str, float]:
+def replay(
+    arguments: argparse.Namespace, folder: Path, lake: Lake, job: Sequence[str], *options: str
+) -> dict[str, float]:
     """Send with a replay, in its process or by tasks on Spark, and return messages per second."""
-    with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server:
+    with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server, reach(server, arguments) as address:
         with target_client(server.name_server_address) as client:
             world = ReplayWorld(lake, server.name_server_address, client)
             world.make_topic(_QUEUES)
-        job = (*_JOB_ON_SPARK, "--master", f"local[{tasks}]") if tasks else _JOB
         command = [*job, "replay", "--lake", lake.root, "--where", "true", "--limit", str(arguments.messages), "--yes"]
-        command += ["--quiet", "--no-verify"]
-        command += ["--spark"] if tasks else []
-        target = ["--namesrv", server.name_server_address, "--to-topic", world.topic, "--queues", "key"]
+        command += ["--quiet", "--no-verify", *options]
+        target = ["--namesrv", address, "--to-topic", world.topic, "--queues", "key"]
         begun = time.time()
         subprocess.run([*command, *target], check=True)
         seconds = time.time() - begun
@@ -116,11 +139,22 @@ def replay(arguments: argparse.Namespace, folder: Path, lake: Lake, tasks: int =
     }
 
 
+@contextmanager
+def reach(server: RocketMQ, arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the address of the broker's name server, or that of a proxy whose connections are slow."""
+    if not arguments.connection_mb:
+        yield server.name_server_address
+        return
+    slow = Faults(hold=1, hold_seconds=_CHUNK_MB / arguments.connection_mb)
+    with DelayingProxy(server.name_server_address, server.broker_address, slow) as proxy:
+        yield proxy.name_server_address
+
+
 def produce(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Send with the Java producer, and return messages per second."""
-    with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server:
+    with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server, reach(server, arguments) as address:
         return {
-            f"Java, {way}": rate(send(server, arguments.version, way, arguments.messages, arguments.bytes))
+            f"Java, {way}": rate(send(address, arguments.version, way, arguments.messages, arguments.bytes))
             for way in ("async", "batch")
         }
 

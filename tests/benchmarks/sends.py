@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, start in servers(arguments.version).items():
             with tempfile.TemporaryDirectory(prefix="commitlake-sends-") as folder, start(Path(folder)) as server:
                 for way in ways:
-                    row = send(server, arguments.version, way, arguments.messages, arguments.bytes)
+                    row = send(server.name_server_address, arguments.version, way, arguments.messages, arguments.bytes)
                     found[way, name].append(row)
                     told = f"{way}: {rate(row):,.0f} messages/s, {row['failed']} failed"
                     print(f"run {run + 1}, {name}, {told}", file=sys.stderr, flush=True)
@@ -72,11 +72,11 @@ def servers(version: str) -> dict[str, Callable[[Path], AbstractContextManager[S
     }
 
 
-def send(server: Server, version: str, way: str, messages: int, size: int) -> Row:
-    """Return the producer's output of one turn."""
+def send(address: str, version: str, way: str, messages: int, size: int) -> Row:
+    """Return the producer's output of one turn, to the broker whose name server has an address."""
     how, threads = WAYS[way]
     count = messages // _SYNC_SHARE if how == "sync" else messages
-    arguments = [server.name_server_address, f"Load-{way}", how, str(count), str(size), str(threads)]
+    arguments = [address, f"Load-{way}", how, str(count), str(size), str(threads)]
     (row,) = run_java(version, "SendLoad", arguments, timeout_seconds=900, jvm=_JVM)
     return row
 
