@@ -29,6 +29,7 @@ from commitlake.connectors.catalog.names import SchemaName, is_catalog_location,
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.pipelines.analysis.selection_arguments import (
     SelectionArguments,
     Texts,
@@ -113,8 +114,11 @@ class AnalysisLake(Generic[Frame]):
     def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None: ...
 
     def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None:
-        is_in_session = spark is not None and is_catalog_location(place)
-        self._packs = PackLocation(bodies or "")
+        is_named = is_catalog_location(place)
+        if spark is not None and not is_named:  # executors have other working folders
+            place = absolute_path_or_uri(place)
+        self._packs = PackLocation(absolute_path_or_uri(bodies) if bodies and spark is not None else bodies or "")
+        is_in_session = spark is not None and is_named
         self._place: Lake | SchemaName = parse_schema_name(place) if is_in_session else Lake(place, packs=self._packs)
         self._spark = spark
 

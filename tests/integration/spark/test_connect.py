@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+import commitlake
+from commitlake.broker_lite.shop_traffic import fill_shop_store
+from commitlake.jobs.archive import command as archive
 from commitlake.jobs.rebuild import command as rebuild
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.spark_connect import SparkConnect
@@ -52,6 +55,43 @@ try:
 except json.JSONDecodeError as error:
     found["error"] = error.msg
 print(json.dumps(found))
+"""
+
+JOBS = """
+import io, re, sys
+from contextlib import redirect_stdout
+from pyspark.sql import SparkSession
+import commitlake
+from commitlake.jobs.cli.main import main
+
+url, lake, file = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
+
+def answer(*words):
+    output = io.StringIO()
+    with redirect_stdout(output):
+        code = main([*words, "--lake", lake, "--quiet"])
+    assert code == 0, words
+    return re.sub('"time_lag_s":[0-9.]+', "", output.getvalue())  # until now
+
+for words in (
+    ("lag", "--format", "json"),
+    ("offsets", "--group", "shipping-service", "--consume-from", "2020-01-01", "--format", "json"),
+    ("lineage", "--keys-file", file, "--format", "json"),
+    ("dlq", "--json"),
+    ("journeys", "--from", "2020-01-01", "--to", "2100-01-01", "--format", "json"),
+):
+    here = answer(*words)
+    assert len(here) > 100, (words, here)
+    assert answer(*words, "--spark") == here, words
+with open(file) as lines:
+    keys = lines.read().split()
+here = commitlake.open(lake).lineage(keys=keys).to_pylist()
+opened = commitlake.open(lake, spark)
+assert opened.paths.root.startswith("/")
+there = opened.lineage(keys=keys).toArrow().to_pylist()
+assert sorted(there, key=repr) == sorted(here, key=repr)
+print(len(here))
 """
 
 SOURCES = """
@@ -143,6 +183,23 @@ def test_a_program_reads_logs_and_runs_tasks(server: SparkConnect, place: Path) 
     done_tasks, known_tasks = found["tasks"]
     assert done_tasks == known_tasks > 0
     assert found["error"].startswith("Expecting property name")
+
+
+def test_jobs_with_tasks_on_spark_answer_as_without(server: SparkConnect, tmp_path: Path) -> None:
+    fill_shop_store(tmp_path / "shop", orders=8)
+    places = ["--store", str(tmp_path / "shop"), "--lake", str(tmp_path / "lake")]
+    assert archive.main([*places, "--local", "--quiet", "--no-quality"]) == 0
+    rows = commitlake.open(str(tmp_path / "lake")).messages(columns=["keys"]).to_pylist()
+    keys = sorted({key for row in rows for key in row["keys"] or ()})
+    (tmp_path / "keys.txt").write_text("\n".join([*keys, "unknown"]))
+    # By a relative path: the server has another working folder.
+    command = [sys.executable, "-c", JOBS, server.url, "lake", "keys.txt"]
+    environment = {**os.environ, "SPARK_REMOTE": server.url}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1]) > len(keys) > 5
 
 
 @pytest.mark.parametrize(
