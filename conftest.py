@@ -12,8 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of a query over a few rows, Spark spends half on generating and compiling code, and on planning it again after each
-# stage. Jobs that tests start as processes have the defaults, and so have all tests before a release.
+# Of a query over a few rows, Spark spends a third on generating and compiling code, and some on planning it again after
+# each stage. Jobs that tests start as processes have the defaults, and so have all tests before a release.
 _FOR_FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
