@@ -56,7 +56,7 @@ class PublicationError(CommitLakeError):
 
 
 class IcebergCatalog(Protocol):
-    """Where one Iceberg table is found and created."""
+    """Access to one Iceberg table, which may not exist yet."""
 
     def find(self) -> Table | None:
         """Open the table; None if there is none."""
@@ -67,7 +67,7 @@ class IcebergCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What one run published of one table.
+    """Result of publishing one table.
 
     Attributes:
         table: name of the table in the lake.

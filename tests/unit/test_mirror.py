@@ -120,6 +120,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/cli/test_terminal.py": ("connectors.printable", "jobs.arguments.store_queues"),
     "tests/unit/jobs/evidence/test_command.py": ("jobs.arguments.evidence_key", "pipelines.evidence.archive_evidence"),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.rows.data_files",),
+    "tests/unit/jobs/publish/test_command.py": ("connectors.iceberg.named_table",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body_reader",),
     "tests/unit/jobs/test_planted_stores.py": ("connectors.spark.session",),
     "tests/unit/pipelines/analysis/test_lake.py": ("pipelines.lineage.record_bodies",),
