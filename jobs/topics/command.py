@@ -1,7 +1,9 @@
 """Keep a typed Delta table for each configured topic: columns instead of bodies.
 
     commitlake topics --lake /data/lake --topics-file topics.toml
+    commitlake topics learn --lake /data/lake --topics-file topics.toml --topic orders --apply
 
+`learn` proposes a schema from a sample of a topic's messages, without Spark.
 Runs on Spark, in the session that is there, or in one that it starts. It reads `messages` and the packs, and writes
 the tables `topics/NAME`, `topic_misfits` and `topic_schemas` of the lake. A run continues where the last one ended;
 one that is killed is completed by the next. If a topic fails, the others are still updated. Exit codes: 0; 1 for a
@@ -11,6 +13,7 @@ topic without `on_misfit = "quarantine"`, or a body is damaged; 4 if another run
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument
 from commitlake.jobs.arguments.similar_names import print_warning
-from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import option, repeated
+from commitlake.jobs.arguments.stores import positive
+from commitlake.jobs.cli.command import Command, JobError
+from commitlake.jobs.cli.options import argument, flag, only_for_actions, option, repeated
 from commitlake.jobs.report.output_formats import JsonArgument, OutputArguments
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.formatted_counts import format_count
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.topics.topic_config import TopicConfig
 
 _PROGRAM = "commitlake topics"
+UPDATE, LEARN = "update", "learn"
 DESCRIPTION = (
     "Keep a typed Delta table for each configured topic: JSON bodies become columns, by a JSON Schema. Each message of "
     "a topic is once a row of its table, or once a row of topic_misfits with the reason and the field at fault."
@@ -39,6 +44,8 @@ DESCRIPTION = (
 EXAMPLES = (
     ("topics --lake /data/lake --topics-file topics.toml", "update the tables of all topics in the file"),
     ("topics --lake /data/lake --topics-file topics.toml --topic orders", "only that of one topic"),
+    ("topics learn --lake /data/lake --topics-file topics.toml --topic orders", "propose a schema for a topic"),
+    ("topics learn --lake /data/lake --topics-file topics.toml --topic orders --apply", "and write it into its file"),
     ("query --lake /data/lake --table topic_misfits", "the messages that do not fit, and why"),
 )
 COLUMNS = (
@@ -60,8 +67,18 @@ class Topics(
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
+    action: str = argument(
+        "what to do: update the tables, or learn a schema from a sample of a topic's messages (default: update)",
+        choices=(UPDATE, LEARN),
+        default=UPDATE,
+    )
     topics_file: str = option("the TOML file that names the topics and their schemas", metavar="FILE", required=True)
     topic: tuple[str, ...] = repeated("only this topic of the file", metavar="TOPIC")
+    sample: int = option("learn: number of messages to read, about", parse=positive, default=10_000, metavar="N")
+    apply: bool = flag(
+        "learn: write the schema into the topic's file; fields that the file has keep their types",
+        rules=only_for_actions(LEARN),
+    )
 
     def run(self) -> ExitCode:
         """Update the tables, print a row for each topic, and report messages that do not fit."""
@@ -72,11 +89,45 @@ class Topics(
         configs = choose_topics(read_topic_configs(path), self.topic, path)
         lake = open_lake_argument(self)
         lake.table("messages")
+        if self.action == LEARN:
+            for config in configs:
+                _learn_schema(self, lake, config)
+            return ExitCode.OK
         codes: list[ExitCode] = []
         rows = list(_update_topics(lake, configs, codes, is_quiet=self.quiet))
         names: Sequence[str] = list(rows[0]) if self.output == "csv" else COLUMNS
         write_rows(self.output, rows, names, ())
         return max(codes, default=ExitCode.OK)
+
+
+def _learn_schema(command: Topics, lake: Lake, config: TopicConfig) -> None:
+    """Print the schema that a sample of a topic's messages has, with what its file has; write it if that is wanted."""
+    from commitlake.pipelines.topics.json_schema import parse_json_schema
+    from commitlake.pipelines.topics.schema_learning import add_new_fields, learn_schema, sample_bodies
+
+    learned = learn_schema(sample_bodies(lake, config.topic, command.sample))
+    found = learned.to_json_schema()
+    if "properties" not in found:
+        raise JobError(
+            f"topic {config.topic}: expected JSON objects with fields, found none in "
+            f"{learned.documents + learned.others:,} messages",
+            "check the topic's name, and whether its bodies are JSON",
+        )
+    added = list(found["properties"])
+    if config.schema_file.exists():
+        text = config.schema_file.read_text(encoding="utf-8")
+        parse_json_schema(text, str(config.schema_file))
+        found, added = add_new_fields(json.loads(text), found)
+    text = json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    print(text, end="")
+    if not command.quiet:
+        others = f"; {learned.others:,} others are no JSON objects" if learned.others else ""
+        print(f"{config.topic}: {format_count(learned.documents, 'document')} read{others}", file=sys.stderr)
+        print(f"{config.topic}: new fields: {', '.join(added) or 'none'}", file=sys.stderr)
+    if command.apply and added:
+        config.schema_file.write_text(text, encoding="utf-8")
+    elif added and not command.quiet:
+        print(f"{config.topic}: nothing was written; --apply writes {config.schema_file}", file=sys.stderr)
 
 
 def _update_topics(

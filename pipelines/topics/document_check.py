@@ -12,7 +12,7 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -99,8 +99,8 @@ class _Number(str):
     __slots__ = ()
 
 
-class _Object(list[tuple[str, object]]):
-    """Names and values of an object in a document, in their order."""
+class JsonObject(list[tuple[str, object]]):
+    """The names and values of an object in a document, in their order."""
 
 
 def _refuse_constant(name: str) -> object:
@@ -108,7 +108,7 @@ def _refuse_constant(name: str) -> object:
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
+    object_pairs_hook=JsonObject, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
 )
 
 
@@ -136,6 +136,36 @@ def judge_body(body: bytes, schema: JsonType) -> Judgement:
         return Judgement(None, {}, misfit)
 
 
+def parse_document(body: bytes) -> JsonObject | None:
+    """Return the document in a body; None if it is none, or no object."""
+    try:
+        document = _decoder.decode(body.decode())
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, JsonObject) else None
+
+
+def kind_of_value(value: object) -> JsonKind:
+    """Return the kind of a value of a document that is not null; ANY for a number that no column can hold."""
+    if isinstance(value, JsonObject):
+        return JsonKind.OBJECT
+    if isinstance(value, list):
+        return JsonKind.LIST
+    if isinstance(value, bool):
+        return JsonKind.BOOLEAN
+    if isinstance(value, _Number):
+        kinds: Sequence[JsonKind] = (JsonKind.INTEGER,) if value.lstrip("-").isdecimal() else (JsonKind.NUMBER,)
+    else:
+        kinds = (JsonKind.TIME, JsonKind.DATE, JsonKind.STRING)
+    for kind in kinds:
+        try:
+            _check_scalar(value, kind, "")
+        except _FaultError:
+            continue
+        return kind
+    return JsonKind.ANY
+
+
 def _judge_text(text: str, schema: JsonType) -> Judgement:
     try:
         document = _decoder.decode(text)
@@ -160,7 +190,7 @@ def _check(value: object, schema: JsonType, place: str, unknown: dict[str, str],
         _check_names(value, place)
         changes.append(place)
         return _to_text(value)
-    if kind is JsonKind.OBJECT and isinstance(value, _Object):
+    if kind is JsonKind.OBJECT and isinstance(value, JsonObject):
         return _check_object(value, schema, place, unknown, changes)
     if kind is JsonKind.LIST and type(value) is list:
         element = schema.element
@@ -182,10 +212,12 @@ def _check_scalar(value: object, kind: JsonKind, place: str) -> None:
 _TEXT_KINDS = frozenset({JsonKind.STRING, JsonKind.TIME, JsonKind.DATE})
 
 
-def _check_object(pairs: _Object, schema: JsonType, place: str, unknown: dict[str, str], changes: list[str]) -> _Object:
+def _check_object(
+    pairs: JsonObject, schema: JsonType, place: str, unknown: dict[str, str], changes: list[str]
+) -> JsonObject:
     values = _to_dict(pairs, place)
     prefix = f"{place}." if place else ""
-    kept = _Object()
+    kept = JsonObject()
     for field in schema.fields:
         value = values.pop(field.name, None)
         if value is not None:
@@ -199,7 +231,7 @@ def _check_object(pairs: _Object, schema: JsonType, place: str, unknown: dict[st
     return kept
 
 
-def _to_dict(pairs: _Object, place: str) -> dict[str, object]:
+def _to_dict(pairs: JsonObject, place: str) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
         seen = set[str]()
@@ -210,7 +242,7 @@ def _to_dict(pairs: _Object, place: str) -> dict[str, object]:
 
 def _check_names(value: object, place: str) -> None:
     """Refuse repeated names and broken texts in a value of any type."""
-    if isinstance(value, _Object):
+    if isinstance(value, JsonObject):
         for name, each in _to_dict(value, place).items():
             _check_surrogates(name, place)
             _check_names(each, f"{place}.{name}")
@@ -262,7 +294,7 @@ def _describe(value: object) -> str:
         return f"a string of {len(value):,} characters"
     if isinstance(value, bool):
         return str(value).lower()
-    return "an object" if isinstance(value, _Object) else "a list"
+    return "an object" if isinstance(value, JsonObject) else "a list"
 
 
 def _short(text: str) -> str:
@@ -276,7 +308,7 @@ def _to_text(value: object) -> str:
 def _text_pieces(value: object) -> Iterator[str]:
     if isinstance(value, _Number):
         yield str(value)
-    elif isinstance(value, _Object):
+    elif isinstance(value, JsonObject):
         yield "{"
         for number, (name, each) in enumerate(value):
             yield f"{',' if number else ''}{json.dumps(name, ensure_ascii=False)}:"

@@ -45,6 +45,7 @@ from commitlake.schemas.tables.columns import (
 MAX_DEPTH = 60
 """Largest depth of a schema: nested objects and lists."""
 MAX_FIELDS = 10_000
+_MAX_NAME = 255
 _ANNOTATIONS = frozenset(
     {
         "$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly",
@@ -161,6 +162,11 @@ def count_fields(json_type: JsonType) -> int:
     return below + (0 if json_type.element is None else count_fields(json_type.element))
 
 
+def is_column_name(name: str) -> bool:
+    """Return whether a field of this name can be a column."""
+    return len(name) <= _MAX_NAME and _UNUSABLE_NAME.search(name) is None
+
+
 def _parse_type(schema: object, source: str, place: str, depth: int) -> JsonType:
     if not isinstance(schema, Mapping):
         raise JsonSchemaError(f"{source}: {place}: expected an object with a type, found {_short(schema)}")
@@ -211,7 +217,7 @@ def _parse_fields(schema: Mapping[str, Any], source: str, place: str, depth: int
         raise JsonSchemaError(f"{source}: {place}/required: expected names of properties, found {_short(required)}")
     fields, seen = [], dict[str, str]()
     for name, each in properties.items():
-        if _UNUSABLE_NAME.search(name) or len(name) > 255:
+        if not is_column_name(name):
             raise JsonSchemaError(
                 f"{source}: {place}/properties: the name {name[:80]!a} cannot be that of a column. Leave the field "
                 "out: it is kept in _unknown"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,22 @@ def test_other_topics_are_updated_after_one_fails(
     assert shown.out.splitlines()[1].endswith(",it does not fit")
     assert shown.out.splitlines()[2].startswith("paid,topics/paid,4,0,0,7,2,")
     assert "commitlake topics: warning: it does not fit" in shown.err
+
+
+def test_learn_prints_a_schema_and_writes_it_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(message(number, body=b'{"id": %d}' % number) for number in range(5))
+    growing.archive()
+    topics_file, schema_file = tmp_path / "topics.toml", tmp_path / "orders.json"
+    topics_file.write_text('[topics.orders]\nschema = "orders.json"\n[topics.none]\nschema = "none.json"')
+    arguments = ["learn", "--lake", growing.lake.root, "--topics-file", str(topics_file), "--topic"]
+    assert main([*arguments, "orders"]) == ExitCode.OK
+    shown = capsys.readouterr()
+    expected = {"type": "object", "properties": {"id": {"type": "integer", "x-share": 1.0}}}
+    assert json.loads(shown.out) == expected
+    assert "orders: 5 documents read" in shown.err
+    assert not schema_file.exists()
+    assert main([*arguments, "orders", "--apply"]) == ExitCode.OK
+    assert json.loads(schema_file.read_text()) == expected
+    assert main([*arguments, "none"]) == ExitCode.USAGE
+    assert "topic none: expected JSON objects with fields, found none in 0 messages" in capsys.readouterr().err
