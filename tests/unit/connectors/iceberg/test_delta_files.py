@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
+from pyiceberg.types import PrimitiveType
 
 from commitlake.connectors.iceberg.delta_files import (
     DataFiles,
@@ -47,8 +48,12 @@ def files_of(table: DeltaTable) -> DataFiles:
 
 
 def bounds(files: DataFiles, encoded: dict[int, bytes]) -> dict[str, Any]:
-    columns = [files.schema.find_field(number) for number in encoded]
-    return {column.name: from_bytes(column.field_type, encoded[column.field_id]) for column in columns}
+    found = {}
+    for number, value in encoded.items():
+        column = files.schema.find_field(number)
+        assert isinstance(column.field_type, PrimitiveType)
+        found[column.name] = from_bytes(column.field_type, value)
+    return found
 
 
 def test_columns_keep_their_names_types_and_comments(tmp_path: Path) -> None:
