@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import StaticTable
 
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.storage.adapter_choice import open_lake_storage
-from commitlake.jobs.archive import command as archive
 from commitlake.jobs.publish import command as publish
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.errors import ExitCode
 from tests.servers.s3 import S3Server
+from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import GrowingLake, shop_messages
 
 
@@ -28,7 +31,7 @@ def test_a_lake_in_a_bucket_is_published(
     }
     for count in (20, 40):
         growing.write(shop_messages(20))
-        assert archive.main(["--store", str(growing.store), "--lake", lake, "--quiet"]) == ExitCode.OK
+        run_archive(HERE, Config(str(growing.store), Lake(lake), judge=judge_nothing))
         assert publish.main(["--iceberg", "--lake", lake, "--table", "messages"]) == ExitCode.OK
         assert f"iceberg_scan('s3://{bucket}/lake/_iceberg/messages')" in capsys.readouterr().out
         table = StaticTable.from_metadata(f"{lake}/_iceberg/messages", properties)
