@@ -43,7 +43,7 @@ unset PYTHONDONTWRITEBYTECODE
 end_background() {
   local group
   for group in $(jobs -rp); do
-    kill -- "-$group" 2>/dev/null || kill "$group" 2>/dev/null || true
+    kill -- "-$group" 2>/dev/null || true
   done
 }
 trap end_background EXIT
@@ -56,12 +56,12 @@ beside() {
   set +m
 }
 
-# Lint, types and documentation are checked beside the tests; their output comes after that of the tests.
+# Lint, types and documentation keep one core busy, and are checked beside the tests; their output comes after that of the tests.
 run_check() {
   local report static failed=0
   report=$(mktemp)
-  .venv/bin/poe --quiet static >"$report" 2>&1 &
-  static=$!
+  beside .venv/bin/poe --quiet static >"$report" 2>&1
+  static=$started
   .venv/bin/poe --quiet compile-tests
   .venv/bin/poe --quiet unit || failed=$?
   wait "$static" || failed=$?
@@ -70,38 +70,37 @@ run_check() {
   return "$failed"
 }
 
-# Run a task, and append how it ended to the summary.
 run_task() {
-  local began=$SECONDS result=passed
   case $1 in
     check) run_check ;;
     *) .venv/bin/poe --quiet "$1" ;;
-  esac || result="FAILED, exit code $?"
-  printf '%-10s %s (%d s)\n' "$1" "$result" "$((SECONDS - began))" >>"$summary"
-  [ "$result" = passed ]
+  esac
 }
 
-summary=$(mktemp)
-failed=0
-# Tests against real servers often wait for a server; the checks run beside them, and their output comes after theirs.
-checking=
+# The servers are fetched and built beside the checks. What fails here is tried again, and reported, by the task that needs them.
+preparing=
 if [ $# -gt 1 ] && [ "$1" = check ]; then
-  shift
-  output=$(mktemp)
-  beside run_task check >"$output" 2>&1
-  checking=$started
+  beside .venv/bin/poe --quiet prepare >/dev/null 2>&1
+  preparing=$started
 fi
+
+summary=()
+failed=0
 for task in "$@"; do
-  run_task "$task" || failed=1
-  if [ -n "$checking" ]; then
-    wait "$checking" || failed=1
-    checking=
-    cat "$output"
-    rm -f "$output"
+  began=$SECONDS
+  if [ -n "$preparing" ] && [ "$task" != check ]; then
+    wait "$preparing" || true
+    preparing=
   fi
+  if run_task "$task"; then
+    result=passed
+  else
+    result="FAILED, exit code $?"
+    failed=1
+  fi
+  summary+=("$(printf '%-10s %s (%d s)' "$task" "$result" "$((SECONDS - began))")")
 done
 
 printf '\n'
-cat "$summary"
-rm -f "$summary"
+printf '%s\n' "${summary[@]}"
 exit "$failed"
