@@ -25,6 +25,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from commitlake.connectors.storage.storage import LakeStorage
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 
 FOLDER = "_iceberg"
 """Folder of a lake with the metadata of its Iceberg tables."""
@@ -111,7 +112,9 @@ class MetadataFolder(NoopCatalog):
 def _version_number(name: str) -> int:
     found = _VERSION.search(name)
     assert found is not None, name
-    return int(found[1])
+    version = parse_int64(found[1])
+    assert version is not None
+    return version
 
 
 class StorageFiles(FileIO):

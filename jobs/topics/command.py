@@ -46,7 +46,6 @@ EXAMPLES = (
     ("topics --lake /data/lake --topics-file topics.toml --topic orders", "only that of one topic"),
     ("topics learn --lake /data/lake --topics-file topics.toml --topic orders", "propose a schema for a topic"),
     ("topics learn --lake /data/lake --topics-file topics.toml --topic orders --apply", "and write it into its file"),
-    ("query --lake /data/lake --table topic_misfits", "the messages that do not fit, and why"),
 )
 COLUMNS = (
     Column("topic"), Column("table", 3), Column("added", is_number=True), Column("misfits", is_number=True),

@@ -32,6 +32,7 @@ from commitlake.connectors.iceberg.delta_files import DataFiles, iceberg_schema,
 from commitlake.connectors.lake.delta_log.versions import ChangedFiles, VersionGoneError, changed_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.times import from_ms
 
@@ -203,8 +204,8 @@ class _Publisher:
                 f"{self._name}: another program has written snapshot {snapshot.snapshot_id} of {table.location()}",
                 hint="drop the Iceberg table (its data files must stay), and publish it again",
             )
-        shown = table.properties.get(_READ_VERSION, "-1")
-        version = max(int(shown), -1 if snapshot is None else int(_summary(snapshot)[VERSION]))
+        shown = [table.properties.get(_READ_VERSION), None if snapshot is None else _summary(snapshot)[VERSION]]
+        version = max((parse_int64(text) or 0 for text in shown if text is not None), default=-1)
         follows = found == self._identity and 0 <= version <= self._delta.version()
         return version if follows else None
 

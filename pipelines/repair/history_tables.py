@@ -57,6 +57,7 @@ from commitlake.pipelines.masking.erasure_rows import (
 from commitlake.pipelines.repair.commits import make_repair_note
 from commitlake.pipelines.repair.data_file_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, ReplacedFiles
+from commitlake.pipelines.topics.schema_history import schemas_application_id
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES, RowOrigin, tables_with_origin
@@ -68,6 +69,8 @@ _NUMBERED_BY = {"erasures": ERASURE, "evidence": "commitlake.evidence"}
 """By table, the application that counts `number`."""
 HISTORIES = ("store_config", *SNAPSHOT_TABLES)
 """Tables of earlier states."""
+TOPIC_SCHEMAS = "topic_schemas"
+"""The table of the schemas of topics, which is rebuilt as the histories are."""
 REBUILD_TEXT = "it is rebuilt from the rows of its data files"
 RETENTION = datetime.timedelta(days=7)
 """Retention of an erasure whose own is lost, counted from the time it was done: the default of `erase`."""
@@ -130,6 +133,13 @@ def rebuild_history_table(aside_folder: ReplacedFiles, table: str) -> Iterator[s
     if table in SNAPSHOT_TABLES:
         numbers = {
             snapshot_application_id(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()
+        }
+    if table == TOPIC_SCHEMAS:
+        newest = rows.select(["topic_table", "number"]).group_by("topic_table").aggregate([("number", "max")])
+        numbers = {
+            schemas_application_id(row["topic_table"]): row["number_max"]
+            for row in newest.to_pylist()
+            if row["number_max"] is not None
         }
     _replace_table(aside_folder, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 

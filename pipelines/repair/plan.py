@@ -38,7 +38,12 @@ from commitlake.pipelines.repair.data_file_check import DataDamage, find_damaged
 from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
 from commitlake.pipelines.repair.delta_log_rebuild import FileAdoption, find_adoptable_files
 from commitlake.pipelines.repair.derived_tables import OF_RUNS, lost_run_ids
-from commitlake.pipelines.repair.history_tables import HISTORIES, KEPT_TABLES, REBUILD_TEXT
+from commitlake.pipelines.repair.history_tables import (
+    HISTORIES,
+    KEPT_TABLES,
+    REBUILD_TEXT,
+    TOPIC_SCHEMAS,
+)
 from commitlake.pipelines.repair.refill_from_stores import (
     RefillStores,
     SuspectRange,
@@ -48,7 +53,7 @@ from commitlake.pipelines.repair.refill_from_stores import (
 from commitlake.pipelines.repair.repeat_runs import REPEATED, count_missing_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.formatted_counts import format_count
-from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES, RowOrigin, tables_with_origin
 
 KEYS = "message_keys"
 MINUTES = "topic_minutes"
@@ -67,7 +72,9 @@ _KEEPS_EARLIER = (
 _FROM_COMMITS = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
 _READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
 _MOVED_ASIDE = f"the table is moved aside; {COMPUTE_LAG}"
+_STARTS_WITH_NEXT_RUN = "the table is moved aside, and starts with the next run of 'commitlake topics'"
 _REPAIRS = {
+    **dict.fromkeys(tables_with_origin(RowOrigin.TOPICS), _STARTS_WITH_NEXT_RUN),
     MINUTES: _COUNTED_AGAIN,
     LAG: _MOVED_ASIDE,
     CONSUMPTIONS: _READ_AGAIN,
@@ -201,13 +208,15 @@ def _version_repair_text(table: str, repair: LogRepair) -> str:
     assert repair.first is not None
     continues = table in {"messages", CONSUMPTIONS}
     more = "the next archive run continues from there" if continues else "missing rows are then added again"
+    if table in tables_with_origin(RowOrigin.TOPICS):
+        more = "the next 'commitlake topics' adds the misfits of the run before it again"
     more = replay_tables.CONTINUES.get(table, more)
     return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
 
 
 def is_rebuilt_from_files(table: str, repair: LogRepair | None) -> bool:
     """Return whether a table is rebuilt from its data files: its rows never change, and its log lost versions."""
-    return repair is not None and table in HISTORIES and (repair.is_lost or repair.loses_versions)
+    return repair is not None and table in {*HISTORIES, TOPIC_SCHEMAS} and (repair.is_lost or repair.loses_versions)
 
 
 def _file_repair_text(table: str, stores: RefillStores | None) -> str:

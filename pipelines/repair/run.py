@@ -90,7 +90,7 @@ from commitlake.pipelines.repair.refill_from_stores import SuspectRange, read_re
 from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_archive_runs
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.formatted_counts import format_count
-from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
+from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES, RowOrigin, tables_with_origin
 
 
 def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
@@ -149,6 +149,8 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
             missing += keep_earlier_snapshots(aside, table, plan.files[table])
         else:
             missing += _repair_or_start_empty(aside, table, plan, runner, "all snapshots so far")
+    for table in tables_with_origin(RowOrigin.TOPICS):
+        missing += _repair_or_start_empty(aside, table, plan, runner, "rows of earlier runs of 'commitlake topics'")
     missing += _restore_consumptions(aside, plan, runner)
     missing += replay_tables.repair_replay_tables(
         aside, plan.logs, lambda table: _find_damaged_files(lake, table, plan, runner)

@@ -38,6 +38,11 @@ class TopicSchema:
     source: str = "file"
 
 
+def schemas_application_id(table_name: str) -> str:
+    """Return the name of the Delta application whose transaction number counts the schemas of a topic's table."""
+    return f"commitlake.topics.schema/{table_name}"
+
+
 def read_topic_schema(lake: Lake, table_name: str, number: int | None = None) -> TopicSchema | None:
     """Return a schema of a topic's table, by default the newest one; None if there is none."""
     history = lake.find(TABLE)
@@ -71,6 +76,6 @@ def record_topic_schema(
     rows = pa.Table.from_pylist([row], schema=arrow_schema(TOPIC_SCHEMAS))
     file = write_plain_file(rows, lake, TABLE, f"part-{secrets.token_hex(16)}.zstd.parquet")
     step = (None if newest is None else newest.number, number)
-    if not commit_with_transaction(lake, TABLE, [file], f"commitlake.topics.schema/{table_name}", step):
+    if not commit_with_transaction(lake, TABLE, [file], schemas_application_id(table_name), step):
         raise ConcurrentRunError(f"{lake.uri(TABLE)}: another run recorded a schema of {table_name} first. Run again")
     return TopicSchema(number, text, rename, source)

@@ -20,7 +20,8 @@ OPTIONS = [each for each in vars(selection).values() if isinstance(each, type) a
 OTHER_MEANINGS = {
     ("erase", "--key"), ("erase", "--id"),  # the messages of each are erased: not those that meet all options
     ("replay", "--group"),  # of the groups whose offsets an undo sets
-    ("ship", "--to"), ("catalog", "--to"),  # places
+    ("ship", "--to"), ("catalog", "--to"), ("publish", "--to"),  # places
+    ("topics", "--topic"),  # topics of its file
     ("broker", "--broker"),  # of the broker that it runs
 }  # fmt: skip
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)

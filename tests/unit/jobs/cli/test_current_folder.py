@@ -51,7 +51,9 @@ guard --store STORE --lake LAKE
 erase --lake LAKE --key nothing --yes
 evidence --help
 catalog --help
+publish --iceberg --lake LAKE
 maintain --lake LAKE
+topics --help
 broker --help
 doctor --store STORE
 completion bash
