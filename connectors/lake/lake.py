@@ -219,16 +219,28 @@ class Lake:
         """Return the tables that are updated after each commit to `messages`, as far as they have a log."""
         return self._tables_with_log([table for table in LAKE_TABLES if table != "messages"])
 
-    def list_topic_tables(self) -> list[str]:
-        """Return the typed tables of topics, as far as they have a log, by their paths in the lake."""
+    def list_topic_tables(self, *, includes_lost: bool = False) -> list[str]:
+        """Return the typed tables of topics, by their paths in the lake.
+
+        Args:
+            includes_lost: also return those whose log is missing, although the lake has recorded their newest version.
+        """
         import pyarrow.fs as pafs
         from deltalake.exceptions import TableNotFoundError
 
+        from commitlake.connectors.lake.delta_log.newest_versions import NOTES
+
         try:
-            found = self.open_folder().get_file_info(pafs.FileSelector(TOPIC_TABLES, allow_not_found=True))
+            files = self.open_folder()
         except TableNotFoundError:  # the folder does not exist
             return []
-        return sorted(self._tables_with_log([f"{TOPIC_TABLES}/{each.base_name}" for each in found]))
+        folders = [TOPIC_TABLES, *([f"{TOPIC_TABLES}/{NOTES}"] if includes_lost else [])]
+        infos = [
+            info for folder in folders for info in files.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        ]
+        names = {info.base_name.removesuffix(".json") for info in infos}
+        tables = sorted(f"{TOPIC_TABLES}/{name}" for name in names if name != NOTES)
+        return tables if includes_lost else self._tables_with_log(tables)
 
     def _tables_with_log(self, tables: Sequence[str]) -> list[str]:
         import pyarrow.fs as pafs

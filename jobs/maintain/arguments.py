@@ -30,7 +30,8 @@ class MaintainOptions(
     """The options of `maintain`."""
 
     keep: tuple[tuple[str, datetime.timedelta], ...] = repeated(
-        "delete what is older, by date: messages=400d, bodies=30d; without it everything is kept, "
+        "delete what is older, by date: messages=400d, bodies=30d, topics=800d (rows of typed tables of topics, which "
+        "otherwise go with their messages); without it everything is kept, "
         "except replay_rows, the copies of what replays sent, which are deleted 30d after a "
         "replay's end. If replay_rows is given, copies of replays that have stopped, and that "
         "nobody has resumed for that time, are deleted too",

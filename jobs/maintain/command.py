@@ -145,10 +145,11 @@ def _check_pack_folder(lake: Lake) -> None:
 
 
 def _check_options(command: MaintainOptions) -> None:
+    from commitlake.connectors.lake.lake import TOPIC_TABLES
     from commitlake.jobs.maintain.steps import BODIES
     from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
-    names = (*(table for table in LAKE_TABLES if table not in KEPT_FOR_EVER), BODIES)
+    names = (*(table for table in LAKE_TABLES if table not in KEPT_FOR_EVER), TOPIC_TABLES, BODIES)
     for table, _ in command.keep:
         if table not in names:
             raise JobError(

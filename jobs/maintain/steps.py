@@ -11,12 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from deltalake.exceptions import DeltaError
+
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress, read_last_commit
 from commitlake.connectors.lake.archive_run_completion import unfinished_commits
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import TOPIC_TABLES, Lake
 from commitlake.connectors.lake.packs.names import PackFile
 from commitlake.connectors.lake.packs.pack_stores import open_pack_store
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import clean_engine_message
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
@@ -26,6 +31,7 @@ from commitlake.pipelines.maintenance.expiry import (
     ExpiredFiles,
     delete_packs,
     expire_files,
+    expire_topic_rows,
     find_expired_files,
     find_expired_packs,
     measure_files,
@@ -84,8 +90,12 @@ class MaintenancePlan:
     runner: Runner = HERE
 
     def expiry_date(self, table: str) -> datetime.date | None:
-        """Return the date before which rows of a table are deleted, or None if all rows are kept."""
-        return (self.now - self.keep[table]).date() if table in self.keep else None
+        """Return the date before which rows of a table are deleted, or None if all rows are kept.
+
+        Rows of the typed tables of topics are kept as long as `messages`, unless `keep` has a period for them.
+        """
+        period = self.keep.get(table, self.keep.get("messages") if table == TOPIC_TABLES else None)
+        return None if period is None else (self.now - period).date()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,39 +143,56 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
     """
     last = read_last_commit(plan.lake)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
-    for table, declared in LAKE_TABLES.items():
-        view = plan.lake.pin_versions()  # a new one after each step that changes the table
-        opened = view.find(table)
-        if opened is None:
-            continue
-        before = measure_files(read_table_files(opened))
-        expired, notes = _delete_replay_rows(plan) if table == COPIES else (_delete_expired_rows(plan, view, table), [])
-        if expired.count:
-            view = plan.lake.pin_versions()
-        compaction = _compact_table(plan, view, table, declared.sort_columns)
-        if compaction.written:
-            view = plan.lake.pin_versions()
-        if compaction.unsorted:
-            notes.append(
-                f"{format_count(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
-            )
-        garbage = VacuumableFiles()
-        if unfinished and table in FOLLOWING:
-            notes.append(
-                "not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run"
-            )
-        else:
-            garbage = _vacuum_table(plan, view, table)
-            if garbage.count:
-                view = plan.lake.pin_versions()
-        if not plan.dry_run:
-            write_checkpoint(view, table)
-            notes.extend(filter(None, [delete_old_log_entries(view, table, plan.now)]))
-            seal_table_contents(plan.lake, list_unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
-        after = measure_files(read_table_files(view.table(table)))
-        yield TableMaintenance(
-            table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
+    for table in (*LAKE_TABLES, *plan.lake.list_topic_tables()):
+        try:
+            done = _maintain_table(plan, table, is_unfinished=unfinished and table in FOLLOWING)
+        except (DeltaError, LakeError) as error:
+            if table in LAKE_TABLES or isinstance(error, LogDamagedError):
+                raise
+            # Anybody may write to typed tables, also with features that only other programs support.
+            done = TableMaintenance(table, 0, 0, 0, 0, notes=(f"not maintained: {clean_engine_message(str(error))}",))
+        if done is not None:
+            yield done
+
+
+def _maintain_table(plan: MaintenancePlan, table: str, *, is_unfinished: bool) -> TableMaintenance | None:
+    """Run all maintenance steps on a table; return None if it does not exist.
+
+    Args:
+        plan: the settings.
+        table: path of the table in the lake.
+        is_unfinished: True if an archive run has written files for it that it does not have yet.
+    """
+    view = plan.lake.pin_versions()  # a new one after each step that changes the table
+    opened = view.find(table)
+    if opened is None:
+        return None
+    before = measure_files(read_table_files(opened))
+    expired, notes = _delete_replay_rows(plan) if table == COPIES else (_delete_expired_rows(plan, view, table), [])
+    if expired.count:
+        view = plan.lake.pin_versions()
+    compaction = _compact_table(plan, view, table)
+    if compaction.written:
+        view = plan.lake.pin_versions()
+    if compaction.unsorted:
+        notes.append(
+            f"{format_count(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
         )
+    garbage = VacuumableFiles()
+    if is_unfinished:
+        notes.append("not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run")
+    else:
+        garbage = _vacuum_table(plan, view, table)
+        if garbage.count:
+            view = plan.lake.pin_versions()
+    if not plan.dry_run:
+        write_checkpoint(view, table)
+        notes.extend(filter(None, [delete_old_log_entries(view, table, plan.now)]))
+        seal_table_contents(plan.lake, list_unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
+    after = measure_files(read_table_files(view.table(table)))
+    return TableMaintenance(
+        table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
+    )
 
 
 def _delete_replay_rows(plan: MaintenancePlan) -> tuple[ExpiredFiles, list[str]]:
@@ -198,9 +225,12 @@ def _replay_names_text(replays: Sequence[str]) -> str:
 
 
 def _delete_expired_rows(plan: MaintenancePlan, lake_view: Lake, table: str) -> ExpiredFiles:
-    before = plan.expiry_date(table)
+    is_typed = table not in LAKE_TABLES
+    before = plan.expiry_date(TOPIC_TABLES if is_typed else table)
     if before is None:
         return ExpiredFiles()
+    if is_typed:
+        return expire_topic_rows(plan.lake, table, before, dry_run=plan.dry_run)
     files = find_expired_files(lake_view, table, before)
     if files and not plan.dry_run:
         # Before rows are deleted: without this record, an audit or repair would take them for lost.
@@ -209,7 +239,8 @@ def _delete_expired_rows(plan: MaintenancePlan, lake_view: Lake, table: str) -> 
     return measure_files(files)
 
 
-def _compact_table(plan: MaintenancePlan, lake_view: Lake, table: str, sort_columns: tuple[str, ...]) -> Compaction:
+def _compact_table(plan: MaintenancePlan, lake_view: Lake, table: str) -> Compaction:
+    sort_columns = LAKE_TABLES[table].sort_columns if table in LAKE_TABLES else ()
     bins = plan_compaction(lake_view, table, plan.target_bytes)
     size = sum(found.size for found in bins)
     if plan.dry_run:

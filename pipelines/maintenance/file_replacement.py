@@ -30,6 +30,8 @@ from commitlake.connectors.lake.delta_log.row_sum_changes import (
 )
 from commitlake.connectors.lake.delta_log.seals import read_newest_seal
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import clean_engine_message
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.formatted_counts import format_count
@@ -38,6 +40,8 @@ METADATA_KEY = "commitlake.maintain"
 # Hooks are off: an expired entry of the log may be the only one with the archive's progress; see log_cleanup.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _MAX_TRIES = 100
+_MAX_REFUSALS = 3
+"""Number of failed attempts, without a commit of another writer, after which the table itself is the reason."""
 _WAIT_SECONDS = 0.02
 
 
@@ -83,6 +87,7 @@ def replace_table_files(
 
     Raises:
         ConcurrentMaintenanceError: if a file to remove is no longer in the table, or another version is the newest.
+        LakeError: if the table needs features of another program that deltalake does not write.
     """
     # The id distinguishes this commit from any other; see _committed_version.
     metadata = json.dumps({note_key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
@@ -102,8 +107,10 @@ def replace_table_files(
             for file in added_files
         ),
     ]
+    versions = []
     for attempt in range(_MAX_TRIES):
         opened = lake.table(table)
+        versions.append(opened.version())
         made = _committed_version(lake.open_log(table), opened.version(), metadata) if attempt else None
         if made is not None:
             return made
@@ -132,7 +139,9 @@ def replace_table_files(
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
             )
-        except CommitFailedError:  # another writer committed a version first; retry
+        except CommitFailedError as error:  # another writer committed a version first; retry
+            if versions[-_MAX_REFUSALS:] == [opened.version()] * _MAX_REFUSALS:
+                raise LakeError(f"{lake.uri(table)} cannot be written: {clean_engine_message(str(error))}") from None
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
             lake.seal_log(table)

@@ -233,8 +233,9 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     if not needed:
         first = min(bad, default=None)
         return LogRepair(table, damages, aside, first, newest, only_first=first is not None, undone=sorted(undone))
-    # If there is no checkpoint, entry 0 is the one that created the table. It added no file.
-    writes_first = needed[0] == 0 and min(rest.entries, default=0) <= 1
+    # If there is no checkpoint, entry 0 is the one that created the table. It added no file. Only a declared table's
+    # columns are known.
+    writes_first = needed[0] == 0 and min(rest.entries, default=0) <= 1 and table in LAKE_TABLES
     rest_of_needed = [version for version in needed if version > 0]
     if writes_first:
         first = rest_of_needed[0] if rest_of_needed else None

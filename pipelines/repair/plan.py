@@ -23,7 +23,7 @@ from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError, VersionsError
 from commitlake.connectors.lake.erasures import is_erasures_table_missing
 from commitlake.connectors.lake.follower_progress import last_finished_sequence, missing_runs
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import TOPIC_TABLES, Lake
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.runtime.local_runner import HERE
@@ -52,6 +52,7 @@ from commitlake.pipelines.repair.refill_from_stores import (
 )
 from commitlake.pipelines.repair.repeat_runs import REPEATED, count_missing_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
+from commitlake.pipelines.topics.progress import read_topic_progress
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES, RowOrigin, tables_with_origin
 
@@ -73,6 +74,9 @@ _FROM_COMMITS = "no version of it is intact: it is moved aside and rebuilt from 
 _READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
 _MOVED_ASIDE = f"the table is moved aside; {COMPUTE_LAG}"
 _STARTS_WITH_NEXT_RUN = "the table is moved aside, and starts with the next run of 'commitlake topics'"
+_MADE_AGAIN = (
+    "the table is moved aside; the next 'commitlake topics' makes it again from messages that still have bodies"
+)
 _REPAIRS = {
     **dict.fromkeys(tables_with_origin(RowOrigin.TOPICS), _STARTS_WITH_NEXT_RUN),
     MINUTES: _COUNTED_AGAIN,
@@ -106,6 +110,7 @@ class RepairPlan:
         lacking: by table, the number of rows that earlier repairs have recorded as lost, if there are stores.
         stores: the stores; None for none.
         contents: the tables with other rows than this project has written.
+        topics: by typed table of a topic, the reason to make it again although it is intact.
     """
 
     logs: Mapping[str, LogRepair] = field(default_factory=dict)
@@ -121,6 +126,7 @@ class RepairPlan:
     lacking: Mapping[str, int] = field(default_factory=dict)
     stores: RefillStores | None = None
     contents: Sequence[TableContents] = ()
+    topics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -137,6 +143,7 @@ class RepairPlan:
             or self.recorded
             or self.lacking
             or self.contents
+            or self.topics
         )
 
     def plan_lines(self) -> Iterator[str]:
@@ -174,6 +181,9 @@ class RepairPlan:
         for table, reason in ((KEYS, self.keys), (MINUTES, self.minutes)):
             if reason:
                 yield f"{table}: {reason}: it is made again from messages"
+        for table, reason in self.topics.items():
+            yield f"{table}: {reason}"
+            yield f"  {_MADE_AGAIN}"
         yield from chain.from_iterable(map(_content_difference_lines, self.contents))
 
 
@@ -204,14 +214,21 @@ def _log_repair_text(table: str, repair: LogRepair) -> str:
 
 def _version_repair_text(table: str, repair: LogRepair) -> str:
     if repair.is_lost:
-        return _REPAIRS.get(table, _FROM_COMMITS)
+        return _MADE_AGAIN if is_topic_table(table) else _REPAIRS.get(table, _FROM_COMMITS)
     assert repair.first is not None
     continues = table in {"messages", CONSUMPTIONS}
     more = "the next archive run continues from there" if continues else "missing rows are then added again"
+    if is_topic_table(table):
+        more = "the next 'commitlake topics' adds the messages since then again"
     if table in tables_with_origin(RowOrigin.TOPICS):
         more = "the next 'commitlake topics' adds the misfits of the run before it again"
     more = replay_tables.CONTINUES.get(table, more)
     return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
+
+
+def is_topic_table(table: str) -> bool:
+    """Return whether a table is the typed table of a topic."""
+    return table.startswith(f"{TOPIC_TABLES}/")
 
 
 def is_rebuilt_from_files(table: str, repair: LogRepair | None) -> bool:
@@ -220,6 +237,8 @@ def is_rebuilt_from_files(table: str, repair: LogRepair | None) -> bool:
 
 
 def _file_repair_text(table: str, stores: RefillStores | None) -> str:
+    if is_topic_table(table):
+        return _MADE_AGAIN
     ways = {
         **_REPAIRS,
         **replay_tables.TAKEN_OUT,
@@ -251,7 +270,8 @@ def plan_repair(
         UnsafeFileError: if the lake contains a link.
     """
     check_has_no_links(lake)
-    logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
+    tables = (*TABLES, *lake.list_topic_tables(includes_lost=True))
+    logs = {table: repair for table in tables if (repair := plan_log_repair(lake, table))}
     # Tables that follow `messages` prove that there was one.
     if "messages" not in logs and not lake.has_log("messages") and lake.list_follower_tables():
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
@@ -260,7 +280,7 @@ def plan_repair(
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, as messages records erasures, found none")
         logs["erasures"] = LogRepair("erasures", [gone], is_lost=True)
     files = {}
-    for table in TABLES:
+    for table in tables:
         if table not in logs:
             damages = find_table_damages(lake, table, runner, is_deep=is_deep)
             if damages:
@@ -293,6 +313,13 @@ def plan_repair(
     unfinished = find_unfinished_repair(lake) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _count_missing_runs(lake, {*logs, *files})
+    topics = {
+        table: reason
+        for table in tables
+        if is_topic_table(table)
+        and table not in {*logs, *files}
+        and (reason := reason_to_make_topic_table_again(lake, table))
+    }
     # With other damages, a difference in `topic_minutes` may have another cause, which is repaired first.
     is_whole = is_deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
     return RepairPlan(
@@ -308,6 +335,7 @@ def plan_repair(
         lacking={table: count for table, count in lacking.items() if table not in missing},
         stores=stores,
         contents=contents,
+        topics=topics,
     )
 
 
@@ -324,7 +352,7 @@ def _has_all_files(lake: Lake, table: str, version: int) -> bool:
 def check_has_no_links(lake: Lake) -> None:
     """Raise an error if the lake has symbolic links: a repair would move the files that they lead to."""
     lake.check_links()
-    for table in TABLES:
+    for table in (*TABLES, TOPIC_TABLES):
         check_table_links(lake.uri(table))
 
 
@@ -363,6 +391,19 @@ def _count_lost_runs(lake: Lake) -> int:
     lost = read_lost_runs(lake)
     named = {run_id for one in lost for run_id in one.run_ids}
     return len(lost_run_ids(lake, lost) - named) if lost else 0
+
+
+def reason_to_make_topic_table_again(lake: Lake, table: str) -> str:
+    """Return the reason why the typed table of a topic must be made again; empty if there is none."""
+    followed = read_topic_progress(lake.find(table)).version
+    return next(
+        (
+            f"it follows version {followed} of messages, which is lost"
+            for lost in read_lost_runs(lake)
+            if lost.first <= followed < lost.last
+        ),
+        "",
+    )
 
 
 def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, is_deep: bool) -> str:

@@ -12,6 +12,7 @@
     7. topic_minutes            backfill          counts it again from messages, if it is damaged
     8. tables of snapshots,     kept_tables       starts an empty table, if a data file is damaged: of a snapshot only
        consumptions                               changes are stored, and consume logs can be read again
+       typed tables of topics                     moves them aside; 'commitlake topics' makes them again from messages
     9. tables of replays        replay_tables     returns to the last intact version, and marks the replays
     10. lag_minutes                               moves it aside, if it or what it is computed from is damaged
 
@@ -82,8 +83,10 @@ from commitlake.pipelines.repair.plan import (
     check_has_no_links,
     find_table_damages,
     is_rebuilt_from_files,
+    is_topic_table,
     must_recount_minutes,
     reason_not_updatable,
+    reason_to_make_topic_table_again,
     reason_to_rebuild_keys,
 )
 from commitlake.pipelines.repair.refill_from_stores import SuspectRange, read_recorded_losses, restore_messages
@@ -151,6 +154,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
             missing += _repair_or_start_empty(aside, table, plan, runner, "all snapshots so far")
     for table in tables_with_origin(RowOrigin.TOPICS):
         missing += _repair_or_start_empty(aside, table, plan, runner, "rows of earlier runs of 'commitlake topics'")
+    missing += _repair_topic_tables(aside, plan, runner)
     missing += _restore_consumptions(aside, plan, runner)
     missing += replay_tables.repair_replay_tables(
         aside, plan.logs, lambda table: _find_damaged_files(lake, table, plan, runner)
@@ -298,6 +302,27 @@ def _repair_or_start_empty(
     if (repair is not None and repair.is_lost) or _find_damaged_files(aside_folder.lake, table, plan, runner):
         aside_folder.move_table(table)
         yield f"{table}: {loss_text}"
+
+
+def _repair_topic_tables(aside_folder: ReplacedFiles, plan: RepairPlan, runner: Runner) -> Iterator[str]:
+    """Repair the typed tables of topics, or move them aside: `commitlake topics` makes them again from messages.
+
+    Yields:
+        Sentences on tables that were moved aside.
+    """
+    lake, repairs = aside_folder.lake, {table: plan.logs[table] for table in plan.logs if is_topic_table(table)}
+    lost = {table for table, repair in repairs.items() if repair.is_lost}
+    lost |= {table for table in plan.files if is_topic_table(table)}
+    for table in repairs.keys() - lost:
+        repair_log(aside_folder, repairs[table], {"table": table})
+        if _find_damaged_files(lake, table, plan, runner):
+            lost.add(table)
+    for table in {*lake.list_topic_tables()} - lost:
+        if plan.adoption is not None or reason_to_make_topic_table_again(lake, table):
+            lost.add(table)
+    for table in sorted(lost):
+        aside_folder.move_table(table)
+        yield f"{table}: its rows; 'commitlake topics' makes them again, except those whose messages or bodies are gone"
 
 
 def _find_damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:

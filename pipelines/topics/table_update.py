@@ -139,7 +139,10 @@ class TopicTableUpdater:
         self, reading: PinnedLake, new: AddedFiles, progress: TopicProgress, schema: TopicSchema
     ) -> TopicUpdate:
         config = self.config
-        parsed = self._parsed_messages(reading, new, schema, is_repeated=new.from_scratch)
+        # A table that is made again, or went back to an earlier version in a repair, finds its misfits of then.
+        recorded = read_misfits_version(reading.find(MISFITS), config.table)
+        is_repeated = new.from_scratch or recorded > progress.misfits
+        parsed = self._parsed_messages(reading, new, schema, is_repeated=is_repeated)
         seen = Observation()
         counted = parsed.observe(
             seen,
@@ -152,9 +155,8 @@ class TopicTableUpdater:
         misfits, with_unknown = seen.get["misfits"], seen.get["with_unknown"]
         if misfits and config.on_misfit is OnMisfit.FAIL:
             raise self._misfit_error(parsed, misfits)
-        reached = TopicProgress(
-            new.version, progress.version, new.version if misfits else progress.misfits, schema.number
-        )
+        newest_misfits = new.version if misfits else max(progress.misfits, recorded)
+        reached = TopicProgress(new.version, progress.version, newest_misfits, schema.number)
         self._commit(config.lake_table, files, progress, reached, reading, self._table_columns(schema))
         if misfits:
             misfits = self._add_misfits(reading, parsed, reached, schema)
@@ -186,7 +188,7 @@ class TopicTableUpdater:
     def _add_due_misfits(self, progress: TopicProgress) -> int:
         """Add the misfits of the newest commit, if a run was killed before it did; return their number."""
         recorded = read_misfits_version(self.lake.find(MISFITS), self.config.table)
-        if progress.misfits < 0 or progress.misfits == recorded:
+        if progress.misfits <= recorded:
             return 0
         schema = read_topic_schema(self.lake, self.config.table, progress.schema)
         assert schema is not None

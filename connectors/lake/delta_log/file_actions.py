@@ -18,6 +18,8 @@ from commitlake.connectors.arrays_without_pandas import to_numpy_numbers
 from commitlake.schemas.times import from_ms
 
 PARTITION, _TIME = "store_date", "store_timestamp"
+TOPIC_TIME = "_store_timestamp"
+"""Column of the typed tables of topics with the store time of the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class TableFile:
         last_time: largest store_timestamp; None if not known.
         statistics: statistics in the log, as JSON.
         has_deletions: True if some of its rows are deleted by a deletion vector.
+        has_topic_rows: True if its rows are those of the typed table of a topic, which expire with their messages.
     """
 
     path: str
@@ -45,13 +48,19 @@ class TableFile:
     last_time: datetime.datetime | None = None
     statistics: str = "{}"
     has_deletions: bool = False
+    has_topic_rows: bool = False
 
     @property
     def date(self) -> datetime.date:
-        """Date that determines the age of the file's rows: that of its partition, or else of its last change."""
+        """Date that determines the age of the file's rows: that of its partition, or else of its last change.
+
+        Of a typed table it is the date of the newest message: a table that is made later has rows of old messages.
+        """
         text = self.partition.get(PARTITION)
         if text is not None:
             return datetime.date.fromisoformat(text)
+        if self.has_topic_rows and self.last_time is not None:
+            return self.last_time.date()
         return from_ms(self.modified_ms).date()
 
 
@@ -62,15 +71,18 @@ def read_table_files(table: DeltaTable) -> list[TableFile]:
 
 def _to_table_file(action: dict[str, Any]) -> TableFile:
     partition = {name: None if value is None else str(value) for name, value in (action.get("partition") or {}).items()}
+    least, greatest = action.get("min") or {}, action.get("max") or {}
+    time = TOPIC_TIME if TOPIC_TIME in greatest else _TIME
     return TableFile(
         path=action["path"],
         partition=partition,
         size=action["size_bytes"],
         rows=action.get("num_records"),
         modified_ms=action["modification_time"],
-        first_time=(action.get("min") or {}).get(_TIME),
-        last_time=(action.get("max") or {}).get(_TIME),
+        first_time=least.get(time),
+        last_time=greatest.get(time),
         has_deletions=bool(action.get("deletion_vector")),
+        has_topic_rows=time == TOPIC_TIME,
     )
 
 
