@@ -77,14 +77,18 @@ class StoreFolders:
     rebuilt: tuple[str, ...]
     unsupported_logs: Mapping[str, str] = MappingProxyType({})
 
-    def other_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
-        """Return the folders that may have parts of a store's log, besides the one that is read; they need not exist.
+    def further_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
+        """Return the further folders of a store's log that the broker's settings name; they need not exist.
 
         Args:
             root: the store's folder.
-            log_folder: the folder that is read.
+            log_folder: the log's folder in it.
             settings: the broker's settings; empty if they are unknown.
         """
+        return ()
+
+    def unread_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
+        """Return the folders that may have a part of the log in a format that is not read; they need not exist."""
         return ()
 
 

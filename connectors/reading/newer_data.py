@@ -1,9 +1,10 @@
-"""Messages of a store that a read misses, because they are outside the folder of the log that is read.
+"""Messages of a store that a read misses, because they are outside the folders of the log that are read.
 
-Only the folder `commitlog` or `journal` is read. A broker may keep parts of its log in other folders, and a copy may
-lack segments. So the end of the log that was found is compared with:
+A broker may keep parts of its log in folders that are not read (see `log_folders`), and a copy may lack segments. So
+the end of the log that was found is compared with:
 
-1. the folders that can have other parts of the log: those of DLedger, and those that a broker.conf names;
+1. the folders that can have other parts of the log: those of DLedger, and those that only a broker.conf in the store
+   names;
 2. the last entries of the store's queues and of its newest index, if they are beyond the segment in which the log ends;
 3. the store's checkpoint.
 
@@ -27,6 +28,7 @@ from typing import NamedTuple
 
 from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, CheckpointClaim
 from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.reading.log_folders import find_log_folders, is_begun
 from commitlake.connectors.reading.settings_files import read_settings
 from commitlake.connectors.reading.unread_warnings import PULL_HINT
 from commitlake.schemas import shipped_manifest
@@ -39,7 +41,6 @@ from commitlake.schemas.times import EPOCH, format_iso_time
 
 _MAX_QUEUES = 20_000
 """Number of queues whose last entries are read, about a second's work. If segments are missing, most queues show it."""
-_HEAD_BYTES = 4096
 _ENTRY_HEAD = struct.Struct(">qi")  # physical offset and size of the record, with which an entry of every format begins
 
 
@@ -60,7 +61,7 @@ class LogToRead(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The folder of the segments."""
+        """The folder of the segments, the first one if they are in several."""
         return self.root / self.format.folder
 
     @property
@@ -91,17 +92,19 @@ class OtherLogFolder:
         folder: the folder.
         start: physical offset of the first byte of the first of these segments.
         end: physical offset after the data of the last one.
-        count: number of these segments; 0 if this user may not read the folder.
+        count: number of these segments; 0 if it is not known.
+        problem: why the folder cannot be listed, if it cannot.
     """
 
     folder: Path
     start: int = 0
     end: int = 0
     count: int = 0
+    problem: str = ""
 
     def __str__(self) -> str:
-        if not self.count:
-            return f"{self.folder} may have segments of the log, but cannot be read by this user"
+        if self.problem:
+            return f"{self.folder} may have segments of the log, but {self.problem}"
         segments = format_count(self.count, "segment")
         return f"{self.folder} has {segments} of the log, physical offsets {self.start} to {self.end}"
 
@@ -115,26 +118,46 @@ def find_other_logs(log: LogToRead, start: int | None, end: int) -> list[OtherLo
         end: physical offset at which it ends.
     """
     _, text = read_settings(log.root, log.broker)
-    folders = log.format.folders.other_log_folders(log.root, log.folder, parse_properties(text))
+    named = list(log.format.folders.further_log_folders(log.root, log.folder, parse_properties(text)))
+    read = find_log_folders(log.root, log.format, log.broker)
+    unread = log.format.folders.unread_log_folders(log.root, log.folder, parse_properties(text))
     # A folder may be named twice: by a setting, and by a link.
-    distinct = {os.path.realpath(folder): folder for folder in folders}
+    distinct = {os.path.realpath(folder): folder for folder in [*named, *unread]}
+    for folder in read:
+        distinct.pop(os.path.realpath(folder), None)
     found = (_inspect_log_folder(folder, log, start, end) for folder in distinct.values())
-    return [other for other in found if other is not None]
+    return [*_find_missing_folders(log, read), *(other for other in found if other is not None)]
 
 
 def describe_other_log(log: LogToRead, other_log: OtherLogFolder) -> str:
     """Return a sentence that warns of segments in another folder, which the read does not cover."""
-    return (
-        f"{log.broker}: {other_log}. Only {log.folder} is read: several folders of a log, and DLedger, are not "
-        f"supported. {PULL_HINT}"
-    )
+    if other_log.problem:
+        return f"{log.broker}: {other_log}. Mount its disk, or run as the broker's user. {PULL_HINT}"
+    if other_log.folder in log.format.folders.unread_log_folders(log.root, log.folder, {}):
+        reason = "DLedger logs are not supported"
+    else:
+        reason = "a settings file within the store cannot name other folders: pass it as '--broker-conf'"
+    return f"{log.broker}: {other_log}, which are not read, because {reason}. {PULL_HINT}"
+
+
+def _find_missing_folders(log: LogToRead, folders: Sequence[Path]) -> Iterator[OtherLogFolder]:
+    """Yield further folders of a log that do not exist, if no gap can show that segments are missing with them.
+
+    A broker creates its segments in turn in each folder. So a folder exists once there are as many segments as folders,
+    and if that many are there, a folder without them would leave gaps, which every read reports.
+    """
+    if len(folders) > len(log.segments) > 0:
+        base_offset, size = log.segments[-1]
+        if base_offset // max(size, 1) + 1 >= len(folders):
+            missing = (folder for folder in folders[1:] if not folder.is_dir())
+            yield from (OtherLogFolder(folder, problem="does not exist") for folder in missing)
 
 
 def _inspect_log_folder(folder: Path, log: LogToRead, start: int | None, end: int) -> OtherLogFolder | None:
     try:
         names = files_by_start(folder)
         # A segment is created in advance, full of zeros. Only one with data is part of the log.
-        begun = [base for base, name in names.items() if any(_read_bytes(folder / name, 0, _HEAD_BYTES))]
+        begun = [base for base, name in names.items() if is_begun(folder / name)]
         if not begun:
             return None
         last_end = begun[-1] + written_end(folder / names[begun[-1]])
@@ -142,7 +165,7 @@ def _inspect_log_folder(folder: Path, log: LogToRead, start: int | None, end: in
         return None
     # It cannot be told what the folder holds, so it is reported instead of being ignored.
     except OSError:
-        return OtherLogFolder(folder)
+        return OtherLogFolder(folder, problem="cannot be read by this user")
     ends = dict(zip(begun, [*begun[1:], last_end], strict=True))
     is_longer = last_end > end
     unread = [base for base in begun if not _is_covered(log, base, end) or (base == begun[-1] and is_longer)]
@@ -153,14 +176,6 @@ def _inspect_log_folder(folder: Path, log: LogToRead, start: int | None, end: in
 def _is_covered(log: LogToRead, base_offset: int, end: int) -> bool:
     """Return whether the segment that begins at a physical offset is part of the log that is read."""
     return base_offset < end and any(first <= base_offset < first + max(size, 1) for first, size in log.segments)
-
-
-def _read_bytes(path: Path, position: int, size: int) -> bytes:
-    descriptor = open_file(path)
-    try:
-        return os.pread(descriptor, size, position)
-    finally:
-        os.close(descriptor)
 
 
 class RecordedLogEnd(NamedTuple):

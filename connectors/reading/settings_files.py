@@ -38,25 +38,37 @@ def use_settings_file(path: str | None) -> Iterator[None]:
         _named[:] = before
 
 
-def read_settings(root: Path, broker: str) -> tuple[str, str]:
-    """Return path and content of a store's settings file; empty if none can be read."""
+def read_settings(root: Path, broker: str, *, within_store: bool = True) -> tuple[str, str]:
+    """Return path and content of a store's settings file; empty if none can be read.
+
+    Args:
+        root: the store's folder.
+        broker: the store's name.
+        within_store: whether a file in the store's folder may be used, which whoever writes the store can change.
+    """
     if _named:
         path = _named[0].replace(BROKER_PLACEHOLDER, broker)
         with suppress(OSError, ValueError), Path(path).open("rb") as file:  # the job reports a file that it cannot read
             return path, file.read(MAX_BYTES).decode(ENCODING)
         return "", ""
-    return next(((str(path), text) for path, text in list_settings_files(root) if isinstance(text, str)), ("", ""))
+    files = list_settings_files(root, within_store=within_store)
+    return next(((str(path), text) for path, text in files if isinstance(text, str)), ("", ""))
 
 
-def list_settings_files(root: Path) -> Iterator[tuple[Path, str | OSError]]:
+def list_settings_files(root: Path, *, within_store: bool = True) -> Iterator[tuple[Path, str | OSError]]:
     """Yield the settings files in a store's folder and in the folder above it; the most reliable one comes first.
+
+    Args:
+        root: the store's folder.
+        within_store: whether to yield those in the store's folder.
 
     Yields:
         The path, and the content, or the error if it cannot be read.
     """
     # Links above the store belong to the administrator.
     above = [((root / ".." / place).resolve(), None) for place in _PLACES_ABOVE]
-    for path, below in [*above, *((root / place, root) for place in _PLACES_WITHIN)]:
+    within = [(root / place, root) for place in _PLACES_WITHIN] if within_store else []
+    for path, below in [*above, *within]:
         if not os.path.lexists(path):
             continue
         try:

@@ -33,6 +33,7 @@ from commitlake.connectors.reading.files.shipped_stores import (
     resolve_filesystem,
     shipped_file_sizes,
 )
+from commitlake.connectors.reading.log_folders import find_log_folders, find_segment_files
 from commitlake.connectors.reading.unread_warnings import (
     UNREAD,
     check_supported,
@@ -451,6 +452,9 @@ def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Forma
         base_offset = parse_segment_name(name)
         if base_offset is not None:
             segments.append(Segment(f"{prefix}{root}/{name}", base_offset, size))
+    log_format = next(each for each in formats if each.folder == root.rsplit("/", 1)[1])
+    if not prefix:
+        segments = _add_further_folders(segments, Path(root).parent, log_format, broker)
     if not segments:
         _check_supported(filesystem, prefix, root.rsplit("/", 1)[0], formats)
         raise EmptyStoreError(f"{prefix}{root} contains no segment: the broker has not stored a message yet")
@@ -461,8 +465,19 @@ def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Forma
                 f"{segment.path} and {following.path} both begin at physical offset {segment.base_offset}, but one of "
                 "their names has non-ASCII digits: move that file out of the folder, because brokers write ASCII digits"
             )
-    log_format = next(each for each in formats if each.folder == root.rsplit("/", 1)[1])
     return Store(broker, prefix + root, in_order, log_format)
+
+
+def _add_further_folders(segments: list[Segment], root: Path, log_format: Format, broker: str) -> list[Segment]:
+    """Return the segments of a log with those in its further folders; see `log_folders`."""
+    folders = find_log_folders(root, log_format, broker)
+    if len(folders) == 1:
+        return segments
+    try:
+        files = find_segment_files(folders)
+        return [Segment(str(path), base, path.lstat().st_size) for base, path in files.items()]
+    except OSError as error:
+        raise StoreError(f"{error}: a folder of the log of {root} cannot be read") from None
 
 
 def _check_segment_files(root: str) -> None:

@@ -135,10 +135,10 @@ def _warn_of_unread_messages(store: Store) -> None:
     if store.is_remote:
         return
     try:
-        source = SourceStore(str(Path(store.root).parent))
+        source = SourceStore(str(Path(store.root).parent), store.broker)
     except UsageError:  # logs of several formats are in one folder
         return
-    for sentence in source.newer_data_sentences(store.broker):
+    for sentence in source.newer_data_sentences():
         UNREAD.warning("%s", sentence)
 
 

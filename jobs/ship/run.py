@@ -51,7 +51,7 @@ def ship_store(command: ShipOptions, broker: str) -> ExitCode:
         broker: name of the store.
     """
     lower_priority()
-    source = SourceStore(command.store)
+    source = SourceStore(command.store, broker)
     with closing(open_target(command, source)) as target:
         shipping = _ShipJob(command, source, target, ShipSettings(broker, has_other_files=not command.log_only))
         return shipping.ship_once() if command.once else shipping.ship_continuously()
@@ -250,7 +250,7 @@ class _ShipJob:
 
     def _warn_of_unread_messages(self) -> None:
         """Warn of messages in other log folders of the store, which are not copied."""
-        for sentence in self._source.newer_data_sentences(self._settings.broker):
+        for sentence in self._source.newer_data_sentences():
             UNREAD.warning("%s", sentence)
 
     def _warn_of_skipped_files(self) -> None:

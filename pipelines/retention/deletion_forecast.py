@@ -238,7 +238,9 @@ def _read_disks_of_store(store: Store, rules: Rules) -> list[Disk]:
         return []
     log = Path(store.root)
     queues = Path(rules.conf.store_path or log.parent) / store.format.queues.folders[0]
-    disks = [read_disk_usage(log)]
+    # A broker with several folders deletes segments when the emptiest of their disks is full.
+    folders = {log, *(Path(segment.path).parent for segment in store.segments)}
+    disks = [min((read_disk_usage(folder) for folder in folders), key=lambda disk: disk.used_percent)]
     # Queues on the log's own disk would count twice.
     if queues.is_dir() and queues.stat().st_dev != disks[0].device:
         disks.append(read_disk_usage(queues))

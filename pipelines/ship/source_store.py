@@ -16,6 +16,7 @@ from pathlib import Path
 from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.reading.log_folders import find_log_folders, find_segment_files
 from commitlake.connectors.reading.newer_data import (
     LogEnd,
     LogToRead,
@@ -25,7 +26,7 @@ from commitlake.connectors.reading.newer_data import (
 )
 from commitlake.connectors.reading.unread_warnings import check_supported, format_folder_names
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.layouts.segment_names import is_segment_name, parse_segment_name, segment_name
+from commitlake.schemas.layouts.segment_names import is_segment_name, segment_name
 from commitlake.schemas.safe_store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
 
 _SMALL_FOLDERS = ("config", "offset")
@@ -139,17 +140,20 @@ class SourceStore:
 
     Args:
         root: the folder that holds `commitlog` or `journal`.
+        broker: the store's name, which a settings file may have in its path.
 
     Raises:
         UsageError: if it is not a store.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, broker: str = "") -> None:
         given = Path(root).absolute()
         # As in other jobs, the folder of the log may be named instead of the store.
         is_log = given.name in {log_format.folder for log_format in all_formats()} and given.is_dir()
         self.root = given.parent if is_log else given
         self.skipped: list[str] = []
+        self._broker = broker
+        self._segments_elsewhere: dict[str, Path] = {}
         found = [log_format for log_format in all_formats() if (self.root / log_format.folder).is_dir()]
         if not found:
             check_supported(root, folders_in(self.root), all_formats().known)
@@ -165,25 +169,24 @@ class SourceStore:
         Raises:
             UnsafeFileError: for a link or a device with the name of a segment.
         """
-        folder = self.root / self.format.folder
+        own = self.root / self.format.folder
         files = []
-        for name in files_in(folder):
-            base_offset = parse_segment_name(name)
+        for base_offset, path in find_segment_files(find_log_folders(self.root, self.format, self._broker)).items():
             # A broker also accepts digits of other scripts, but only one file may have an offset.
-            if base_offset is None or name != segment_name(base_offset):
+            if path.name != segment_name(base_offset):
                 continue
             with suppress(FileNotFoundError):
-                found = (folder / name).lstat()
+                found = path.lstat()
                 data_size = min(found.st_size, found.st_blocks * _DISK_BLOCK_BYTES)
-                files.append(LogFile(f"{self.format.folder}/{name}", base_offset, found.st_size, data_size))
+                name = f"{self.format.folder}/{path.name}"
+                files.append(LogFile(name, base_offset, found.st_size, data_size))
+                if path.parent != own:
+                    self._segments_elsewhere[name] = path
         return files
 
-    def newer_data_sentences(self, broker: str) -> list[str]:
-        """Return sentences about newer messages of the store that are in another folder than the one read.
-
-        Args:
-            broker: the store's name.
-        """
+    def newer_data_sentences(self) -> list[str]:
+        """Return sentences about newer messages of the store that are in folders that are not read."""
+        broker = self._broker
         known = RecordedLogEnd.read_known_end(LogToRead(broker, self.root, self.format, ()))._replace(claims=())
         files = self.log_files()
         log = LogToRead(broker, self.root, self.format, [(file.base_offset, file.size) for file in files])
@@ -197,9 +200,12 @@ class SourceStore:
     @contextmanager
     def open(self, name: str) -> Iterator[SourceFile | None]:
         """Open a file; None if it does not exist any more."""
-        top = self.root / name.split("/", 1)[0]
+        path, top = self.root / name, self.root / name.split("/", 1)[0]
+        if name in self._segments_elsewhere:
+            path = self._segments_elsewhere[name]
+            top = path.parent
         try:
-            descriptor = open_file(self.root / name, trusted_root=top if top.is_dir() else self.root)
+            descriptor = open_file(path, trusted_root=top if top.is_dir() else self.root)
         except FileNotFoundError:
             yield None
             return

@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from commitlake.connectors.rocketmq.errors import RocketMQError
+from commitlake.connectors.rocketmq.errors import RefusedError, RocketMQError
 from commitlake.connectors.rocketmq.network import Network, PeerAnswer
 from commitlake.connectors.rocketmq.options import ClientOptions
-from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import Long
 from commitlake.schemas.remoting.headers import MaxOffsetRequest, OffsetResponse
 from commitlake.schemas.remoting.routes import ClusterInfo
 
 ANSWER_SECONDS = 10
+_POP_ATTEMPTS = 10
 
 
 class PopRequest(NamedTuple):
@@ -65,10 +66,18 @@ def pop_and_forget(broker_address: str, topic: str, group: str, invisible_ms: in
     The broker writes a checkpoint record, and moves the messages into the group's pop retry topic after their invisible
     time.
     """
-    now_ms = time.time_ns() // 1_000_000
-    # From any queue, starting at its first message.
-    request = PopRequest(group, topic, -1, 32, invisible_ms, poll_time=0, born_time=now_ms, init_mode=0)
-    ask(broker_address, RequestCode.POP_MESSAGE, request)
+    # A broker refuses a pop that was sent half a second ago, as on a machine that is busy; it has then done nothing.
+    for attempt in range(_POP_ATTEMPTS):
+        now_ms = time.time_ns() // 1_000_000
+        # From any queue, starting at its first message.
+        request = PopRequest(group, topic, -1, 32, invisible_ms, poll_time=0, born_time=now_ms, init_mode=0)
+        try:
+            ask(broker_address, RequestCode.POP_MESSAGE, request)
+        except RefusedError as error:
+            if error.code != ResponseCode.POLLING_TIMEOUT or attempt == _POP_ATTEMPTS - 1:
+                raise
+        else:
+            return
 
 
 def ask(address: str, code: int, header: NamedTuple | None = None, body: bytes = b"") -> PeerAnswer:

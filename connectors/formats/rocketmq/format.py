@@ -49,11 +49,17 @@ class _RocketmqStoreFolders(StoreFolders):
     rebuilt = (*_QUEUES, "index", "checkpoint", "config/topics.json")
     unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
 
-    def other_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-        """Yield other folders that may have parts of a store's log: further ones of its CommitLog, and DLedger's."""
-        from commitlake.connectors.formats.rocketmq.log_folders import other_log_folders
+    def further_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+        """Yield the further folders of a CommitLog that is in several (RIP-7)."""
+        from commitlake.connectors.formats.rocketmq.log_folders import further_log_folders
 
-        return other_log_folders(root, log_folder, settings)
+        return further_log_folders(root, log_folder, settings)
+
+    def unread_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+        """Yield the folders of DLedger's logs."""
+        from commitlake.connectors.formats.rocketmq.log_folders import unread_log_folders
+
+        return unread_log_folders(root, log_folder, settings)
 
 
 class _RocketmqDialects(FormatDialects):

@@ -1,7 +1,7 @@
 """Folders besides `commitlog` with parts of a broker's log, and the newest record in a store's indexes.
 
     storePathCommitLog            one folder, or several with commas: a broker creates its segments in turn in each
-    readOnlyCommitLogStorePaths   folders in which it creates none any more
+    readOnlyCommitLogStorePaths   further folders of the same log, in which it creates no segments any more
     dledger-<self>/data           segments of a DLedger log, in the folder of storePathRootDir
     storePathDLedgerCommitLog     the same, elsewhere
 
@@ -36,20 +36,40 @@ def dledger_folders(root: Path) -> list[Path]:
     return [root / name / _DATA for name in names if name.startswith(_DLEDGER) and (root / name / _DATA).is_dir()]
 
 
-def other_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the folders of DLedger logs, and the log's other folders according to the broker's settings.
+def further_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the further folders of a log according to the broker's settings, each once.
 
     Args:
         root: the store's folder.
-        log_folder: the folder of the log that is read.
+        log_folder: the folder `commitlog` in it.
         settings: the settings of a broker.conf; empty without one. Those of another store, as of a copy, are not used.
     """
+    folders = _set_log_folders(settings)
+    if _is_of_store(settings, folders, root, log_folder):
+        known = {os.path.realpath(log_folder)}
+        for folder in folders:
+            if (place := os.path.realpath(folder)) not in known:
+                known.add(place)
+                yield folder
+
+
+def unread_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders that may have a DLedger log of the same store; arguments as of `further_log_folders`."""
     yield from dledger_folders(root)
-    folders = [Path(path) for name in _LOGS for path in _split_paths(settings.get(name, ""))]
-    main = settings.get("storePathRootDir", "")
-    if any(_is_same_folder(folder, log_folder) for folder in folders) or (main and _is_same_folder(Path(main), root)):
-        yield from (folder for folder in folders if not _is_same_folder(folder, log_folder))
+    if _is_of_store(settings, _set_log_folders(settings), root, log_folder):
         yield from map(Path, _split_paths(settings.get(_DLEDGER_LOG, "")))
+
+
+def _set_log_folders(settings: Mapping[str, str]) -> list[Path]:
+    return [Path(path) for name in _LOGS for path in _split_paths(settings.get(name, ""))]
+
+
+def _is_of_store(settings: Mapping[str, str], folders: list[Path], root: Path, log_folder: Path) -> bool:
+    """Return whether settings are those of the broker with this store."""
+    main = settings.get("storePathRootDir", "")
+    return any(_is_same_folder(folder, log_folder) for folder in folders) or bool(
+        main and _is_same_folder(Path(main), root)
+    )
 
 
 def read_newest_indexed_record(root: Path) -> tuple[str, int] | None:

@@ -16,7 +16,6 @@ from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.reading.errors import StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import refuse_incomplete_read
-from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.unread_warnings import watch_unread_warnings
@@ -94,27 +93,26 @@ def test_folder_of_dledger_without_newer_messages_is_no_alarm(root: Path, leave:
     assert newer(root) == ""
 
 
-def test_second_path_of_the_log_is_named(root: Path) -> None:
+def test_folder_that_only_the_store_names_is_not_read(root: Path) -> None:
     other = move(root, root.parent / "b", SEGMENT_BYTES, LAST)
     write_conf(root, root / "commitlog", other, root.parent / "not-created-yet")
+    (root.parent / "broker.conf").rename(root / "broker.conf")
     text = newer(root)
     assert f"{other} has 2 segments of the log, physical offsets {SEGMENT_BYTES} to " in text
+    assert "'--broker-conf'" in text
     assert "not-created-yet" not in text
 
 
-def test_settings_file_of_the_command_is_used(root: Path, tmp_path: Path) -> None:
-    other = move(root, root.parent / "b", LAST)
-    write_conf(root, root / "commitlog", other)
-    (root.parent / "broker.conf").rename(tmp_path / "broker-a.conf")
-    with use_settings_file(str(tmp_path / "{broker}.conf")):
-        assert f"{other} has 1 segment" in newer(root)
+def test_folder_that_does_not_exist_is_named_where_no_gap_shows_it(root: Path) -> None:
+    for base in (0, SEGMENT_BYTES, 2 * SEGMENT_BYTES):
+        (root / "commitlog" / segment_name(base)).unlink()
+    write_conf(root, root / "commitlog", root.parent / "unmounted")
+    assert f"{root.parent}/unmounted may have segments of the log, but does not exist" in newer(root)
 
 
-def test_empty_segment_of_the_same_name_hides_nothing(root: Path) -> None:
-    other = move(root, root.parent / "b", LAST)
-    write_conf(root, root / "commitlog", other)
-    (root / "commitlog" / segment_name(LAST)).write_bytes(bytes(SEGMENT_BYTES))
-    assert f"{other} has 1 segment of the log, physical offsets {LAST} to " in newer(root)
+def test_folder_in_which_no_segment_was_created_yet_is_no_alarm(root: Path) -> None:
+    write_conf(root, root / "commitlog", *(root.parent / str(number) for number in range(4)))
+    assert newer(root) == ""
 
 
 def test_empty_segment_of_the_same_name_elsewhere_is_no_alarm(root: Path) -> None:
