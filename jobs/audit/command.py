@@ -64,6 +64,7 @@ from commitlake.pipelines.audit.table_checks import (
     prevents_comparison,
 )
 from commitlake.pipelines.audit.topic_minutes_check import compare_minutes
+from commitlake.pipelines.audit.topic_tables_check import compare_topic_tables
 from commitlake.pipelines.audit.verdicts import AuditResult, AuditVerdict, collect_audit_evidence, to_json_objects
 from commitlake.pipelines.audit.window_profiles import Profile
 from commitlake.schemas.errors import ExitCode
@@ -198,7 +199,11 @@ def _run_audit(command: Audit, lake: Lake, page_file: PageFile | None) -> ExitCo
     of_contents, content_notes = compare_contents(lake, damaged, runner)
     findings += [*of_contents, *of_keys, *of_minutes, *of_edges, *find_lost_messages(reading, span)]
     notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
-    return _publish_result(command, lake, AuditResult(moment, span, verdicts, findings, notes), page_file, key)
+    topics = compare_topic_tables(reading, moment, span, {finding.table for finding in findings})
+    findings += [finding for each in topics for finding in each.to_finding()]
+    notes += [f"{each.table} {line}" for each in topics for line in each.notes]
+    result = AuditResult(moment, span, verdicts, findings, notes, topics)
+    return _publish_result(command, lake, result, page_file, key)
 
 
 def _publish_result(
@@ -213,10 +218,10 @@ def _publish_result(
     if file is not None:
         file.write(report, lake)
     if command.output == "table":
-        print_sections(report, "compared", "findings", "notes")
+        print_sections(report, "compared", "topics", "findings", "notes")
         print_text(report.verdict.sentence)
     else:
-        write_varying_rows(command.output, to_json_objects([*result.verdicts, *result.findings]))
+        write_varying_rows(command.output, to_json_objects([*result.verdicts, *result.findings, *result.topics]))
     if not result.findings and not any(verdict.compared for verdict in result.verdicts):
         is_empty = any(not verdict.windows for verdict in result.verdicts)
         why = f": no message was stored in this time, {result.span}" if is_empty else ""

@@ -11,6 +11,7 @@ from commitlake.jobs.report.findings import Example, FindingGroup, findings_sect
 from commitlake.jobs.report.page_file import join_names, left_out_text, period_text
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.table_checks import REPAIR, TableFinding
+from commitlake.pipelines.audit.topic_tables_check import TopicComparison
 from commitlake.pipelines.audit.verdicts import AuditResult
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.errors import ExitCode
@@ -39,13 +40,19 @@ _SAME = "Every message is in every place, and the same. "
 _WHOLE = "The tables' data files are whole, and so is what the runs have written."
 _COMPARE = REPAIR.with_prefix("compare with --store while the broker still has the messages; ")
 _BYTE_FIGURES = ("bytes", "body_bytes")
+_TOPIC_COLUMNS = (
+    Column("table"), Column("version", 5, is_number=True), Column("verdict"), Column("messages", is_number=True),
+    Column("rows", is_number=True), Column("misfits", is_number=True), Column("erased", 3, is_number=True),
+    Column("not yet", 2, key="pending", is_number=True), Column("hours", 4, is_number=True),
+    Column("differing hours", 1, key="differing", is_number=True),
+)  # fmt: skip
 
 
 def audit_report(result: AuditResult, lake: Lake) -> Report:
     """Return the report of an audit."""
     comparisons, moment, span = result.verdicts, result.moment, result.span
     groups = [
-        *(_damage_finding(damage, lake) for damage in result.findings),
+        *(_damage_finding(damage, lake, result.topics) for damage in result.findings),
         *(group for each in comparisons for group in _difference_findings(each, lake)),
     ]
     text = _verdict_text(comparisons, result.findings)
@@ -62,6 +69,7 @@ def audit_report(result: AuditResult, lake: Lake) -> Report:
     notes = [*(f"{_comparison_title(each)}: {note}" for each in comparisons for note in each.notes), *result.notes]
     sections = [
         Section("compared", "What was compared", _comparison_blocks(comparisons)),
+        *_topics_section(result.topics),
         findings_section(groups, (_SAME if any(each.compared for each in comparisons) else "") + _WHOLE),
         *_notes_section(notes),
     ]
@@ -127,7 +135,35 @@ def _comparison_row(comparison: Comparison) -> dict[str, object]:
     }
 
 
-def _damage_finding(damage: TableFinding, lake: Lake) -> FindingGroup:
+def _topics_section(topics: Sequence[TopicComparison]) -> Iterator[Section]:
+    if topics:
+        title = "Each message of a topic is a row of its table, a misfit, or erased; compared by hour"
+        yield Section("topics", "Typed tables of topics", [Table.of(title, _TOPIC_COLUMNS, map(_topic_row, topics))])
+
+
+def _topic_row(topic: TopicComparison) -> dict[str, object]:
+    names = ("messages", "rows", "misfits", "erased", "pending", "hours", "differing")
+    verdict = Badge(Kind.CRITICAL, "different") if topic.differing else Badge(Kind.GOOD, "the same")
+    return {
+        "table": Name(topic.table),
+        "version": topic.version,
+        "verdict": verdict if topic.compared else Badge(Kind.INFO, "not done"),
+        **{name: getattr(topic, name) if topic.compared else None for name in names},
+    }
+
+
+def _damage_finding(damage: TableFinding, lake: Lake, topics: Sequence[TopicComparison]) -> FindingGroup:
+    different = next((each for each in topics if each.table == damage.table and each.differing), None)
+    if different is not None:
+        return FindingGroup(
+            Kind.CRITICAL,
+            damage.table,
+            damage.count,
+            advice=different.advice.fill_placeholders({"lake": lake.root, "topic": different.topic}),
+            examples=[Example(damage.table, note, "") for note in damage.notes],
+            word="Different",
+            counted=damage.counted_text,
+        )
     return FindingGroup(
         Kind.CRITICAL,
         damage.table,

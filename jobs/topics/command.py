@@ -73,6 +73,10 @@ class Topics(
     )
     topics_file: str = option("the TOML file that names the topics and their schemas", metavar="FILE", required=True)
     topic: tuple[str, ...] = repeated("only this topic of the file", metavar="TOPIC")
+    again: bool = flag(
+        "read all messages again, and add those that a table lacks, as an audit may find",
+        rules=only_for_actions(UPDATE),
+    )
     sample: int = option("learn: number of messages to read, about", parse=positive, default=10_000, metavar="N")
     apply: bool = flag(
         "learn: write the schema into the topic's file; fields that the file has keep their types",
@@ -93,7 +97,7 @@ class Topics(
                 _learn_schema(self, lake, config)
             return ExitCode.OK
         codes: list[ExitCode] = []
-        rows = list(_update_topics(lake, configs, codes, is_quiet=self.quiet))
+        rows = list(_update_topics(lake, configs, codes, reads_all=self.again, is_quiet=self.quiet))
         names: Sequence[str] = list(rows[0]) if self.output == "csv" else COLUMNS
         write_rows(self.output, rows, names, ())
         return max(codes, default=ExitCode.OK)
@@ -130,7 +134,7 @@ def _learn_schema(command: Topics, lake: Lake, config: TopicConfig) -> None:
 
 
 def _update_topics(
-    lake: Lake, configs: Sequence[TopicConfig], codes: list[ExitCode], *, is_quiet: bool
+    lake: Lake, configs: Sequence[TopicConfig], codes: list[ExitCode], *, reads_all: bool, is_quiet: bool
 ) -> Iterator[dict[str, Any]]:
     """Update the table of each topic, and yield a row on it; add to `codes` what is not in order."""
     from commitlake.jobs.arguments.runner import get_spark_session
@@ -142,7 +146,7 @@ def _update_topics(
         error = ""
         added = misfits = with_unknown = schema = 0
         try:
-            done = TopicTableUpdater(spark, lake, config).update()
+            done = TopicTableUpdater(spark, lake, config).update(reads_all=reads_all)
             added, misfits, with_unknown, schema = done.rows, done.misfits, done.with_unknown, done.schema
         except CommitLakeError as failure:
             error = str(failure)

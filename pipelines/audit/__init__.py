@@ -12,6 +12,7 @@ key_differences                        keys that only one of two tables has
 erasure_corrections                    changes by erasures
 checksums_after_repair                 profiles of messages that a repair has read again
 topic_minutes_check                    check of `topic_minutes`
+topic_tables_check                     typed tables of topics, by topic and hour
 table_checks                           checks of data files and of tables that follow
 verdicts                               results, as text and JSON
 """

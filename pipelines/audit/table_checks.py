@@ -20,7 +20,7 @@ from typing import Any
 
 from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
-from commitlake.connectors.lake.delta_log.check import find_forged_entries
+from commitlake.connectors.lake.delta_log.check import LogDamagedError, find_forged_entries
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, read_erased_messages
 from commitlake.connectors.lake.lake import Lake, NoTableError
@@ -80,8 +80,14 @@ def find_damaged_table_files(lake: Lake, *, is_deep: bool, runner: Runner = HERE
         is_deep: True to read every page.
     """
     lake, found = lake.pin_versions(), []
-    for table in LAKE_TABLES:
-        if lake.find(table) is None:
+    for table in (*LAKE_TABLES, *lake.list_topic_tables(includes_lost=True)):
+        try:
+            if lake.find(table) is None:
+                continue
+        except LogDamagedError as error:
+            if table in LAKE_TABLES:
+                raise
+            found.append(TableFinding(table, 1, "logs", [str(error)]))  # of its topic only: the audit goes on
             continue
         damages = sorted(map(str, find_damaged_files(lake, table, is_deep=is_deep, runner=runner)))
         if damages:

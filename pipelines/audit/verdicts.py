@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.audit.audited_ranges import AuditSpan
     from commitlake.pipelines.audit.audited_versions import LakeState
     from commitlake.pipelines.audit.table_checks import TableFinding
+    from commitlake.pipelines.audit.topic_tables_check import TopicComparison
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class AuditResult:
         verdicts: verdicts on the comparisons of two sides each.
         findings: damage found in single tables.
         notes: further notes, as sentences.
+        topics: comparisons of the typed tables of topics.
     """
 
     moment: LakeState
@@ -63,6 +65,7 @@ class AuditResult:
     verdicts: Sequence[AuditVerdict]
     findings: Sequence[TableFinding]
     notes: Sequence[str] = ()
+    topics: Sequence[TopicComparison] = ()
 
 
 def compare_profiles(
@@ -112,6 +115,25 @@ def collect_audit_evidence(result: AuditResult) -> dict[str, Any]:
         ],
         "findings": [{"table": one.table, "count": one.count, "what": one.what} for one in result.findings],
         "notes": list(result.notes),
+        "topics": [
+            {
+                name: getattr(one, name)
+                for name in (
+                    "table",
+                    "version",
+                    "topic",
+                    "followed",
+                    "compared",
+                    "messages",
+                    "rows",
+                    "misfits",
+                    "erased",
+                    "pending",
+                    "differing",
+                )
+            }
+            for one in result.topics
+        ],
     }
 
 

@@ -30,12 +30,14 @@ class TopicSchema:
         text: the JSON Schema.
         rename: names of columns, by the names of their fields.
         source: where it is from: `file`.
+        topic: the topic that the table had then.
     """
 
     number: int
     text: str
     rename: Mapping[str, str] = field(default_factory=dict)
     source: str = "file"
+    topic: str = ""
 
 
 def schemas_application_id(table_name: str) -> str:
@@ -49,12 +51,12 @@ def read_topic_schema(lake: Lake, table_name: str, number: int | None = None) ->
     if history is None:
         return None
     where = f"topic_table = {text_literal(table_name)}" + ("" if number is None else f" AND number = {number}")
-    sql = f"SELECT number, schema, rename, source FROM {TABLE} WHERE {where} ORDER BY number DESC LIMIT 1"
+    sql = f"SELECT number, schema, rename, source, topic FROM {TABLE} WHERE {where} ORDER BY number DESC LIMIT 1"
     rows = run_sql(history, TABLE, sql).read_all().to_pylist()
     if not rows:
         return None
     row = rows[0]
-    return TopicSchema(row["number"], row["schema"], dict(row["rename"] or ()), row["source"])
+    return TopicSchema(row["number"], row["schema"], dict(row["rename"] or ()), row["source"], row["topic"])
 
 
 def record_topic_schema(
@@ -66,7 +68,7 @@ def record_topic_schema(
         ConcurrentRunError: if another run added one at the same time.
     """
     newest = read_topic_schema(lake, table_name)
-    if newest is not None and (newest.text, newest.rename) == (text, rename):
+    if newest is not None and (newest.text, newest.rename, newest.topic) == (text, rename, topic):
         return newest
     number = 1 if newest is None else newest.number + 1
     row = {
@@ -78,4 +80,4 @@ def record_topic_schema(
     step = (None if newest is None else newest.number, number)
     if not commit_with_transaction(lake, TABLE, [file], schemas_application_id(table_name), step):
         raise ConcurrentRunError(f"{lake.uri(TABLE)}: another run recorded a schema of {table_name} first. Run again")
-    return TopicSchema(number, text, rename, source)
+    return TopicSchema(number, text, rename, source, topic)

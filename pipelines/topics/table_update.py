@@ -100,8 +100,12 @@ class TopicTableUpdater:
     lake: Lake
     config: TopicConfig
 
-    def update(self) -> TopicUpdate:
+    def update(self, *, reads_all: bool = False) -> TopicUpdate:
         """Add the messages of the topic that its table lacks.
+
+        Args:
+            reads_all: True to read all messages again, not only new ones, and to add those that are neither rows nor
+                misfits.
 
         Raises:
             TopicMisfitError: if a message does not fit, and the topic is to fail then; nothing was added.
@@ -113,7 +117,8 @@ class TopicTableUpdater:
         reading.table("messages")
         progress = read_topic_progress(reading.find(self.config.lake_table))
         late_misfits = self._add_due_misfits(progress)
-        new = readable_added_files(reading, progress.version)
+        new = readable_added_files(reading, -1 if reads_all else progress.version)
+        new = replace(new, from_scratch=new.from_scratch or reads_all)
         if new.version <= progress.version and not new.from_scratch:
             return TopicUpdate(
                 self.config.topic, self.config.table, progress.version, misfits=late_misfits, schema=progress.schema
@@ -156,7 +161,9 @@ class TopicTableUpdater:
         if misfits and config.on_misfit is OnMisfit.FAIL:
             raise self._misfit_error(parsed, misfits)
         newest_misfits = new.version if misfits else max(progress.misfits, recorded)
-        reached = TopicProgress(new.version, progress.version, newest_misfits, schema.number)
+        # If this run is killed before it adds the misfits, the next one judges the same files again.
+        before = -1 if new.from_scratch else progress.version
+        reached = TopicProgress(new.version, before, newest_misfits, schema.number)
         self._commit(config.lake_table, files, progress, reached, reading, self._table_columns(schema))
         if misfits:
             misfits = self._add_misfits(reading, parsed, reached, schema)
@@ -195,7 +202,8 @@ class TopicTableUpdater:
         # The lake as it was at the commit, so that the same messages are judged again.
         then = PinnedLake(self.lake.root, self.lake.s3, self.lake.packs, versions={"messages": progress.version})
         new = readable_added_files(then, progress.before)
-        parsed = self._parsed_messages(then, new, schema, is_repeated=new.from_scratch)
+        is_repeated = new.from_scratch or progress.before < 0
+        parsed = self._parsed_messages(then, new, schema, is_repeated=is_repeated)
         return self._add_misfits(then, parsed, progress, schema)
 
     def _add_misfits(self, reading: PinnedLake, parsed: DataFrame, progress: TopicProgress, schema: TopicSchema) -> int:
