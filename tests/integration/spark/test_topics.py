@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from pyspark.sql import functions as F
 
 from commitlake.connectors.lake.added_files import AddedFiles, readable_added_files
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.maintain.command import main as maintain
+from commitlake.pipelines.audit.audited_ranges import AuditSpan
+from commitlake.pipelines.audit.audited_versions import read_lake_state
+from commitlake.pipelines.audit.topic_tables_check import compare_topic_tables
 from commitlake.pipelines.erasure.purge import purge_old_versions
 from commitlake.pipelines.erasure.run import ErasureTarget, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
@@ -21,6 +26,7 @@ from commitlake.pipelines.topics import table_update
 from commitlake.pipelines.topics.table_update import TopicMisfitError, TopicTableUpdater, TopicUpdate
 from commitlake.pipelines.topics.topic_config import OnMisfit, TopicConfig, TopicConfigError
 from commitlake.pipelines.transforms.typed_messages import parse_documents
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.columns import INT64, Column, Columns
 from tests.support.erased_lakes import KEY, shop_messages, traces, write_lake
 from tests.support.lakes import GrowingLake, rows_of
@@ -250,3 +256,56 @@ def test_erased_messages_are_left_out(spark: SparkSession, tmp_path: Path) -> No
     config = TopicConfig("topic-1", "fit", tmp_path / "all.json")
     assert update(spark, growing.lake, config).rows == 49
     assert update(spark, growing.lake, config).rows == 0
+
+
+def test_all_messages_are_read_again_to_add_what_is_missing(
+    spark: SparkSession, growing: GrowingLake, config: TopicConfig
+) -> None:
+    archive(growing, [b'{"id": 1}', b"x", b'{"id": 2}'])
+    update(spark, growing.lake, config)
+    table = growing.lake.table(config.lake_table)
+    table.delete("id = 1")  # by another program
+    assert update(spark, growing.lake, config).rows == 0
+    updater = TopicTableUpdater(spark, growing.lake, config)
+    done = updater.update(reads_all=True)
+    assert (done.rows, done.misfits) == (1, 0)
+    assert (updater.update(reads_all=True).rows, updater.update().rows) == (0, 0)
+    assert [row["id"] for row in typed(growing.lake, config)] == [1, 2]
+    assert len(rows_of(growing.lake.uri("topic_misfits"))) == 1
+
+
+def test_a_table_that_is_made_again_finds_its_misfits(
+    spark: SparkSession, growing: GrowingLake, config: TopicConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive(growing, [b'{"id": 1}', b"x"])
+    update(spark, growing.lake, config)
+    archive(growing, [b'{"id": 2}', b"y"])
+    update(spark, growing.lake, config)
+    shutil.rmtree(growing.lake.uri(config.lake_table))
+    assert maintain(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.DAMAGE
+    archive(growing, [b'{"id": 3}', b"z"])
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicTableUpdater, "_add_misfits", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            update(spark, growing.lake, config)
+    assert update(spark, growing.lake, config).misfits == 1
+    assert [row["id"] for row in typed(growing.lake, config)] == [1, 2, 3]
+    assert len(rows_of(growing.lake.uri("topic_misfits"))) == 3
+    (found,) = compare_topic_tables(growing.lake.pin_versions(), read_lake_state(growing.lake), AuditSpan(), ())
+    assert (found.compared, found.differing, found.rows, found.misfits) == (True, 0, 3, 3)
+
+
+def test_maintain_merges_the_files_that_spark_wrote(
+    spark: SparkSession, growing: GrowingLake, config: TopicConfig
+) -> None:
+    for numbers in ([1, 2], [3]):
+        archive(growing, [b'{"id": %d, "lines": [{"sku": "a"}], "total": 5}' % number for number in numbers])
+        update(spark, growing.lake, config)
+    rows = typed(growing.lake, config)
+    assert maintain(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+    assert len(growing.lake.table(config.lake_table).file_uris()) == 1
+    assert typed(growing.lake, config) == rows
+    table = spark.read.format("delta").load(growing.lake.uri(config.lake_table))
+    assert [row["lines"][0]["sku"] for row in table.collect()] == ["a"] * 3
+    archive(growing, [b'{"id": 4}'])
+    assert update(spark, growing.lake, config).rows == 1

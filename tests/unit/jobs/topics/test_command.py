@@ -39,7 +39,7 @@ def topics_file(tmp_path: Path) -> Path:
 def use_updates(patch: pytest.MonkeyPatch, updates: dict[str, TopicUpdate | Exception]) -> None:
     """Replace the updates on Spark by given results, by topic."""
 
-    def update(self: TopicTableUpdater) -> TopicUpdate:
+    def update(self: TopicTableUpdater, *, reads_all: bool) -> TopicUpdate:
         result = updates[self.config.topic]
         if isinstance(result, Exception):
             raise result
