@@ -9,6 +9,7 @@ that was checked is there; 3 if something is missing. A warning is about a requi
 
 from __future__ import annotations
 
+import datetime
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -117,6 +118,7 @@ def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> It
     from commitlake.jobs.arguments.s3 import set_s3_environment
     from commitlake.jobs.doctor import machine_checks
     from commitlake.jobs.doctor.server_checks import check_object_store
+    from commitlake.jobs.doctor.topic_checks import check_topic_tables
     from commitlake.schemas.errors import CommitLakeError
 
     is_lake = check_name == "lake"
@@ -141,6 +143,7 @@ def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> It
     if isinstance(opened, Lake):
         try:
             yield DoctorFinding(check_name, CheckState.OK, _describe_lake(opened))
+            yield from check_topic_tables(opened, datetime.datetime.now(datetime.UTC))
         except CommitLakeError as error:
             yield DoctorFinding(
                 check_name, CheckState.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"

@@ -30,6 +30,7 @@ from commitlake.jobs.report.output_formats import JsonArgument, OutputArguments
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.report_columns import Column
+from commitlake.schemas.times import format_iso_time
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
@@ -155,12 +156,13 @@ def _update_topics(
         if misfits and config.on_misfit is None:
             codes.append(ExitCode.DAMAGE)
         found = summarize_topic_table(lake, config)
+        newest = None if found.newest is None else format_iso_time(found.newest, "milliseconds")
         if not is_quiet:
             _print_notes(lake, config, misfits, with_unknown)
         yield {
             "topic": config.topic, "table": config.lake_table, "added": added, "misfits": misfits,
             "with_unknown_fields": with_unknown, "rows": found.rows, "all_misfits": sum(found.misfits.values()),
-            "misfits_by_reason": dict(found.misfits), "newest": found.newest, "schema": schema, "error": error or None,
+            "misfits_by_reason": dict(found.misfits), "newest": newest, "schema": schema, "error": error or None,
         }  # fmt: skip
 
 

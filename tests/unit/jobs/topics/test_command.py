@@ -88,6 +88,9 @@ def test_other_topics_are_updated_after_one_fails(
     assert shown.out.splitlines()[1].endswith(",it does not fit")
     assert shown.out.splitlines()[2].startswith("paid,topics/paid,4,0,0,7,2,")
     assert "commitlake topics: warning: it does not fit" in shown.err
+    assert main(["--lake", lake, "--topics-file", str(topics_file), "--format", "json"]) == ExitCode.DAMAGE
+    row = json.loads(capsys.readouterr().out)["rows"][1]
+    assert (row["newest"], row["misfits_by_reason"]) == ("2026-11-20T14:00:00.000Z", {"not_json": 2})
 
 
 def test_learn_prints_a_schema_and_writes_it_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
