@@ -57,6 +57,7 @@ from commitlake.pipelines.repair.content_checksums import SUMMED_TABLES, list_un
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.minute_merging import join_sorted_batches
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
+from commitlake.pipelines.topics.schema_history import read_topics_by_table
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
@@ -229,6 +230,8 @@ def _delete_expired_rows(plan: MaintenancePlan, lake_view: Lake, table: str) -> 
     before = plan.expiry_date(TOPIC_TABLES if is_typed else table)
     if before is None:
         return ExpiredFiles()
+    if is_typed and table not in read_topics_by_table(lake_view):
+        return ExpiredFiles()  # another program's, or one whose rows are not messages
     if is_typed:
         return expire_topic_rows(plan.lake, table, before, dry_run=plan.dry_run)
     files = find_expired_files(lake_view, table, before)

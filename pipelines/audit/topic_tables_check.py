@@ -11,7 +11,7 @@ Only counts of an hour are held in memory, and files of `messages` are read only
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from commitlake.connectors.arrays_without_pandas import rows_to_dicts
 from commitlake.connectors.lake.added_files import readable_added_files
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.erasures import ErasedMessages, newest_erasure_number, read_erased_messages
@@ -33,6 +32,7 @@ from commitlake.pipelines.audit.audited_versions import LakeState
 from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.window_profiles import SHOWN
 from commitlake.pipelines.topics.progress import read_misfits_version, read_topic_progress
+from commitlake.pipelines.topics.schema_history import read_topics_by_table
 from commitlake.schemas.finding_advice import Advice
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.tables.topics import PLACE
@@ -120,7 +120,7 @@ def compare_topic_tables(
     tables = [table for table in lake.list_topic_tables() if table not in damaged_tables]
     if not tables or {_MISFITS, _SCHEMAS} & {*damaged_tables}:
         return []
-    topics = _read_topics(lake)
+    topics = read_topics_by_table(lake)
     found = [_describe_table(lake, moment, table, topics.get(table, ())) for table in tables]
     counts = _MessageCounts(lake, moment, _first_kept(moment, span), [each.topic for each in found if each.compared])
     return [_compare_table(counts, each) if each.compared else each for each in found]
@@ -130,18 +130,6 @@ def _first_kept(moment: LakeState, span: AuditSpan) -> AuditSpan:
     for table in ("messages", TOPIC_TABLES, _MISFITS):
         span = span.limit_to_dates_from(moment.expired.get(table))
     return span
-
-
-def _read_topics(lake: Lake) -> Mapping[str, Sequence[str]]:
-    """Return the topics of each typed table, as `topic_schemas` has them."""
-    history = lake.find(_SCHEMAS)
-    if history is None:
-        return {}
-    sql = f"SELECT DISTINCT topic_table, topic FROM {_SCHEMAS} ORDER BY topic"
-    found: dict[str, list[str]] = {}
-    for row in rows_to_dicts(run_sql(history, _SCHEMAS, sql).read_all()):
-        found.setdefault(f"{TOPIC_TABLES}/{row['topic_table']}", []).append(row["topic"])
-    return found
 
 
 def _describe_table(lake: Lake, moment: LakeState, table: str, topics: Sequence[str]) -> TopicComparison:

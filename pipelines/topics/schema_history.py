@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import commit_with_transaction
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import TOPIC_TABLES, Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.small_table_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
@@ -57,6 +57,18 @@ def read_topic_schema(lake: Lake, table_name: str, number: int | None = None) ->
         return None
     row = rows[0]
     return TopicSchema(row["number"], row["schema"], dict(row["rename"] or ()), row["source"], row["topic"])
+
+
+def read_topics_by_table(lake: Lake) -> dict[str, list[str]]:
+    """Return the topics that each typed table has had, by its path in the lake; only tables of `commitlake topics`."""
+    history = lake.find(TABLE)
+    if history is None:
+        return {}
+    sql = f"SELECT DISTINCT topic_table, topic FROM {TABLE} ORDER BY topic"
+    found: dict[str, list[str]] = {}
+    for row in run_sql(history, TABLE, sql).read_all().to_pylist():
+        found.setdefault(f"{TOPIC_TABLES}/{row['topic_table']}", []).append(row["topic"])
+    return found
 
 
 def record_topic_schema(

@@ -17,6 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.maintenance.expiry import expire_topic_rows, read_expiries
 from commitlake.pipelines.topics.progress import read_topic_progress
+from commitlake.pipelines.topics.schema_history import record_topic_schema
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.columns import TEXT, Column, Columns
 from tests.support.lakes import GrowingLake, data_files, prepared_lake, rows_of, shop_messages
@@ -40,6 +41,7 @@ def _archive_and_follow(growing: GrowingLake) -> None:
         growing.write(shop_messages(90, days=3, seed=seed))
         growing.archive()
         follow_topic(growing.lake, TOPIC, lambda offset: offset % 7 == 0, WIDER if seed == 2 else DOCUMENT)
+    record_topic_schema(growing.lake, TOPIC, TOPIC, "{}", {}, "file")
 
 
 def run(lake: Lake, *more: str) -> int:
@@ -82,6 +84,14 @@ def test_a_row_is_kept_at_most_a_month_too_long(growing: GrowingLake) -> None:
     count = len(rows_of(growing.lake.uri(TABLE)))
     found = expire_topic_rows(growing.lake, TABLE, later + datetime.timedelta(days=1), dry_run=True)
     assert (found.rows, found.count) == (count, 3)
+
+
+def test_rows_of_a_table_without_a_schema_do_not_expire(growing: GrowingLake) -> None:
+    shutil.copytree(growing.lake.uri(TABLE), growing.lake.uri("topics/newest_state"))
+    count = len(rows_of(growing.lake.uri(TABLE)))
+    assert run(growing.lake, "--keep", "messages=30d") == ExitCode.OK
+    assert rows_of(growing.lake.uri(TABLE)) == []
+    assert len(rows_of(growing.lake.uri("topics/newest_state"))) == count
 
 
 def test_typed_rows_can_be_kept_longer_than_messages(growing: GrowingLake) -> None:

@@ -15,10 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase.command import main as erase
+from commitlake.jobs.evidence.command import main as evidence
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import read_lake_state
 from commitlake.pipelines.audit.topic_tables_check import TopicComparison, compare_topic_tables
+from commitlake.pipelines.evidence.chain import read_documents
 from commitlake.pipelines.topics.schema_history import record_topic_schema
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake, prepared_lake, rows_of, shop_messages
@@ -158,7 +160,9 @@ def test_a_table_without_its_system_columns_is_a_difference(growing: GrowingLake
     assert compare(growing.lake).differences == ["expected the columns _topic, which another program has removed"]
 
 
-def test_the_audit_prints_and_signs_the_comparison(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_audit_prints_the_comparison_and_the_command_that_mends_it(
+    growing: GrowingLake, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--lake", growing.lake.root, "--quiet"]
     code = audit.main(arguments)
     printed = capsys.readouterr().out
@@ -173,6 +177,26 @@ def test_the_audit_prints_and_signs_the_comparison(growing: GrowingLake, capsys:
     rows = json.loads(capsys.readouterr().out)["rows"]
     (of_topic,) = (row for row in rows if "followed" in row)
     assert (of_topic["table"], of_topic["missing"], of_topic["differing"]) == (TABLE, 1, 1)
+
+
+def test_evidence_names_the_tables_with_their_versions(growing: GrowingLake) -> None:
+    key = growing.folder / "evidence.pem"
+    assert evidence(["key", "--out", str(key)]) == ExitCode.OK
+    asked = ["--lake", growing.lake.root, "--evidence-key", str(key), "--quiet"]
+    assert audit.main(asked) == ExitCode.OK
+    replace_rows(growing.lake, typed_rows(growing.lake).slice(1))
+    assert audit.main(asked) == ExitCode.DAMAGE
+    facts = [json.loads(text)["payload"]["facts"]["topics"] for _, text in read_documents(growing.lake)]
+    (before,), (after,) = facts
+    found = compare(growing.lake)
+    assert {name: after[name] for name in ("table", "topic", "version", "followed")} == {
+        "table": TABLE,
+        "topic": TOPIC,
+        "version": found.version,
+        "followed": found.followed,
+    }
+    assert (after["version"], after["rows"]) == (before["version"] + 1, before["rows"] - 1)
+    assert [(each["compared"], each["differing"]) for each in (before, after)] == [(True, 0), (True, 1)]
 
 
 def test_a_deleted_table_is_a_finding_and_the_audit_goes_on(

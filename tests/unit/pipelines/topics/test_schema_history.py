@@ -10,7 +10,12 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.pipelines.topics.schema_history import TABLE, read_topic_schema, record_topic_schema
+from commitlake.pipelines.topics.schema_history import (
+    TABLE,
+    read_topic_schema,
+    read_topics_by_table,
+    record_topic_schema,
+)
 from tests.support.erased_lakes import write_lake
 
 
@@ -34,6 +39,12 @@ def test_schemas_are_numbered_and_kept(lake: Lake) -> None:
     assert first is not None
     assert (newest.number, newest.text, first.text, first.rename) == (2, "second", "first", {"id": "orders_id"})
     assert read_topic_schema(lake, "shipments") is None
+
+
+def test_a_table_that_gets_another_topic_has_both_in_its_history(lake: Lake) -> None:
+    assert read_topics_by_table(lake) == {"topics/orders": ["orders"], "topics/payments": ["payments"]}
+    assert record_topic_schema(lake, "orders", "sales", "second", {"id": "orders_id"}, "file").number == 3
+    assert read_topics_by_table(lake)["topics/orders"] == ["orders", "sales"]
 
 
 def test_the_newest_schema_is_recorded_once(lake: Lake) -> None:
