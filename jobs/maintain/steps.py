@@ -31,7 +31,6 @@ from commitlake.pipelines.maintenance.expiry import (
     ExpiredFiles,
     delete_packs,
     expire_files,
-    expire_topic_rows,
     find_expired_files,
     find_expired_packs,
     measure_files,
@@ -53,6 +52,7 @@ from commitlake.pipelines.maintenance.pack_merging import (
     plan_pack_merges,
     read_referenced_packs,
 )
+from commitlake.pipelines.maintenance.topic_expiry import expire_topic_rows
 from commitlake.pipelines.repair.content_checksums import SUMMED_TABLES, list_unsealed_tables, seal_table_contents
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.minute_merging import join_sorted_batches

@@ -133,6 +133,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/archive/test_profile_files.py": ("connectors.lake.manifest",),
     "tests/unit/pipelines/audit/test_table_checks.py": ("connectors.lake.rows.small_table_files",),
     "tests/unit/pipelines/audit/test_counts_by_window.py": ("schemas.tables.profile",),
+    "tests/unit/jobs/maintain/test_typed_topics.py": ("pipelines.maintenance.topic_expiry",),
     "tests/unit/pipelines/maintenance/test_pack_merging.py": (
         "connectors.lake.archive_commits",
         "connectors.lake.delta_log.history",

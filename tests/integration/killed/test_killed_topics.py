@@ -118,6 +118,7 @@ def broker(tmp_path: Path) -> Iterator[TypedBroker]:
         yield made
 
 
+@pytest.mark.long("each run begins a JVM; runs that ended between two commits are completed on Spark each time")
 @pytest.mark.kills
 @pytest.mark.timeout(240 + 90 * KILLS)
 def test_killed_updates_lose_and_duplicate_no_message(broker: TypedBroker) -> None:

@@ -15,7 +15,8 @@ from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.maintain import command as maintain
-from commitlake.pipelines.maintenance.expiry import expire_topic_rows, read_expiries
+from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.maintenance.topic_expiry import expire_topic_rows
 from commitlake.pipelines.topics.progress import read_topic_progress
 from commitlake.pipelines.topics.schema_history import record_topic_schema
 from commitlake.schemas.errors import ExitCode
