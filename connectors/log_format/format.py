@@ -70,12 +70,12 @@ class StoreFolders:
     Attributes:
         own: folders that never hold another store.
         rebuilt: files and folders that a rebuild creates, as paths relative to the store's folder.
-        unsupported_logs: names of other kinds of logs that the brokers may write, by the prefix of their folders.
+        appended_logs: prefixes of the names of folders in a store in which a log may go on.
     """
 
     own: frozenset[str]
     rebuilt: tuple[str, ...]
-    unsupported_logs: Mapping[str, str] = MappingProxyType({})
+    appended_logs: tuple[str, ...] = ()
 
     def further_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
         """Return the further folders of a store's log that the broker's settings name; they need not exist.
@@ -87,8 +87,24 @@ class StoreFolders:
         """
         return ()
 
-    def unread_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
-        """Return the folders that may have a part of the log in a format that is not read; they need not exist."""
+    def find_last_committed(self, root: Path, log_folders: Collection[Path]) -> tuple[int, int] | None:  # noqa: ARG002
+        """Return physical offset and end of the last committed record of a log with an appended folder.
+
+        Args:
+            root: the store's folder.
+            log_folders: the folders of the log's segments.
+
+        Returns:
+            None if it is not known; (0, 0) if nothing is committed.
+        """
+        return None
+
+    def appended_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
+        """Return the folders in which the log may go on after its own folder; they need not exist.
+
+        Raises:
+            UnsafeFileError: for a link in place of such a folder in the store.
+        """
         return ()
 
 

@@ -3,8 +3,8 @@
 A broker may keep parts of its log in folders that are not read (see `log_folders`), and a copy may lack segments. So
 the end of the log that was found is compared with:
 
-1. the folders that can have other parts of the log: those of DLedger, and those that only a broker.conf in the store
-   names;
+1. the folders that can have other parts of the log: those that only a broker.conf in the store names, and a DLedger
+   log whose segments the plain log has, too;
 2. the last entries of the store's queues and of its newest index, if they are beyond the segment in which the log ends;
 3. the store's checkpoint.
 
@@ -119,10 +119,10 @@ def find_other_logs(log: LogToRead, start: int | None, end: int) -> list[OtherLo
     """
     _, text = read_settings(log.root, log.broker)
     named = list(log.format.folders.further_log_folders(log.root, log.folder, parse_properties(text)))
-    read = find_log_folders(log.root, log.format, log.broker)
-    unread = log.format.folders.unread_log_folders(log.root, log.folder, parse_properties(text))
+    read = find_log_folders(log.root, log.format, log.broker).all
+    appended = log.format.folders.appended_log_folders(log.root, log.folder, parse_properties(text))
     # A folder may be named twice: by a setting, and by a link.
-    distinct = {os.path.realpath(folder): folder for folder in [*named, *unread]}
+    distinct = {os.path.realpath(folder): folder for folder in [*named, *appended]}
     for folder in read:
         distinct.pop(os.path.realpath(folder), None)
     found = (_inspect_log_folder(folder, log, start, end) for folder in distinct.values())
@@ -133,8 +133,8 @@ def describe_other_log(log: LogToRead, other_log: OtherLogFolder) -> str:
     """Return a sentence that warns of segments in another folder, which the read does not cover."""
     if other_log.problem:
         return f"{log.broker}: {other_log}. Mount its disk, or run as the broker's user. {PULL_HINT}"
-    if other_log.folder in log.format.folders.unread_log_folders(log.root, log.folder, {}):
-        reason = "DLedger logs are not supported"
+    if other_log.folder in log.format.folders.appended_log_folders(log.root, log.folder, {}):
+        reason = f"{log.folder} has segments of the same offsets: move the log away that the broker does not use"
     else:
         reason = "a settings file within the store cannot name other folders: pass it as '--broker-conf'"
     return f"{log.broker}: {other_log}, which are not read, because {reason}. {PULL_HINT}"

@@ -38,6 +38,7 @@ from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
+from commitlake.connectors.reading.log_folders import find_log_folders
 from commitlake.connectors.reading.newer_data import (
     LogEnd,
     LogToRead,
@@ -196,12 +197,41 @@ def take_snapshot(
     for store in stores:
         start = starts.get(store.broker)
         found = _find_store_range(store, start, max_record_bytes, end_offset, is_broker_stopped=is_broker_stopped)
+        found = _limit_to_committed(store, found)
         if end_offset is None:
             found = replace(found, newer=_find_newer_data(store, start, found, is_broker_stopped=is_broker_stopped))
             for sentence in found.newer:
                 UNREAD.warning("%s", sentence)
         ranges[store.broker] = found
     return Snapshot(ranges)
+
+
+def _limit_to_committed(store: Store, store_range: StoreRange) -> StoreRange:
+    """Return a range without the end of an appended log that its group has not committed, and may replace."""
+    log = make_read_log(store)
+    folders = {Path(segment.path).parent for segment in store.segments}
+    if log is None or folders == {log.folder}:
+        return store_range
+    if not folders.intersection(find_log_folders(log.root, log.format, log.broker).appended):
+        return store_range
+    last = store.format.folders.find_last_committed(log.root, folders)
+    if last is None:
+        logger.warning(
+            "%s: no checkpoint of DLedger tells which messages are committed: the newest ones may be replaced by "
+            "others when another broker becomes the leader",
+            store.broker,
+        )
+        return store_range
+    # A broker adds an entry to a queue once its record is committed, but writes the checkpoint every three seconds.
+    if (entry := RecordedLogEnd.read_known_end(log).entry) is not None and entry[1] > last[0]:
+        message = LogRecords(store.segments, store.format).get_record(entry[1])
+        last = last if message is None else (entry[1], entry[1] + message.size)
+    if last[1] >= store_range.end:
+        return store_range
+    end = max(last[1], store_range.start)
+    rest = store_range.end - end + store_range.tail_bytes
+    record = last[0] if store_range.start <= last[0] < end else None
+    return replace(store_range, end=end, tail=LogTailKind.TORN, tail_bytes=rest, last_record=record)
 
 
 def make_read_log(store: Store) -> LogToRead | None:
@@ -342,10 +372,10 @@ def _find_start_near_end(
 def _has_valid_first_record(
     file: SegmentFile, log_format: Format, segment: Segment, size: int, max_record_bytes: int
 ) -> bool:
-    """Return whether a segment's first record is valid."""
+    """Return whether a valid record, or the header of a DLedger entry with its record, begins a segment."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
-    return scan_at_offset(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
+    return scan_at_offset(file, split, base, max_record_bytes)[0].kind in {SpanKind.RECORD, SpanKind.FRAME}
 
 
 def find_segment_end(

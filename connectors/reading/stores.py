@@ -36,8 +36,7 @@ from commitlake.connectors.reading.files.shipped_stores import (
 from commitlake.connectors.reading.log_folders import find_log_folders, find_segment_files
 from commitlake.connectors.reading.unread_warnings import (
     UNREAD,
-    check_supported,
-    find_unsupported_logs,
+    find_appended_logs,
     format_folder_names,
 )
 from commitlake.connectors.storage.uris import is_uri, scheme_prefix
@@ -342,10 +341,10 @@ def _find_logs_in(
         if entry.type == pafs.FileType.Directory
     )
     logs = [path for path, name in inner if name in log_folder_names]
-    if not logs:  # a store without the folder of its log is refused when it is listed
+    if not logs:  # a log may be in an appended folder only; its own folder then need not exist
         beside = [log_format for log_format in known_formats if log_format.folder in log_folder_names]
-        of_others = [each for each in beside if find_unsupported_logs((name for _, name in inner), [each])]
-        logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
+        appended = find_appended_logs((name for _, name in inner), beside)
+        logs = [f"{folder.rstrip('/')}/{name}" for name in appended]
     if not logs and any(name == shipped_manifest.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
         # An object store has no empty folders: until the first segment is complete, only the manifest tells the log's
@@ -398,16 +397,17 @@ def _find_log_folder(filesystem: pafs.FileSystem, given_path: str, path: str, fo
                 "--layout "
                 f"(in Spark: format({layout!r}), or the option layout)"
             )
-    if info.type == pafs.FileType.Directory:
-        _check_supported(filesystem, scheme_prefix(given_path), path, formats.wanted)
+    if info.type == pafs.FileType.Directory and (appended := _list_appended_logs(filesystem, path, formats.wanted)):
+        return f"{path}/{next(iter(appended))}"
     raise StoreError(f"{given_path} is not a store, because it has no folder {names}: name a broker's store folder")
 
 
-def _check_supported(filesystem: pafs.FileSystem, uri_prefix: str, folder: str, formats: Sequence[Format]) -> None:
-    """Refuse a store whose messages are all in a log of an unsupported kind."""
+def _list_appended_logs(filesystem: pafs.FileSystem, folder: str, formats: Sequence[Format]) -> dict[str, list[str]]:
+    """Return the folders in a store in which its log may go on, by the folder of the log."""
     entries = _keep_utf8_names(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
-    names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
-    check_supported(f"{uri_prefix}{folder}", names, formats)
+    return find_appended_logs(
+        sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory), formats
+    )
 
 
 def _find_shipped_log(filesystem: pafs.FileSystem, path: str, folder_names: Sequence[str]) -> str | None:
@@ -456,7 +456,12 @@ def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Forma
     if not prefix:
         segments = _add_further_folders(segments, Path(root).parent, log_format, broker)
     if not segments:
-        _check_supported(filesystem, prefix, root.rsplit("/", 1)[0], formats)
+        folder = root.rsplit("/", 1)[0]
+        if prefix and (appended := _list_appended_logs(filesystem, folder, formats)):
+            names = ", ".join(name for names in appended.values() for name in names)
+            raise UnsupportedStoreError(
+                f"{prefix}{folder}: the log in {names} is read on a local disk only: 'commitlake ship' copies it"
+            )
         raise EmptyStoreError(f"{prefix}{root} contains no segment: the broker has not stored a message yet")
     in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
     for segment, following in pairwise(in_order):
@@ -470,10 +475,10 @@ def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Forma
 
 def _add_further_folders(segments: list[Segment], root: Path, log_format: Format, broker: str) -> list[Segment]:
     """Return the segments of a log with those in its further folders; see `log_folders`."""
-    folders = find_log_folders(root, log_format, broker)
-    if len(folders) == 1:
-        return segments
     try:
+        folders = find_log_folders(root, log_format, broker).all
+        if len(folders) == 1:
+            return segments
         files = find_segment_files(folders)
         return [Segment(str(path), base, path.lstat().st_size) for base, path in files.items()]
     except OSError as error:

@@ -55,29 +55,11 @@ def format_folder_names(formats: Sequence[Format]) -> str:
     return " or ".join(f"'{log_format.folder}'" for log_format in formats)
 
 
-def find_unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
-    """Return the folders of a store that have unsupported logs, by the kind of the log."""
+def find_appended_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
+    """Return the names of a store's folders in which a log may go on, by the folder of the log."""
     found: dict[str, list[str]] = {}
     for name in folders:
         for log_format in formats:
-            for prefix, kind in log_format.folders.unsupported_logs.items():
-                if name.startswith(prefix):
-                    found.setdefault(kind, []).append(name)
+            if name.startswith(log_format.folders.appended_logs):
+                found.setdefault(log_format.folder, []).append(name)
     return found
-
-
-def check_supported(store: str, folders: Iterable[str], formats: Sequence[Format]) -> None:
-    """Refuse a store without the wanted log if its messages are in a log of an unsupported kind.
-
-    Args:
-        store: path of the store, for the error.
-        folders: names of its folders.
-        formats: formats that are expected.
-
-    Raises:
-        UnsupportedStoreError: if it has such a log.
-    """
-    for kind, logs in find_unsupported_logs(folders, formats).items():
-        raise UnsupportedStoreError(
-            f"{store} is a {kind} store, which is not supported: its messages are in {', '.join(logs)}. {PULL_HINT}"
-        )

@@ -94,6 +94,9 @@ class LogEndSearch:
             if finding.kind is SpanKind.RECORD:
                 last_start, position = position, position + finding.size
                 continue
+            if finding.kind is SpanKind.FRAME:
+                position += finding.size
+                continue
             if finding.kind is SpanKind.BLANK:
                 return LogEnd(base_offset + size, is_closed=True)
             if finding.kind is not SpanKind.FAULT:

@@ -24,7 +24,7 @@ from commitlake.connectors.reading.newer_data import (
     describe_other_log,
     find_other_logs,
 )
-from commitlake.connectors.reading.unread_warnings import check_supported, format_folder_names
+from commitlake.connectors.reading.unread_warnings import find_appended_logs, format_folder_names
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segment_names import is_segment_name, segment_name
 from commitlake.schemas.safe_store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
@@ -156,7 +156,9 @@ class SourceStore:
         self._segments_elsewhere: dict[str, Path] = {}
         found = [log_format for log_format in all_formats() if (self.root / log_format.folder).is_dir()]
         if not found:
-            check_supported(root, folders_in(self.root), all_formats().known)
+            names = [entry.name for entry in os.scandir(self.root) if entry.is_dir()] if self.root.is_dir() else []
+            appended = find_appended_logs(names, all_formats().known)
+            found = [log_format for log_format in all_formats() if log_format.folder in appended]
         if len(found) != 1:
             expected = format_folder_names(all_formats().known)
             held = " and ".join(repr(each.folder) for each in found) or "neither"
@@ -171,7 +173,7 @@ class SourceStore:
         """
         own = self.root / self.format.folder
         files = []
-        for base_offset, path in find_segment_files(find_log_folders(self.root, self.format, self._broker)).items():
+        for base_offset, path in find_segment_files(find_log_folders(self.root, self.format, self._broker).all).items():
             # A broker also accepts digits of other scripts, but only one file may have an offset.
             if path.name != segment_name(base_offset):
                 continue

@@ -94,8 +94,8 @@ _ALL = (
            "not start with it",
            "move it elsewhere"),
     _Class("log_torn_tail", _I, "The broker crashed during a write, or is writing now", _RESTART),
-    _Class("log_elsewhere", _D, "Segments of the log are in another folder, which is not read: DLedger's, or one that "
-           "only a settings file within the store names",
+    _Class("log_elsewhere", _D, "Segments of the log are in another folder, which is not read: only a settings file "
+           "within the store names it, or it is DLedger's, and the plain log has the same offsets",
            Advice("do not rebuild this store: the queues have the messages of the other folder, too. {} pulls all "
                   "messages from the running broker", ("archive --from-broker {name_server} --lake {lake}",))),
     _Class("newer_elsewhere", _I, "Queues, indexes or checkpoint know messages after the end of the log that is read: "

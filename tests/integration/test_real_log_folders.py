@@ -1,4 +1,4 @@
-"""A real broker that divides its log between two folders (RIP-7): everything in them is one store."""
+"""Logs of real brokers in several folders: divided between two (RIP-7), and of DLedger after a plain log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.pipelines.verify.store_precheck import VerifyOptions
 from commitlake.pipelines.verify.store_verification import verify_stores
-from tests.servers.java_programs import dump_store, produce_every_kind
+from commitlake.schemas.errors import ExitCode
+from tests.servers.java_programs import consume_all, dump_store, produce_every_kind
+from tests.servers.process import free_ports
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
-from tests.servers.rocketmq import StartBroker
+from tests.servers.rocketmq import SMALL_FILES, StartBroker
 from tests.support.lakes import archive_store
-from tests.support.served_stores import LEVELS, assert_serves, business, ipv4
+from tests.support.served_stores import LEVELS, assert_serves, business, files_of, ipv4
 
 
 def test_every_record_of_both_folders_is_archived(
@@ -47,3 +50,30 @@ def test_every_record_of_both_folders_is_archived(
     archived = commitlake.open(lake.root).messages(columns=["physical_offset"]).column(0).to_pylist()
     assert sorted(archived) == expected
     assert dict(report.findings.counts) == {}, list(report.findings)
+
+
+def test_every_message_of_dledger_is_archived_after_those_of_a_plain_log(
+    rocketmq_version: str, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    root = tmp_path / "broker-a" / "store"
+    servers = start_broker(rocketmq_version, root, SMALL_FILES)
+    sent = produce_every_kind(servers, "volume", "keys", "tags")
+    servers.stop_broker()
+    peers = {"dLegerGroup": "broker-a", "dLegerPeers": f"n0-127.0.0.1:{free_ports(1)}", "dLegerSelfId": "n0"}
+    options = dataclasses.replace(SMALL_FILES, extra={"enableDLegerCommitLog": True, **peers})
+    servers = start_broker(rocketmq_version, root, options)
+    sent += produce_every_kind(servers, "volume", "keys", "tags", "batch", "zlib")
+    topics = sorted({row["topic"] for row in sent})
+    consumed = sorted(row["physical_offset"] for row in consume_all(servers, *topics))
+    assert len(consumed) >= len(sent)
+    servers.stop_broker()
+    assert len(list((root / "dledger-n0" / "data").iterdir())) > 1
+    lake = Lake(str(tmp_path / "lake"))
+    archive_store(root, lake, "broker-a")
+    rows = commitlake.open(lake.root).messages(columns=["topic", "physical_offset"]).to_pylist()
+    assert sorted(row["physical_offset"] for row in rows if row["topic"] in topics) == consumed
+    (report,) = verify_stores(find_stores(str(root), "broker-a", formats=COMMITLOGS), VerifyOptions())
+    assert dict(report.findings.counts) == {}, list(report.findings)
+    assert rebuild([str(root), "--out", str(tmp_path / "rebuilt"), "--quiet"]) == ExitCode.OK
+    theirs, ours = (files_of(folder / "consumequeue") for folder in (root, tmp_path / "rebuilt"))
+    assert [name for name, data in ours.items() if theirs.get(name) != data] == []

@@ -47,7 +47,7 @@ class _RocketmqStoreFolders(StoreFolders):
         "compaction",
     })  # fmt: skip
     rebuilt = (*_QUEUES, "index", "checkpoint", "config/topics.json")
-    unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
+    appended_logs = ("dledger-",)
 
     def further_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
         """Yield the further folders of a CommitLog that is in several (RIP-7)."""
@@ -55,11 +55,17 @@ class _RocketmqStoreFolders(StoreFolders):
 
         return further_log_folders(root, log_folder, settings)
 
-    def unread_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-        """Yield the folders of DLedger's logs."""
-        from commitlake.connectors.formats.rocketmq.log_folders import unread_log_folders
+    def appended_log_folders(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+        """Yield the folders of DLedger logs."""
+        from commitlake.connectors.formats.rocketmq.log_folders import appended_log_folders
 
-        return unread_log_folders(root, log_folder, settings)
+        return appended_log_folders(root, log_folder, settings)
+
+    def find_last_committed(self, root: Path, log_folders: Collection[Path]) -> tuple[int, int] | None:
+        """Return physical offset and end of the last record that a DLedger group has committed."""
+        from commitlake.connectors.formats.rocketmq.committed_entries import find_last_committed
+
+        return find_last_committed(root, log_folders)
 
 
 class _RocketmqDialects(FormatDialects):

@@ -27,15 +27,6 @@ _DLEDGER_LOG = "storePathDLedgerCommitLog"
 _SEPARATOR = re.compile(r",|:(?=/)")  # the comma is the default of rocketmq.broker.multiPathSplitter
 
 
-def dledger_folders(root: Path) -> list[Path]:
-    """Return the folders with the segments of DLedger logs in a store's folder."""
-    try:
-        names = folders_in(root)
-    except OSError:
-        return []
-    return [root / name / _DATA for name in names if name.startswith(_DLEDGER) and (root / name / _DATA).is_dir()]
-
-
 def further_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
     """Yield the further folders of a log according to the broker's settings, each once.
 
@@ -53,9 +44,17 @@ def further_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str
                 yield folder
 
 
-def unread_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the folders that may have a DLedger log of the same store; arguments as of `further_log_folders`."""
-    yield from dledger_folders(root)
+def appended_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders of DLedger logs, which go on where a plain log ended; arguments as of `further_log_folders`.
+
+    Raises:
+        UnsafeFileError: for a link in place of a folder in the store.
+    """
+    self_id = settings.get("dLegerSelfId", "")
+    names = folders_in(root, lambda name: name.startswith(_DLEDGER))
+    if f"{_DLEDGER}{self_id}" in names:
+        names = [f"{_DLEDGER}{self_id}"]
+    yield from (root / name / _DATA for name in names if folders_in(root / name, _DATA.__eq__))
     if _is_of_store(settings, _set_log_folders(settings), root, log_folder):
         yield from map(Path, _split_paths(settings.get(_DLEDGER_LOG, "")))
 

@@ -36,7 +36,7 @@ STATE_SIZE = 9
 
 STOP_WINDOW, STOP_ROOM, STOP_LIMIT, STOP_BLANK, STOP_UNWRITTEN = range(5)
 
-RECORD, BLANK, UNWRITTEN, MORE = range(4)
+RECORD, BLANK, UNWRITTEN, MORE, FRAME = range(5)
 """Findings of `classify_span`; other values are codes of faults."""
 FAULT_BY_CODE = {10 + number: fault for number, fault in enumerate(Fault)}
 CODE_BY_FAULT = {fault: code for code, fault in FAULT_BY_CODE.items()}
@@ -216,6 +216,8 @@ def walk_records(
             )  # fmt: skip
             if kind == RECORD:
                 state[RECORDS] += 1
+                state[POSITION] = position + size
+            elif kind == FRAME:
                 state[POSITION] = position + size
             elif kind == MORE:
                 state[STOP] = STOP_WINDOW

@@ -130,7 +130,7 @@ def _refuse_unsupported_stores(settings: Mapping[str, str]) -> None:
         )
     if _get_setting(settings, "enableDLegerCommitLog", _parse_boolean, False):
         raise BrokerConfError(
-            "enableDLegerCommitLog: expected false, found true: a DLedger log is not a CommitLog, and is not supported"
+            "enableDLegerCommitLog: expected false, found true: DLedger deletes segments by rules that are not known"
         )
     replicas = _get_setting(settings, "replicasPerDiskPartition", _integer_parser(), 1)
     if replicas > 1:

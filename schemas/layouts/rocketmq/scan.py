@@ -1,10 +1,11 @@
 """Scanner that finds the records in a segment, and the gaps and damage between them.
 
-A position in a segment has one of five states. They are determined by these rules, which the compiled kernel of the
+A position in a segment has one of six states. They are determined by these rules, which the compiled kernel of the
 Spark source also follows (a property test compares the two):
 
     RECORD     valid: a record's magic, its own physical offset, lengths that add up to its size, and the body's CRC
                by the rule of the magic's dialect
+    FRAME      the header of a DLedger entry, with its own physical offset, before the head of a record of that size
     BLANK      a BLANK's magic and exactly the bytes left in the segment: the log continues in the next one
     UNWRITTEN  zeros, up to the end of the file
     MORE       the window ends within the record; a larger window is needed
@@ -37,7 +38,9 @@ from commitlake.schemas.layouts.boltmq.dialect import (
     MESSAGE_MAGICS,
 )
 from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq import dledger
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, locate_parts
+from commitlake.schemas.layouts.rocketmq.dledger import ENTRY_HEADER
 
 DEFAULT_MAX_RECORD_BYTES = 64 << 20
 """No released broker stores more than 4 MiB and 64 KiB by default; a remoting frame ends at 16 MiB. Larger sizes are
@@ -48,6 +51,7 @@ class SpanKind(StrEnum):
     """Kind of a contiguous range of bytes in a segment."""
 
     RECORD = "record"
+    FRAME = "frame"
     BLANK = "blank"
     UNWRITTEN = "unwritten"
     FAULT = "fault"
@@ -174,9 +178,37 @@ def classify_span(  # noqa: PLR0911 (one return for each state)
         return _examine_blank(total_size, bounds.segment_end - physical_offset)
     if total_size == 0 and magic == 0:
         return ScanFinding(SpanKind.UNWRITTEN)
+    if total_size == dledger.BLANK_MAGIC and magic == bounds.segment_end - physical_offset:
+        return ScanFinding(SpanKind.BLANK, magic)
+    if total_size == dledger.ENTRY_MAGIC:
+        return _examine_frame(window, position, physical_offset, bounds)
     if magic not in MESSAGE_MAGICS:
-        return make_fault_finding(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
+        return _make_magic_fault(magic)
     return _examine_record(window, position, physical_offset, bounds)
+
+
+def _make_magic_fault(magic: int) -> ScanFinding:
+    return make_fault_finding(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
+
+
+def _examine_frame(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> ScanFinding:
+    """Classify bytes that begin like the header of a DLedger entry: it counts only before the record that it claims."""
+    available = len(window) - position
+    record = position + ENTRY_HEADER.size
+    if available < ENTRY_HEADER.size + HEAD.size:
+        if bounds.file_end - physical_offset > available:
+            return MORE
+        return _make_magic_fault(BLANK.unpack(window, position)[1])
+    _, size, _, _, own_offset, *_, body_size = ENTRY_HEADER.unpack(window, position)
+    head = HEAD.unpack(window, record)
+    is_entry = (
+        own_offset == physical_offset
+        and size == ENTRY_HEADER.size + body_size
+        and head[1] in MESSAGE_MAGICS
+        and head[0] == body_size
+        and head[6] == physical_offset + ENTRY_HEADER.size
+    )
+    return ScanFinding(SpanKind.FRAME, ENTRY_HEADER.size) if is_entry else _make_magic_fault(size)
 
 
 def _examine_blank(total_size: int, expected: int) -> ScanFinding:
@@ -286,6 +318,9 @@ class SegmentScanner:
             case SpanKind.RECORD:
                 self.position += finding.size
                 return SegmentSpan(SpanKind.RECORD, start, self.position)
+            case SpanKind.FRAME:  # no data of a message; the record follows
+                self.position += finding.size
+                return self._scan_next_span(view, origin)
             case SpanKind.BLANK:
                 return SegmentSpan(SpanKind.BLANK, start, start + finding.size)
             case _ if finding.fault is Fault.BODY_CRC:

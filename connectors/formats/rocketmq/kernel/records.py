@@ -22,6 +22,7 @@ from commitlake.connectors.reading.kernel.record_walk import (
     BODY,
     BODY_LENGTH,
     CODE_BY_FAULT,
+    FRAME,
     MORE,
     PART_COUNT,
     PROPERTIES,
@@ -34,6 +35,7 @@ from commitlake.connectors.reading.kernel.record_walk import (
 )
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Magic
 from commitlake.schemas.layouts.rocketmq import commitlog as layout
+from commitlake.schemas.layouts.rocketmq import dledger
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6
@@ -72,6 +74,26 @@ _AT_BODY_LENGTH = layout.TAIL.offset_of("body_length")
 _PROPERTIES_LENGTH_SIZE = layout.PROPERTIES_LENGTH.size
 _BLANK_SIZE_BYTES = layout.BLANK.size
 _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
+_FRAME_MAGIC, _FRAME_BLANK_MAGIC = dledger.ENTRY_MAGIC, dledger.BLANK_MAGIC
+_FRAME_SIZE = dledger.ENTRY_HEADER.size
+_AT_FRAME_OFFSET = dledger.ENTRY_HEADER.offset_of("position")
+_AT_FRAME_BODY_SIZE = dledger.ENTRY_HEADER.offset_of("body_size")
+
+
+@inlined
+def _is_frame(window, position, offset):
+    """Return whether the header of a DLedger entry is at a position, before the head of the record that it claims."""
+    record = position + _FRAME_SIZE
+    magic = load_be_i32(window, record + _AT_MAGIC)
+    body_size = load_be_i32(window, position + _AT_FRAME_BODY_SIZE)
+    return (
+        load_be_i32(window, position) == _FRAME_MAGIC
+        and load_be_i64(window, position + _AT_FRAME_OFFSET) == offset
+        and load_be_i32(window, position + _MAGIC_SIZE) == body_size + _FRAME_SIZE
+        and (magic == _V1 or magic == _V2 or magic == _BOLTMQ)
+        and load_be_i32(window, record) == body_size
+        and load_be_i64(window, record + _AT_PHYSICAL_OFFSET) == offset + _FRAME_SIZE
+    )
 
 
 @compiled
@@ -100,6 +122,14 @@ def classify_span(
         return _BLANK_SIZE, 0
     if size == 0 and magic == 0:
         return UNWRITTEN, 0
+    if size == _FRAME_BLANK_MAGIC and magic == segment_end - offset:
+        return BLANK, np.int64(magic)
+    if size == _FRAME_MAGIC:
+        if available < _FRAME_SIZE + _HEAD_SIZE and left > available:
+            return MORE, 0
+        if available >= _FRAME_SIZE + _HEAD_SIZE and _is_frame(window, position, offset):
+            return FRAME, _FRAME_SIZE
+        return _MAGIC, 0
     if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
         return _MAGIC, 0
     if size < _MIN_RECORD_SIZE or size > max_record_bytes:
@@ -261,7 +291,15 @@ def _read_records_with_magics(
         size = np.int64(load_be_i32(window, position))
         magic = load_be_i32(window, position + _AT_MAGIC)
         if magic != short_topic and magic != long_topic:
-            break
+            # The header of a DLedger entry; what follows it is examined as any other record is.
+            if (
+                size != _FRAME_MAGIC
+                or position + _FRAME_SIZE + _HEAD_SIZE > window_length
+                or not _is_frame(window, position, window_offset + position)
+            ):
+                break
+            position += _FRAME_SIZE
+            continue
         if size < _MIN_RECORD_SIZE or size > max_record_bytes or size > window_length - position:
             break
         if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != window_offset + position:

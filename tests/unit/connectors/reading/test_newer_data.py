@@ -13,7 +13,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
-from commitlake.connectors.reading.errors import StoreError, UnsupportedStoreError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import refuse_incomplete_read
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
@@ -68,11 +68,6 @@ def test_whole_store_has_nothing_else(root: Path) -> None:
     assert newer(root) == ""
 
 
-def test_segments_of_dledger_are_named(root: Path) -> None:
-    move(root, root / "dledger-n0" / "data", LAST)
-    assert f"{root}/dledger-n0/data has 1 segment of the log, physical offsets {LAST} to " in newer(root)
-
-
 def leave_empty(folder: Path) -> None:
     folder.mkdir(parents=True)
 
@@ -88,7 +83,7 @@ def leave_old(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [leave_empty, leave_zeros, leave_old])
-def test_folder_of_dledger_without_newer_messages_is_no_alarm(root: Path, leave: Callable[[Path], None]) -> None:
+def test_dledger_folder_without_newer_messages_is_no_alarm(root: Path, leave: Callable[[Path], None]) -> None:
     leave(root / "dledger-n0" / "data")
     assert newer(root) == ""
 
@@ -181,42 +176,26 @@ def newer_of_jmq(root: Path) -> str:
     return "; ".join(found.newer)
 
 
-def test_store_with_dledger_alone_is_refused(root: Path) -> None:
-    move(root, root / "dledger-n0" / "data", 0, SEGMENT_BYTES, 2 * SEGMENT_BYTES, LAST)
-    for path in (root, root / "commitlog"):  # the folder of the log is empty, and then missing
-        with pytest.raises(UnsupportedStoreError, match=r"is a DLedger store, which is not supported.*dledger-n0"):
-            find_stores(str(path), formats=COMMITLOGS)
-    (root / "commitlog").rmdir()
-    with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-        find_stores(str(root), formats=COMMITLOGS)
-    with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-        find_stores(str(root.parent.parent / "*" / "store"), formats=COMMITLOGS)
-
-
-def test_glob_skips_dledger_with_a_warning(root: Path, made: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shutil.copytree(made, root.parent.parent / "broker-b" / "store")
-    (root / "commitlog").rename(root / "dledger-n0")
-    with watch_unread_warnings() as has_unread:
-        assert [store.broker for store in find_stores(str(root.parent.parent / "*" / "store"), formats=COMMITLOGS)] == [
-            "broker-b"
-        ]
-        assert has_unread()
-    assert "is a DLedger store" in caplog.text
+def name_within(root: Path, *folders: Path) -> None:
+    """Write a broker.conf in the store, which cannot name other folders of the log."""
+    (root / "broker.conf").write_text(f"storePathCommitLog={','.join(map(str, folders))}\n")
 
 
 def test_warning_is_printed_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    move(root, root / "dledger-n0" / "data", LAST)
+    other = move(root, root.parent / "b", LAST)
+    name_within(root, root / "commitlog", other)
     with caplog.at_level(logging.WARNING), watch_unread_warnings() as has_unread:
         assert not has_unread()
         assert newer(root) == newer(root)
         assert has_unread()
-    assert caplog.text.count("dledger-n0/data has") == 1
+    assert caplog.text.count(f"{other} has") == 1
 
 
 def test_sources_fail_unless_they_are_permissive(root: Path) -> None:
-    move(root, root / "dledger-n0" / "data", LAST)
+    other = move(root, root.parent / "b", LAST)
+    name_within(root, root / "commitlog", other)
     snapshot = take_snapshot(find_stores(str(root), formats=COMMITLOGS))
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
-    with pytest.raises(StoreError, match="dledger-n0/data", check=exits(ExitCode.DAMAGE)):
+    with pytest.raises(StoreError, match="b has 1 segment", check=exits(ExitCode.DAMAGE)):
         refuse_incomplete_read(snapshot.ranges["broker-a"], Mode.FAILFAST)
     refuse_incomplete_read(snapshot.ranges["broker-a"], Mode.PERMISSIVE)

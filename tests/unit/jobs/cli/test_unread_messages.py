@@ -27,18 +27,20 @@ from commitlake.schemas.tables.messages import SOURCE
 from commitlake.schemas.tables.spark_schemas import spark_schema
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 
-DLEDGER = "dledger-n0/data"
+OTHER = "disk-2/commitlog"
 LOCAL = ("--local", "--processes", "1")
 Job = Callable[[Sequence[str]], int]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a store whose newest segment is in the folder of a DLedger log; queues, index and checkpoint know it."""
+    """Return a store whose newest segment is in a folder that only a file in the store names; its indexes know it."""
     root = write_indexed_store(tmp_path_factory.mktemp("unread") / "broker-a" / "store", 100)
     newest = root / "commitlog" / segment_name(SEGMENT_BYTES)
-    (root / DLEDGER).mkdir(parents=True)
-    newest.rename(root / DLEDGER / newest.name)
+    other = root.parent / OTHER
+    other.mkdir(parents=True)
+    newest.rename(other / newest.name)
+    (root / "broker.conf").write_text(f"storePathCommitLog={root}/commitlog,{other}\n")
     return root
 
 
@@ -58,12 +60,12 @@ def test_archive_takes_what_it_reads_and_says_that_there_is_more(
     printed = capsys.readouterr().err
     assert "other messages of the stores are not read" in printed
     assert "without problems" not in printed
-    assert DLEDGER in caplog.text
-    assert DLEDGER in (tmp_path / "run.html").read_text()
+    assert OTHER in caplog.text
+    assert OTHER in (tmp_path / "run.html").read_text()
     caplog.clear()
     assert archive(arguments) == ExitCode.DAMAGE
     assert "No new messages in 1 store" in capsys.readouterr().err
-    assert DLEDGER in caplog.text
+    assert OTHER in caplog.text
     assert guard(["--store", str(store), "--lake", str(tmp_path / "lake")]) == ExitCode.DAMAGE
     printed = capsys.readouterr().err
     assert "no segment is lost or at risk" not in printed
@@ -71,7 +73,7 @@ def test_archive_takes_what_it_reads_and_says_that_there_is_more(
     assert "Not read: broker-a\n  " in printed
     caplog.clear()
     assert audit(["--store", str(store), "--lake", str(tmp_path / "lake"), "--local"]) == ExitCode.DAMAGE
-    assert DLEDGER in caplog.text
+    assert OTHER in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -91,14 +93,14 @@ def test_every_job_that_reads_the_store_exits_with_3(
 ) -> None:
     places = {"STORE": str(store), "OUT": str(tmp_path / "out")}
     assert job([places.get(word, word) for word in arguments]) == ExitCode.DAMAGE
-    assert caplog.text.count(f"{DLEDGER} has 1 segment of the log") == 1
+    assert caplog.text.count(f"{OTHER} has 1 segment of the log") == 1
 
 
 def test_verify_does_not_call_messages_lost_that_are_in_another_folder(
     store: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert verify([str(store), *LOCAL]) == ExitCode.DAMAGE
-    assert DLEDGER in caplog.text
+    assert OTHER in caplog.text
     printed = capsys.readouterr().out
     assert "log_elsewhere" in printed
     assert "newer_elsewhere" in printed
@@ -109,7 +111,7 @@ def test_verify_explains_entries_of_a_copy_that_is_older_than_its_queues(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(store, copy, ignore=shutil.ignore_patterns("dledger-*", "checkpoint"))
+    shutil.copytree(store, copy, ignore=shutil.ignore_patterns("broker.conf", "checkpoint"))
     assert verify([str(copy), *LOCAL]) == ExitCode.DAMAGE
     printed = " ".join(capsys.readouterr().out.split())
     assert "it is a copy that is older than the queues" in printed
@@ -130,6 +132,6 @@ def test_source_fails_unless_it_is_permissive(store: Path) -> None:
             ).partitions()
         )
 
-    with pytest.raises(StoreError, match=DLEDGER):
+    with pytest.raises(StoreError, match=OTHER):
         partitions("FAILFAST")
     assert partitions("DROPMALFORMED") == 1

@@ -82,7 +82,7 @@ def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]
         ("cleanFileForciblyEnable=yes", "expected true or false, found 'yes'"),
         ("deleteFileBatchMax=0", "expected a number of at least 1"),
         ("storePathCommitLog=/a,/b", "expected one folder, found 2"),
-        ("enableDLegerCommitLog=true", "is not a CommitLog"),
+        ("enableDLegerCommitLog=true", "DLedger deletes segments by rules that are not known"),
         ("replicasPerDiskPartition=2", "expected 1"),
     ],
 )
