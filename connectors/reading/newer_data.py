@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from commitlake.connectors.log_format.checkpoint_and_config import CHECKPOINT, CheckpointClaim
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.reading.log_folders import find_log_folders, is_begun
+from commitlake.connectors.reading.files.log_folders import find_log_folders, is_begun
 from commitlake.connectors.reading.settings_files import read_settings
 from commitlake.connectors.reading.unread_warnings import PULL_HINT
 from commitlake.schemas import shipped_manifest

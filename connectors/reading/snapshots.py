@@ -36,9 +36,9 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.records import RecordRules
 from commitlake.connectors.numpy_arrays import Array
 from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.log_folders import find_log_folders
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import record_walk
-from commitlake.connectors.reading.log_folders import find_log_folders
 from commitlake.connectors.reading.newer_data import (
     LogEnd,
     LogToRead,

@@ -27,13 +27,13 @@ from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.log_format.format import Format, Formats
 from commitlake.connectors.reading.errors import EmptyStoreError, StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, map_concurrently
+from commitlake.connectors.reading.files.log_folders import find_log_folders, find_segment_files
 from commitlake.connectors.reading.files.shipped_stores import (
     check_no_versions,
     read_shipped_manifest,
     resolve_filesystem,
     shipped_file_sizes,
 )
-from commitlake.connectors.reading.log_folders import find_log_folders, find_segment_files
 from commitlake.connectors.reading.unread_warnings import (
     UNREAD,
     find_appended_logs,

@@ -16,7 +16,7 @@ from pathlib import Path
 from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.reading.log_folders import find_log_folders, find_segment_files
+from commitlake.connectors.reading.files.log_folders import find_log_folders, find_segment_files
 from commitlake.connectors.reading.newer_data import (
     LogEnd,
     LogToRead,
