@@ -31,11 +31,11 @@ from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import LakeState
 from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.window_profiles import SHOWN
-from commitlake.pipelines.topics.progress import read_misfits_version, read_topic_progress
+from commitlake.pipelines.topics.progress import CHANGES_ID, read_misfits_version, read_topic_progress
 from commitlake.pipelines.topics.schema_history import read_topics_by_table
 from commitlake.schemas.finding_advice import Advice
 from commitlake.schemas.formatted_counts import format_count
-from commitlake.schemas.tables.topics import PLACE
+from commitlake.schemas.tables.topics import CHANGE, CHANGE_NUMBER, PLACE
 from commitlake.schemas.times import epoch_us, format_iso_time, from_ms
 
 MISSING = Advice(
@@ -139,7 +139,9 @@ def _describe_table(lake: Lake, moment: LakeState, table: str, topics: Sequence[
     topic = topics[0] if len(topics) == 1 else ""
     described = TopicComparison(table, topic, opened.version(), progress.version)
     reason = ""
-    if not topics or progress.version < 0:
+    if opened.transaction_version(CHANGES_ID) is not None:
+        reason = "it has the current rows of a source, not messages"
+    elif not topics or progress.version < 0:
         reason = "'commitlake topics' has not made it"
     elif not topic:
         reason = f"it had several topics ({', '.join(topics[:5])})"
@@ -253,9 +255,12 @@ def _compare_table(counts: _MessageCounts, described: TopicComparison) -> TopicC
 
 def _count_table(counts: _MessageCounts, table: str) -> tuple[HourCounts, HourCounts]:
     """Return the numbers of a typed table's rows, and of its misfits."""
-    condition = _span_condition("_store_timestamp", counts.span).removeprefix(" AND ")
-    where = f" WHERE {condition}" if condition else ""
-    rows = _count_by_hour(counts.lake.table(table), "typed", where, ("_topic", "_store_timestamp"))
+    opened = counts.lake.table(table)
+    # A message with several changes is one row of each, and counts once.
+    has_changes = {*CHANGE.names, CHANGE_NUMBER.name} <= {column.name for column in opened.schema().fields}
+    condition = f"{CHANGE_NUMBER.name} = 0" if has_changes else "TRUE"
+    where = f" WHERE {condition}{_span_condition('_store_timestamp', counts.span)}"
+    rows = _count_by_hour(opened, "typed", where, ("_topic", "_store_timestamp"))
     misfits = counts.lake.find(_MISFITS)
     if misfits is None:
         return rows, Counter()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.numpy_arrays import Array
+from commitlake.pipelines.topics.change_events import ChangeReader
 from commitlake.pipelines.topics.compiled_check import CompiledSchema
 from commitlake.pipelines.topics.document_check import Judgement, Misfit, MisfitReason, judge_body
 from commitlake.pipelines.topics.json_schema import JsonType
@@ -28,11 +29,13 @@ class BodyJudge:
         schema: type of the documents, with the fields that are dropped.
         kept_columns: columns of the messages in the result.
         drop: names of fields that are not kept.
+        changes: reader of change events, if the bodies are such; the schema is then that of their rows.
     """
 
     schema: JsonType
     kept_columns: tuple[str, ...]
     drop: frozenset[str] = frozenset()
+    changes: ChangeReader | None = None
 
     def judge_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns that are kept, and `document`, `misfit` and `unknown`.
@@ -49,6 +52,8 @@ class BodyJudge:
 
     def _find_fitting(self, bodies: pa.Array) -> Array:
         """Return a mask of the bodies that certainly are documents without a field that the schema lacks."""
+        if self.changes is not None:  # each is converted
+            return np.zeros(len(bodies), np.bool_)
         try:
             bodies.cast(pa.string())
         except pa.ArrowInvalid:  # one is not UTF-8, and Python will say which
@@ -66,6 +71,8 @@ class BodyJudge:
             )
         if body is None:
             return Judgement(None, {}, Misfit(MisfitReason.NO_BODY, "", "a body", "none in the lake"))
+        if self.changes is not None:
+            return self.changes.judge_body(body)
         judged = judge_body(body, self.schema)
         for name in self.drop & judged.unknown.keys():
             del judged.unknown[name]

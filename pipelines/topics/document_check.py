@@ -12,7 +12,7 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -51,6 +51,10 @@ class MisfitReason(StrEnum):
     """A value is one that the column cannot hold without a change."""
     MISSING = "missing"
     """A required field is missing, or null."""
+    NO_CHANGE = "no_change"
+    """The document is no change event of the topic's format."""
+    OTHER_TABLE = "other_table"
+    """The change is one of another source table."""
     NOT_PARSED = "not_parsed"
     """Spark could not parse the document, although it fits."""
 
@@ -85,15 +89,15 @@ class Judgement(NamedTuple):
     misfit: Misfit | None = None
 
 
-class _FaultError(Exception):
-    """Signals the first fault of a document."""
+class FaultError(Exception):
+    """Error for the first fault of a document, which becomes the misfit of its message."""
 
     def __init__(self, reason: MisfitReason, field: str, expected: str, found: str) -> None:
         super().__init__(reason)
         self.misfit = Misfit(reason, field, expected, found)
 
 
-class _Number(str):
+class JsonNumber(str):
     """The text of a number in a document."""
 
     __slots__ = ()
@@ -108,7 +112,7 @@ def _refuse_constant(name: str) -> object:
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=JsonObject, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
+    object_pairs_hook=JsonObject, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_refuse_constant
 )
 
 
@@ -119,6 +123,18 @@ def judge_body(body: bytes, schema: JsonType) -> Judgement:
         body: the body as its producer sent it.
         schema: type of the documents.
     """
+
+    def judge(text: str) -> Judgement:
+        unknown: dict[str, str] = {}
+        changes: list[str] = []
+        kept = check_value(decode_document(text), schema, "", unknown, changes)
+        return Judgement(to_text(kept) if unknown or changes else text, unknown)
+
+    return judge_body_text(body, judge)
+
+
+def judge_body_text(body: bytes, judge: Callable[[str], Judgement]) -> Judgement:
+    """Return what a judge says of the text of a body; a misfit if there is none, or the judge raises FaultError."""
     if len(body) > MAX_JSON_BYTES:
         expected, found = f"at most {MAX_JSON_BYTES:,} bytes", f"{len(body):,} bytes"
         return Judgement(None, {}, Misfit(MisfitReason.TOO_LARGE, "", expected, found))
@@ -128,8 +144,8 @@ def judge_body(body: bytes, schema: JsonType) -> Judgement:
         found = f"byte 0x{body[error.start]:02x} at {error.start}"
         return Judgement(None, {}, Misfit(MisfitReason.NOT_UTF8, "", "text in UTF-8", found))
     try:
-        return _judge_text(text, schema)
-    except _FaultError as fault:
+        return judge(text)
+    except FaultError as fault:
         return Judgement(None, {}, fault.misfit)
     except RecursionError:
         misfit = Misfit(MisfitReason.TOO_DEEP, "", "lists and objects that are nested less deeply", "deeper ones")
@@ -153,60 +169,72 @@ def kind_of_value(value: object) -> JsonKind:
         return JsonKind.LIST
     if isinstance(value, bool):
         return JsonKind.BOOLEAN
-    if isinstance(value, _Number):
+    if isinstance(value, JsonNumber):
         kinds: Sequence[JsonKind] = (JsonKind.INTEGER,) if value.lstrip("-").isdecimal() else (JsonKind.NUMBER,)
     else:
         kinds = (JsonKind.TIME, JsonKind.DATE, JsonKind.STRING)
     for kind in kinds:
         try:
             _check_scalar(value, kind, "")
-        except _FaultError:
+        except FaultError:
             continue
         return kind
     return JsonKind.ANY
 
 
-def _judge_text(text: str, schema: JsonType) -> Judgement:
+def decode_document(text: str) -> object:
+    """Return the one JSON document in a text.
+
+    Raises:
+        FaultError: if there is none.
+    """
     try:
-        document = _decoder.decode(text)
+        return _decoder.decode(text)
     except ValueError as error:
         # Without the text, which may be what masks are to hide.
         found = str(error) if isinstance(error, json.JSONDecodeError) else f"{error}, which JSON does not have"
-        raise _FaultError(MisfitReason.NOT_JSON, "", "one JSON document", found) from None
-    unknown: dict[str, str] = {}
-    changes: list[str] = []
-    kept = _check(document, schema, "", unknown, changes)
-    return Judgement(_to_text(kept) if unknown or changes else text, unknown)
+        raise FaultError(MisfitReason.NOT_JSON, "", "one JSON document", found) from None
 
 
-def _check(value: object, schema: JsonType, place: str, unknown: dict[str, str], changes: list[str]) -> object:
-    """Check a value, and return it with the fields of the schema only; `changes` lists where it differs otherwise."""
+def check_value(value: object, schema: JsonType, place: str, unknown: dict[str, str], changes: list[str]) -> object:
+    """Check a value, and return it with the fields of the schema only.
+
+    Args:
+        value: the value.
+        schema: its type.
+        place: the place of the value in the document.
+        unknown: gets the JSON texts of fields that the schema lacks, by place.
+        changes: gets the places where the result differs otherwise.
+
+    Raises:
+        FaultError: if it does not fit.
+    """
     kind = schema.kind
     if value is None:
         if not schema.is_nullable:
-            raise _FaultError(MisfitReason.WRONG_TYPE, place, kind, "null")
+            raise FaultError(MisfitReason.WRONG_TYPE, place, kind, "null")
         return None
     if kind is JsonKind.ANY:
         _check_names(value, place)
         changes.append(place)
-        return _to_text(value)
+        return to_text(value)
     if kind is JsonKind.OBJECT and isinstance(value, JsonObject):
         return _check_object(value, schema, place, unknown, changes)
     if kind is JsonKind.LIST and type(value) is list:
         element = schema.element
         assert element is not None
-        return [_check(each, element, f"{place}[{n}]", unknown, changes) for n, each in enumerate(value)]
+        return [check_value(each, element, f"{place}[{n}]", unknown, changes) for n, each in enumerate(value)]
     _check_scalar(value, kind, place)
     return value
 
 
 def _check_scalar(value: object, kind: JsonKind, place: str) -> None:
-    if isinstance(value, _Number) and kind in {JsonKind.INTEGER, JsonKind.NUMBER}:
+    if isinstance(value, JsonNumber) and kind in {JsonKind.INTEGER, JsonKind.NUMBER}:
         _check_number(value, kind, place)
-    elif isinstance(value, str) and not isinstance(value, _Number) and kind in _TEXT_KINDS:
+    elif isinstance(value, str) and not isinstance(value, JsonNumber) and kind in _TEXT_KINDS:
         _check_text(value, kind, place)
     elif not isinstance(value, bool) or kind is not JsonKind.BOOLEAN:
-        raise _FaultError(MisfitReason.WRONG_TYPE, place, kind, _describe(value))
+        raise FaultError(MisfitReason.WRONG_TYPE, place, kind, describe_value(value))
 
 
 _TEXT_KINDS = frozenset({JsonKind.STRING, JsonKind.TIME, JsonKind.DATE})
@@ -215,35 +243,40 @@ _TEXT_KINDS = frozenset({JsonKind.STRING, JsonKind.TIME, JsonKind.DATE})
 def _check_object(
     pairs: JsonObject, schema: JsonType, place: str, unknown: dict[str, str], changes: list[str]
 ) -> JsonObject:
-    values = _to_dict(pairs, place)
+    values = to_dict(pairs, place)
     prefix = f"{place}." if place else ""
     kept = JsonObject()
     for field in schema.fields:
         value = values.pop(field.name, None)
         if value is not None:
-            kept.append((field.name, _check(value, field.type, prefix + field.name, unknown, changes)))
+            kept.append((field.name, check_value(value, field.type, prefix + field.name, unknown, changes)))
         elif field.is_required and not (field.type.is_nullable and any(name == field.name for name, _ in pairs)):
-            raise _FaultError(MisfitReason.MISSING, prefix + field.name, field.type.kind, "no value")
+            raise FaultError(MisfitReason.MISSING, prefix + field.name, field.type.kind, "no value")
     for name, value in values.items():
         _check_names(value, prefix + name)
         _check_surrogates(name, prefix)
-        unknown[prefix + name] = _to_text(value)
+        unknown[prefix + name] = to_text(value)
     return kept
 
 
-def _to_dict(pairs: JsonObject, place: str) -> dict[str, object]:
+def to_dict(pairs: JsonObject, place: str) -> dict[str, object]:
+    """Return an object's values by name.
+
+    Raises:
+        FaultError: if it has a name twice.
+    """
     values = dict(pairs)
     if len(values) < len(pairs):
         seen = set[str]()
         name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _FaultError(MisfitReason.REPEATED_NAME, f"{place}.{name}" if place else name, "each name once", "twice")
+        raise FaultError(MisfitReason.REPEATED_NAME, f"{place}.{name}" if place else name, "each name once", "twice")
     return values
 
 
 def _check_names(value: object, place: str) -> None:
     """Refuse repeated names and broken texts in a value of any type."""
     if isinstance(value, JsonObject):
-        for name, each in _to_dict(value, place).items():
+        for name, each in to_dict(value, place).items():
             _check_surrogates(name, place)
             _check_names(each, f"{place}.{name}")
     elif isinstance(value, list):
@@ -256,16 +289,16 @@ def _check_names(value: object, place: str) -> None:
 def _check_number(text: str, kind: JsonKind, place: str) -> None:
     if len(text) > _MAX_NUMBER_CHARACTERS:
         expected = f"a number of at most {_MAX_NUMBER_CHARACTERS:,} characters"
-        raise _FaultError(MisfitReason.OUT_OF_RANGE, place, expected, f"{len(text):,} characters")
+        raise FaultError(MisfitReason.OUT_OF_RANGE, place, expected, f"{len(text):,} characters")
     if kind is JsonKind.NUMBER:
         number = float(text)
         if math.isinf(number):
-            raise _FaultError(MisfitReason.OUT_OF_RANGE, place, "a number of 64 bits", _short(text))
+            raise FaultError(MisfitReason.OUT_OF_RANGE, place, "a number of 64 bits", _short(text))
         return
     if not text.lstrip("-").isdecimal():
-        raise _FaultError(MisfitReason.WRONG_TYPE, place, kind, f"the number {_short(text)}")
+        raise FaultError(MisfitReason.WRONG_TYPE, place, kind, f"the number {_short(text)}")
     if len(text) > 20 or not -_INT64 <= int(text) < _INT64:
-        raise _FaultError(MisfitReason.OUT_OF_RANGE, place, "an integer of 64 bits", _short(text))
+        raise FaultError(MisfitReason.OUT_OF_RANGE, place, "an integer of 64 bits", _short(text))
 
 
 def _check_text(text: str, kind: JsonKind, place: str) -> None:
@@ -275,20 +308,21 @@ def _check_text(text: str, kind: JsonKind, place: str) -> None:
     form, parse = (_TIME, datetime.datetime) if kind is JsonKind.TIME else (_DATE, datetime.date)
     if form.fullmatch(text) is None:
         form_text = "2026-11-20T14:00:00.123456Z" if kind is JsonKind.TIME else "2026-11-20"
-        raise _FaultError(MisfitReason.WRONG_TYPE, place, f"a {kind}, such as {form_text}", _describe(text))
+        raise FaultError(MisfitReason.WRONG_TYPE, place, f"a {kind}, such as {form_text}", describe_value(text))
     try:
         parse.fromisoformat(text)
     except ValueError:
-        raise _FaultError(MisfitReason.OUT_OF_RANGE, place, f"a {kind} of the calendar", _describe(text)) from None
+        raise FaultError(MisfitReason.OUT_OF_RANGE, place, f"a {kind} of the calendar", describe_value(text)) from None
 
 
 def _check_surrogates(text: str, place: str) -> None:
     if not text.isascii() and _SURROGATE.search(text):
-        raise _FaultError(MisfitReason.OUT_OF_RANGE, place, "text", "half of a surrogate pair")
+        raise FaultError(MisfitReason.OUT_OF_RANGE, place, "text", "half of a surrogate pair")
 
 
-def _describe(value: object) -> str:
-    if isinstance(value, _Number):
+def describe_value(value: object) -> str:
+    """Return the kind of a value that is not null, without the value of a text."""
+    if isinstance(value, JsonNumber):
         return f"the number {_short(value)}"
     if isinstance(value, str):
         return f"a string of {len(value):,} characters"
@@ -301,12 +335,13 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-def _to_text(value: object) -> str:
+def to_text(value: object) -> str:
+    """Return a value of a document as JSON text, with its numbers as they were."""
     return "".join(_text_pieces(value))
 
 
 def _text_pieces(value: object) -> Iterator[str]:
-    if isinstance(value, _Number):
+    if isinstance(value, JsonNumber):
         yield str(value)
     elif isinstance(value, JsonObject):
         yield "{"

@@ -7,6 +7,11 @@ In the table of the topic:
     commitlake.topics.misfits    the first number, at the newest commit with misfits
     commitlake.topics.schema     number of the schema of the newest commit
 
+In the table of current rows:
+
+    commitlake.topics.changes      version of the table of changes up to which the rows are current, plus one
+    commitlake.topics.changes_id   number made of that table's id: a table that was made again starts from version 0
+
 In `topic_misfits`:
 
     commitlake.topics.misfits/TABLE   the third number, once the misfits of that commit are there
@@ -23,6 +28,9 @@ from deltalake import DeltaTable
 _PREFIX = "commitlake.topics"
 MESSAGES_ID = f"{_PREFIX}.messages"
 """Application whose number every commit with rows of a topic carries."""
+CHANGES_ID = f"{_PREFIX}.changes"
+CHANGES_TABLE_ID = f"{_PREFIX}.changes_id"
+"""Applications whose numbers every commit with current rows carries."""
 
 
 @dataclass(frozen=True, slots=True)

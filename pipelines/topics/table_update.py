@@ -4,20 +4,16 @@ Spark reads the data files that commits have added to `messages`, and the bodies
 bodies, and writes Parquet files that no table knows yet. One commit then adds these files, together with the version of
 `messages` that is reached. Of two runs at once only one commits, and a run that is killed leaves files that nobody
 reads. What does not fit goes to `topic_misfits` in a commit of its own: the next run adds it if this one is killed in
-between, by the same schema.
+between, by the same schema. Changes of rows are then merged into the table of current rows, see `current_table`.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-import numpy as np
-import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -26,15 +22,13 @@ from pyspark.sql.types import MapType, StringType, StructField, StructType
 from commitlake.connectors.lake.added_files import AddedFiles, readable_added_files
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
-from commitlake.connectors.lake.erasures import ErasedMessages, newest_erasure_number, read_erased_messages
 from commitlake.connectors.lake.lake import Lake, PinnedLake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.spark_reader import map_bodies
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.statistics import file_statistics
-from commitlake.connectors.storage.s3_options import spark_uri
-from commitlake.connectors.storage.uris import absolute_path_or_uri, is_uri
+from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.pipelines.topics.body_judgement import MISFIT_FIELDS, BodyJudge
+from commitlake.pipelines.topics.current_table import update_current_table
 from commitlake.pipelines.topics.json_schema import JsonType, parse_json_schema
 from commitlake.pipelines.topics.progress import (
     MESSAGES_ID,
@@ -44,8 +38,16 @@ from commitlake.pipelines.topics.progress import (
     read_topic_progress,
 )
 from commitlake.pipelines.topics.schema_history import TopicSchema, read_topic_schema, record_topic_schema
+from commitlake.pipelines.topics.spark_tables import SparkTables, erasure_step, spark_path
 from commitlake.pipelines.topics.topic_config import OnMisfit, TopicConfig, TopicConfigError
-from commitlake.pipelines.transforms.typed_messages import misfit_rows, parse_documents, typed_rows
+from commitlake.pipelines.transforms.typed_messages import (
+    change_columns,
+    change_document,
+    change_rows,
+    misfit_rows,
+    parse_documents,
+    typed_rows,
+)
 from commitlake.schemas.errors import CommitLakeError, ConcurrentRunError, ExitCode
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import MESSAGES
@@ -100,6 +102,10 @@ class TopicTableUpdater:
     lake: Lake
     config: TopicConfig
 
+    @cached_property
+    def _tables(self) -> SparkTables:
+        return SparkTables(self.spark, self.lake)
+
     def update(self, *, reads_all: bool = False) -> TopicUpdate:
         """Add the messages of the topic that its table lacks.
 
@@ -113,6 +119,13 @@ class TopicTableUpdater:
             LakeError: if there is no lake.
             JsonSchemaError, TopicConfigError: if the schema cannot be used.
         """
+        done = self._update_rows(reads_all=reads_all)
+        if self.config.key and (schema := read_topic_schema(self.lake, self.config.table, done.schema)) is not None:
+            key = [schema.rename.get(name, name) for name in self.config.key]
+            update_current_table(self._tables, self.config, self._row_columns(schema), key)
+        return done
+
+    def _update_rows(self, *, reads_all: bool) -> TopicUpdate:
         reading = self.lake.pin_versions()
         reading.table("messages")
         progress = read_topic_progress(reading.find(self.config.lake_table))
@@ -149,15 +162,13 @@ class TopicTableUpdater:
         is_repeated = new.from_scratch or recorded > progress.misfits
         parsed = self._parsed_messages(reading, new, schema, is_repeated=is_repeated)
         seen = Observation()
-        counted = parsed.observe(
-            seen,
-            F.count_if(F.col("misfit").isNotNull()).alias("misfits"),
-            F.count_if(F.col("misfit").isNull() & F.col("unknown").isNotNull()).alias("with_unknown"),
-        )
-        columns = self._document_columns(schema)
-        rows = typed_rows(counted, columns, schema.rename, schema.number)
-        files = self._write_files(rows, config.lake_table)
-        misfits, with_unknown = seen.get["misfits"], seen.get["with_unknown"]
+        counted = parsed.observe(seen, F.count_if(F.col("misfit").isNotNull()).alias("misfits"))
+        to_rows = change_rows if config.format.is_changes else typed_rows
+        rows = to_rows(counted, self._document_columns(schema), schema.rename, schema.number)
+        added = Observation()
+        rows = rows.observe(added, F.count_if(F.col(UNKNOWN_FIELDS.name).isNotNull()).alias("with_unknown"))
+        files = self._tables.write_files(rows, config.lake_table)
+        misfits, with_unknown = seen.get["misfits"], added.get["with_unknown"]
         if misfits and config.on_misfit is OnMisfit.FAIL:
             raise self._misfit_error(parsed, misfits)
         newest_misfits = new.version if misfits else max(progress.misfits, recorded)
@@ -183,7 +194,7 @@ class TopicTableUpdater:
     ) -> None:
         old, numbers = before.transaction_numbers(), after.transaction_numbers()
         others = {name: (old[name], number) for name, number in numbers.items() if name != MESSAGES_ID}
-        others[ERASURE] = _erasure_step(reading, table)
+        others[ERASURE] = erasure_step(reading, table)
         step = (None if before.version < 0 else old[MESSAGES_ID], numbers[MESSAGES_ID])
         if not commit_with_transaction(
             self.lake, table, files, MESSAGES_ID, step, other_transactions=others, columns=columns
@@ -208,9 +219,9 @@ class TopicTableUpdater:
 
     def _add_misfits(self, reading: PinnedLake, parsed: DataFrame, progress: TopicProgress, schema: TopicSchema) -> int:
         recorded = read_misfits_version(reading.find(MISFITS), self.config.table)
-        files = self._write_files(misfit_rows(parsed, self.config.table, schema.number), MISFITS)
+        files = self._tables.write_files(misfit_rows(parsed, self.config.table, schema.number), MISFITS)
         step = (None if recorded < 0 else recorded + 1, progress.misfits + 1)
-        erasure = {ERASURE: _erasure_step(reading, MISFITS)}
+        erasure = {ERASURE: erasure_step(reading, MISFITS)}
         if not commit_with_transaction(
             self.lake, MISFITS, files, misfits_application_id(self.config.table), step, other_transactions=erasure
         ):
@@ -232,10 +243,12 @@ class TopicTableUpdater:
     ) -> DataFrame:
         """Return the topic's messages in new files, judged and parsed."""
         messages = self._new_messages(reading, new, is_repeated=is_repeated)
-        judge = BodyJudge(self._document_type(schema), _KEPT, self.config.drop)
+        row = self._document_type(schema)
+        judge = BodyJudge(row, _KEPT, self.config.drop, self.config.change_reader(row))
         packs = pack_location(absolute_path_or_uri(reading.packs.root), reading.packs.s3)
         judged = map_bodies(messages, packs, judge.judge_batch, _judged_schema())
-        return parse_documents(judged, self._document_columns(schema))
+        columns = self._document_columns(schema)
+        return parse_documents(judged, change_document(columns) if self.config.format.is_changes else columns)
 
     def _document_type(self, schema: TopicSchema) -> JsonType:
         return parse_json_schema(schema.text, f"{self.config.table}, schema {schema.number}")
@@ -244,13 +257,19 @@ class TopicTableUpdater:
         """Return the columns of the fields that are kept, by their names in the document."""
         return self.config.select_fields(self._document_type(schema)).to_columns()
 
-    def _table_columns(self, schema: TopicSchema) -> Columns:
-        """Return the columns of the topic's table."""
-        renamed = (
+    def _row_columns(self, schema: TopicSchema) -> Columns:
+        """Return the columns of the fields that are kept, by their names in the table."""
+        return Columns(
             column._replace(name=schema.rename.get(column.name, column.name))
             for column in self._document_columns(schema)
         )
-        return Columns([*renamed, *PLACE, UNKNOWN_FIELDS, SCHEMA_NUMBER])
+
+    def _table_columns(self, schema: TopicSchema) -> Columns:
+        """Return the columns of the topic's table."""
+        columns = self._row_columns(schema)
+        if self.config.format.is_changes:
+            return change_columns(columns)
+        return Columns([*columns, *PLACE, UNKNOWN_FIELDS, SCHEMA_NUMBER])
 
     def _new_messages(self, reading: PinnedLake, new: AddedFiles, *, is_repeated: bool) -> DataFrame:
         """Return the topic's messages in new files, without erased ones.
@@ -263,53 +282,20 @@ class TopicTableUpdater:
         read = spark_schema(MESSAGES.select_columns(["topic", *(name for name in _READ if name != "topic")]))
         if not new.files:
             return self.spark.createDataFrame([], read)
-        paths = [_spark_path(file.path) for file in new.files]
+        paths = [spark_path(file.path) for file in new.files]
         rows = self.spark.read.schema(read).parquet(*paths).where(F.col("topic") == F.lit(self.config.topic))
-        erased = read_erased_messages(reading)
-        if erased:
-            rows = rows.join(F.broadcast(self._erased_places(erased)), ["broker", "physical_offset"], "left_anti")
+        rows = self._tables.without_erased(rows, reading)
         if is_repeated:
             for name, broker, offset in (
                 (self.config.lake_table, "_broker", "_physical_offset"), (MISFITS, "broker", "physical_offset"),
             ):  # fmt: skip
                 if reading.find(name) is not None:
-                    there = self._read_table(reading, name)
+                    there = self._tables.read_table(reading, name)
                     if name == MISFITS:
                         there = there.where(F.col("topic_table") == F.lit(self.config.table))
                     places = there.select(F.col(broker).alias("broker"), F.col(offset).alias("physical_offset"))
                     rows = rows.join(places, ["broker", "physical_offset"], "left_anti")
         return rows.select(*_READ)
-
-    def _erased_places(self, erased: ErasedMessages) -> DataFrame:
-        places = [
-            (broker, int(offset)) for broker, found in erased.brokers.items() for offset in np.asarray(found.offsets)
-        ]
-        return self.spark.createDataFrame(places, "broker string, physical_offset long")
-
-    def _read_table(self, reading: PinnedLake, name: str) -> DataFrame:
-        version = reading.table(name).version()
-        read = self.spark.read.format("delta").option("versionAsOf", version)
-        return read.load(_spark_path(reading.uri(name)))
-
-    def _write_files(self, rows: DataFrame, table: str) -> list[DataFile]:
-        """Write rows as Parquet files into the folder of a table, and return them; no table knows them yet."""
-        folder = f"run-{secrets.token_hex(8)}"
-        with _session_settings(self.spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
-            writer = rows.write.option("compression", "zstd")
-            writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-            writer.parquet(f"{_spark_path(self.lake.uri(table))}/{folder}")
-        root = self.lake.open_folder(table)
-        return list(_data_files(root, folder))
-
-
-def _erasure_step(reading: PinnedLake, table: str) -> tuple[int, int]:
-    """Return the number of the newest erasure of a table before and after rows are added without erased messages.
-
-    An erasure that reaches the table meanwhile must not miss these rows, so the commit fails then.
-    """
-    opened = reading.find(table)
-    done = newest_erasure_number(opened)
-    return done, done if opened is not None else read_erased_messages(reading).number
 
 
 def _judged_schema() -> StructType:
@@ -318,34 +304,6 @@ def _judged_schema() -> StructType:
     kept = spark_schema(MESSAGES.select_columns(_KEPT))
     added = [StructField("document", StringType()), StructField("misfit", texts), StructField("unknown", unknown)]
     return StructType([*kept.fields, *added])
-
-
-def _spark_path(place: str) -> str:
-    return spark_uri(place) if is_uri(place) else absolute_path_or_uri(place)
-
-
-@contextmanager
-def _session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of a session inside the block."""
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
-
-
-def _data_files(root: pafs.FileSystem, folder: str) -> Iterator[DataFile]:
-    """Yield the files of a folder that have rows, with their statistics."""
-    for info in root.get_file_info(pafs.FileSelector(folder, recursive=True)):
-        if info.type is not pafs.FileType.File or not info.path.endswith(".parquet"):
-            continue
-        with root.open_input_file(info.path) as source:
-            footer = pq.read_metadata(source)
-        if footer.num_rows:
-            yield DataFile(info.path, None, info.size, footer.num_rows, file_statistics(footer))
 
 
 def check_is_additive(table: DeltaTable | None, columns: Columns, config: TopicConfig) -> None:

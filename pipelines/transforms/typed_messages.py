@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from commitlake.pipelines.transforms.columns import to_columns
-from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.columns import TEXT, Column, Columns, ListOf, MapOf
 from commitlake.schemas.tables.spark_schemas import spark_schema
-from commitlake.schemas.tables.topics import PLACE, SCHEMA_NUMBER, TOPIC_MISFITS, UNKNOWN_FIELDS
+from commitlake.schemas.tables.topics import (
+    BEFORE,
+    CHANGE,
+    CHANGE_NUMBER,
+    IS_DELETED,
+    PLACE,
+    SCHEMA_NUMBER,
+    TOPIC_MISFITS,
+    UNKNOWN_FIELDS,
+)
 
 _REFUSAL = {
     "reason": "not_parsed", "field": "", "expected": "a document that Spark parses", "found": "another",
@@ -72,6 +81,126 @@ def typed_rows(parsed: DataFrame, columns: Columns, renamed: Mapping[str, str], 
     own = [*_place_columns(), F.col("unknown").alias(UNKNOWN_FIELDS.name)]
     number = F.lit(schema_number).cast("int").alias(SCHEMA_NUMBER.name)
     return parsed.where("misfit IS NULL").select(*fields, *own, number)
+
+
+def change_document(columns: Columns) -> Columns:
+    """Return the columns of a document with changes, whose rows have the given columns."""
+    rows = (Column(side, columns) for side in ("before", "after"))
+    change = Columns([*CHANGE, *rows, Column(UNKNOWN_FIELDS.name, MapOf(TEXT, TEXT))])
+    return Columns([Column("changes", ListOf(change))])
+
+
+def change_columns(columns: Columns) -> Columns:
+    """Return the columns of the table of a topic with change events, whose rows have the given columns."""
+    before = (column._replace(name=f"{BEFORE}{column.name}") for column in columns)
+    return Columns([*columns, *before, *CHANGE, CHANGE_NUMBER, *PLACE, UNKNOWN_FIELDS, SCHEMA_NUMBER])
+
+
+def current_columns(columns: Columns) -> Columns:
+    """Return the columns of the table of current rows, which have the given columns."""
+    own = (CHANGE["_event_time"], CHANGE["_order"], CHANGE_NUMBER, IS_DELETED)
+    return Columns([*columns, *own, *PLACE, UNKNOWN_FIELDS, SCHEMA_NUMBER])
+
+
+def change_rows(parsed: DataFrame, columns: Columns, renamed: Mapping[str, str], schema_number: int) -> DataFrame:
+    """Return the changes of messages that fit as rows of their topic's table.
+
+    With the column `id long`:
+
+        +------------------------------------------+      +----+----------+------+----+
+        |                                    parsed|      |  id|_before_id|   _op|_row|
+        +------------------------------------------+      +----+----------+------+----+
+        |[{_op: insert, after: {1}},               |  ->  |   1|      null|insert|   0|
+        | {_op: delete, before: {2}}]              |      |null|         2|delete|   1|
+        +------------------------------------------+      +----+----------+------+----+
+
+    Args:
+        parsed: as `parse_documents` returns it for `change_document`, with the columns of `messages` that `PLACE`
+            names.
+        columns: the columns of a row, as the source names them.
+        renamed: the columns' names in the table, where these are others.
+        schema_number: number of the schema.
+
+    Returns:
+        One row for each change: the columns of `change_columns`.
+    """
+    fits = parsed.where("misfit IS NULL").select(
+        "*", F.posexplode("parsed.changes").alias(CHANGE_NUMBER.name, "change")
+    )
+    names = [(name, renamed.get(name, name)) for name in columns.names]
+    after = [F.col(f"change.after.`{name}`").alias(column) for name, column in names]
+    before = [F.col(f"change.before.`{name}`").alias(f"{BEFORE}{column}") for name, column in names]
+    own = [F.col(f"change.{name}").alias(name) for name in CHANGE.names]
+    unknown = F.col(f"change.{UNKNOWN_FIELDS.name}").alias(UNKNOWN_FIELDS.name)
+    number = F.lit(schema_number).cast("int").alias(SCHEMA_NUMBER.name)
+    return fits.select(*after, *before, *own, CHANGE_NUMBER.name, *_place_columns(), unknown, number)
+
+
+def row_states(changes: DataFrame, columns: Columns, key: Sequence[str]) -> DataFrame:
+    """Return the states of rows after each change.
+
+    With the columns `id long` and `name string`, and the key `id`:
+
+        +----+----+----------+------------+------+      +---+----+--------+
+        |  id|name|_before_id|_before_name|   _op|      | id|name|_deleted|
+        +----+----+----------+------------+------+      +---+----+--------+
+        |   1|   a|      null|        null|insert|  ->  |  1|   a|   false|
+        |   2|   a|         1|           a|update|      |  1|null|    true|
+        +----+----+----------+------------+------+      |  2|   a|   false|
+                                                        +---+----+--------+
+
+    Args:
+        changes: rows of a table of `change_columns`.
+        columns: the columns of a source's row, by their names in the table.
+        key: the columns of the primary key; never null on a side that a change has.
+
+    Returns:
+        A row for each change that has a row after it, and one for each key that has no row after it: the columns of
+        `current_columns`. Changes of tables are in no row.
+    """
+    types = {field.name: field.dataType for field in spark_schema(columns).fields}
+
+    def state(prefix: str, *, is_deleted: bool) -> SparkColumn:
+        values = (
+            F.lit(None).cast(types[name]) if is_deleted and name not in key else F.col(f"`{prefix}{name}`")
+            for name in columns.names
+        )
+        named = [value.alias(name) for value, name in zip(values, columns.names, strict=True)]
+        return F.struct(*named, F.lit(is_deleted).alias(IS_DELETED.name))
+
+    gone, there = state(BEFORE, is_deleted=True), state("", is_deleted=False)
+    same_key = F.lit(True)
+    for name in key:
+        same_key &= F.col(f"`{name}`").eqNullSafe(F.col(f"`{BEFORE}{name}`"))
+    states = (
+        F.when(F.col("_op") == "delete", F.array(gone))
+        .when((F.col("_op") == "update") & ~same_key, F.array(gone, there))
+        .when(F.col("_op").isin("insert", "update", "snapshot"), F.array(there))
+    )
+    wanted = current_columns(columns)
+    own = [name for name in wanted.names if name not in {*columns.names, IS_DELETED.name}]
+    exploded = changes.select(*own, F.explode(states).alias("state")).select(*own, "state.*")
+    return exploded.select(*(F.col(f"`{name}`") for name in wanted.names))
+
+
+def newest_states(states: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Return the newest state of each row.
+
+    Changes are ordered by the source's order, then by the time at which the broker stored them, and by their place.
+
+    Args:
+        states: rows of `current_columns`.
+        key: the columns of the primary key.
+
+    Returns:
+        One row for each value of the key, with the columns of `states`.
+    """
+    order = [
+        F.col(name).desc()
+        for name in ("_order", "_store_timestamp", "_broker", "_physical_offset", CHANGE_NUMBER.name)
+    ]  # fmt: skip
+    window = Window.partitionBy(*(F.col(f"`{name}`") for name in key)).orderBy(*order)
+    return states.withColumn("newest_first", F.row_number().over(window)).where("newest_first = 1").drop("newest_first")
 
 
 def misfit_rows(parsed: DataFrame, table: str, schema_number: int) -> DataFrame:

@@ -7,7 +7,7 @@ and `topic_schemas` the schemas by which the tables were derived.
 
 from __future__ import annotations
 
-from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns, ListOf, MapOf
+from commitlake.schemas.tables.columns import BOOLEAN, INT32, INT64, TEXT, TIME, Column, Columns, ListOf, MapOf
 
 PLACE = Columns(
     [
@@ -27,6 +27,22 @@ UNKNOWN_FIELDS = Column(
     "_unknown", MapOf(TEXT, TEXT), "JSON texts of the fields that the schema lacks, by path; null if there is none"
 )
 SCHEMA_NUMBER = Column("_schema", INT32, "number of the schema in topic_schemas by which the row was derived")
+CHANGE = Columns(
+    [
+        Column("_op", TEXT, "insert, update, delete, snapshot, truncate, ddl or control"),
+        Column("_source_database", TEXT, "database in which the row changed"),
+        Column("_source_table", TEXT, "table in which the row changed"),
+        Column("_event_time", TIME, "time of the change in the source database"),
+        Column("_transaction", TEXT, "the source's transaction, such as its GTID; null if the event does not say it"),
+        Column("_order", ListOf(INT64), "place of the change in the order of the source's changes, by its format"),
+        Column("_sql", TEXT, "the statement of a ddl; else null"),
+    ]
+)
+"""Columns of a table of change events that say what a change is."""
+BEFORE = "_before_"
+"""Prefix of the columns with a row's values before the change."""
+CHANGE_NUMBER = Column("_row", INT32, "number of the change in its message, from 0")
+IS_DELETED = Column("_deleted", BOOLEAN, "true if the newest change deleted the row; only its key is kept then")
 
 TOPIC_MISFITS = Columns(
     [
