@@ -61,7 +61,7 @@ class TopicFormat(StrEnum):
 
     @property
     def is_changes(self) -> bool:
-        """Whether the bodies are change events."""
+        """True if the bodies are change events."""
         return self is not TopicFormat.JSON
 
 
