@@ -93,7 +93,7 @@ class FaultError(Exception):
     """Error for the first fault of a document, which becomes the misfit of its message."""
 
     def __init__(self, reason: MisfitReason, field: str, expected: str, found: str) -> None:
-        super().__init__(reason)
+        super().__init__(reason, field, expected, found)
         self.misfit = Misfit(reason, field, expected, found)
 
 

@@ -180,9 +180,9 @@ def classify_span(  # noqa: PLR0911 (one return for each state)
         return ScanFinding(SpanKind.UNWRITTEN)
     if total_size == dledger.BLANK_MAGIC and magic == bounds.segment_end - physical_offset:
         return ScanFinding(SpanKind.BLANK, magic)
-    if total_size == dledger.ENTRY_MAGIC:
-        return _examine_frame(window, position, physical_offset, bounds)
     if magic not in MESSAGE_MAGICS:
+        if total_size == dledger.ENTRY_MAGIC:
+            return _examine_frame(window, position, physical_offset, bounds)
         return _make_magic_fault(magic)
     return _examine_record(window, position, physical_offset, bounds)
 

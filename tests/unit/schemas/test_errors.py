@@ -11,9 +11,13 @@ from collections.abc import Iterator
 import pytest
 
 import commitlake
+from commitlake.pipelines.topics.document_check import MisfitReason
 from commitlake.schemas.errors import CommitLakeError, ConcurrentRunError, ExitCode
 
-ARGUMENTS = {"str": "x", "int": 5, "bool": True, "int | None": None, "str | None": None}
+ARGUMENTS = {
+    "str": "x", "int": 5, "bool": True, "int | None": None, "str | None": None,
+    "MisfitReason": MisfitReason.MISSING,
+}  # fmt: skip
 IN_ONE_PROCESS = ("commitlake.jobs", "commitlake.broker_lite")
 """Packages whose errors never leave the process that raises them."""
 
@@ -29,8 +33,8 @@ def classes() -> Iterator[type[Exception]]:
 
 
 ALL = sorted(classes(), key=str)
-SIGNALS = {"BadIndexError", "OutputError", "OutputClosedError", "CounterGoneError", "ReplacedError"}
-"""Classes that only change the course of the module that raises them, or of its only caller."""
+SIGNALS = {"BadIndexError", "OutputError", "OutputClosedError", "CounterGoneError", "ReplacedError", "FaultError"}
+"""Classes that only change the course of the modules that raise them, or of their only caller."""
 
 
 @pytest.mark.parametrize("kind", ALL, ids=str)

@@ -124,13 +124,12 @@ def classify_span(
         return UNWRITTEN, 0
     if size == _FRAME_BLANK_MAGIC and magic == segment_end - offset:
         return BLANK, np.int64(magic)
-    if size == _FRAME_MAGIC:
-        if available < _FRAME_SIZE + _HEAD_SIZE and left > available:
-            return MORE, 0
-        if available >= _FRAME_SIZE + _HEAD_SIZE and _is_frame(window, position, offset):
-            return FRAME, _FRAME_SIZE
-        return _MAGIC, 0
     if magic != _V1 and magic != _V2 and magic != _BOLTMQ:
+        if size == _FRAME_MAGIC:
+            if available < _FRAME_SIZE + _HEAD_SIZE and left > available:
+                return MORE, 0
+            if available >= _FRAME_SIZE + _HEAD_SIZE and _is_frame(window, position, offset):
+                return FRAME, _FRAME_SIZE
         return _MAGIC, 0
     if size < _MIN_RECORD_SIZE or size > max_record_bytes:
         return _SIZE, 0
