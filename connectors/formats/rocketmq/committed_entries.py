@@ -17,10 +17,11 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from commitlake.connectors.formats.rocketmq.log_folders import dledger_folders, has_dledger_data
 from commitlake.schemas.layouts.integer_parsing import parse_int64
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
 from commitlake.schemas.layouts.rocketmq.dledger import ENTRY_HEADER, ENTRY_MAGIC, INDEX_ENTRY
-from commitlake.schemas.safe_store_files import folders_in, open_file, read_file
+from commitlake.schemas.safe_store_files import open_file, read_file
 from commitlake.schemas.segment_files import files_by_start
 
 _CHECKPOINTS = ("checkpoint", "checkpoint.bak")
@@ -39,10 +40,9 @@ def find_last_committed(root: Path, log_folders: Collection[Path]) -> tuple[int,
         None if it is not known; (0, 0) if nothing is committed.
     """
     with suppress(OSError):
-        for name in folders_in(root, lambda name: name.startswith("dledger-")):
-            folder = root / name
-            # The data may be elsewhere (storePathDLedgerCommitLog), the checkpoint and the index are always here.
-            if folder / "data" in log_folders or not (folder / "data").is_dir():
+        for folder in dledger_folders(root):
+            # The data may be elsewhere, the checkpoint and the index are always here.
+            if folder / "data" in log_folders or not has_dledger_data(folder):
                 return _find_entry(folder, _read_committed_index(folder))
     return None
 

@@ -20,7 +20,8 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.safe_store_files import files_in, folders_in, open_file
 
-_DLEDGER = "dledger-"
+DLEDGER = "dledger-"
+"""Prefix of the names of the folders that DLedger has in a store."""
 _DATA, _INDEX = "data", "index"
 _LOGS = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
 _DLEDGER_LOG = "storePathDLedgerCommitLog"
@@ -44,17 +45,33 @@ def further_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str
                 yield folder
 
 
+def dledger_folders(root: Path) -> list[Path]:
+    """Return the folders that DLedger has in a store.
+
+    Raises:
+        UnsafeFileError: for a link in place of one.
+    """
+    return [root / name for name in folders_in(root, lambda name: name.startswith(DLEDGER))]
+
+
+def has_dledger_data(folder: Path) -> bool:
+    """Return whether a folder of DLedger has the segments, which may be elsewhere (storePathDLedgerCommitLog).
+
+    Raises:
+        UnsafeFileError: for a link in place of their folder.
+    """
+    return bool(folders_in(folder, _DATA.__eq__))
+
+
 def appended_log_folders(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
     """Yield the folders of DLedger logs, which go on where a plain log ended; arguments as of `further_log_folders`.
 
     Raises:
         UnsafeFileError: for a link in place of a folder in the store.
     """
-    self_id = settings.get("dLegerSelfId", "")
-    names = folders_in(root, lambda name: name.startswith(_DLEDGER))
-    if f"{_DLEDGER}{self_id}" in names:
-        names = [f"{_DLEDGER}{self_id}"]
-    yield from (root / name / _DATA for name in names if folders_in(root / name, _DATA.__eq__))
+    folders = dledger_folders(root)
+    own = root / f"{DLEDGER}{settings.get('dLegerSelfId', '')}"
+    yield from (folder / _DATA for folder in ([own] if own in folders else folders) if has_dledger_data(folder))
     if _is_of_store(settings, _set_log_folders(settings), root, log_folder):
         yield from map(Path, _split_paths(settings.get(_DLEDGER_LOG, "")))
 

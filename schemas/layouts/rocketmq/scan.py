@@ -38,9 +38,9 @@ from commitlake.schemas.layouts.boltmq.dialect import (
     MESSAGE_MAGICS,
 )
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq import dledger
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, locate_parts
-from commitlake.schemas.layouts.rocketmq.dledger import ENTRY_HEADER
+from commitlake.schemas.layouts.rocketmq.dledger import BLANK_MAGIC as ENTRY_BLANK_MAGIC
+from commitlake.schemas.layouts.rocketmq.dledger import ENTRY_HEADER, ENTRY_MAGIC
 
 DEFAULT_MAX_RECORD_BYTES = 64 << 20
 """No released broker stores more than 4 MiB and 64 KiB by default; a remoting frame ends at 16 MiB. Larger sizes are
@@ -178,11 +178,11 @@ def classify_span(  # noqa: PLR0911 (one return for each state)
         return _examine_blank(total_size, bounds.segment_end - physical_offset)
     if total_size == 0 and magic == 0:
         return ScanFinding(SpanKind.UNWRITTEN)
-    if total_size == dledger.BLANK_MAGIC and magic == bounds.segment_end - physical_offset:
+    if total_size == ENTRY_BLANK_MAGIC and magic == bounds.segment_end - physical_offset:
         return ScanFinding(SpanKind.BLANK, magic)
     if magic not in MESSAGE_MAGICS:
-        if total_size == dledger.ENTRY_MAGIC:
-            return _examine_frame(window, position, physical_offset, bounds)
+        if total_size == ENTRY_MAGIC:
+            return _examine_frame(window, position, physical_offset, magic, bounds)
         return _make_magic_fault(magic)
     return _examine_record(window, position, physical_offset, bounds)
 
@@ -191,15 +191,17 @@ def _make_magic_fault(magic: int) -> ScanFinding:
     return make_fault_finding(Fault.MAGIC, _MAGIC_NAMES, f"{magic & 0xFFFFFFFF:08X}")
 
 
-def _examine_frame(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> ScanFinding:
+def _examine_frame(
+    window: memoryview, position: int, physical_offset: int, size: int, bounds: SizeLimits
+) -> ScanFinding:
     """Classify bytes that begin like the header of a DLedger entry: it counts only before the record that it claims."""
     available = len(window) - position
     record = position + ENTRY_HEADER.size
     if available < ENTRY_HEADER.size + HEAD.size:
         if bounds.file_end - physical_offset > available:
             return MORE
-        return _make_magic_fault(BLANK.unpack(window, position)[1])
-    _, size, _, _, own_offset, *_, body_size = ENTRY_HEADER.unpack(window, position)
+        return _make_magic_fault(size)
+    *_, own_offset, _, _, _, body_size = ENTRY_HEADER.unpack(window, position)
     head = HEAD.unpack(window, record)
     is_entry = (
         own_offset == physical_offset
