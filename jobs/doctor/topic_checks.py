@@ -10,12 +10,12 @@ from itertools import takewhile
 from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_messages_history
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.history import CommitNote
-from commitlake.connectors.lake.lake import TOPIC_TABLES, Lake
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.doctor.findings import CheckState, DoctorFinding
-from commitlake.pipelines.topics.progress import TopicProgress, read_misfits_version, read_topic_progress
+from commitlake.pipelines.topics.progress import TopicProgress, lacks_misfits, read_topic_progress, topic_table_name
 from commitlake.schemas.formatted_counts import format_count
 from commitlake.schemas.times import from_ms
 
@@ -50,9 +50,8 @@ def _check_progress(lake: Lake, table: str, progress: TopicProgress, now: dateti
         if (commit := ArchiveCommit.from_metadata(note.metadata)) is not None
         and (commit.counts is None or commit.counts.messages)
     ]
-    name = table.removeprefix(f"{TOPIC_TABLES}/")
     advice = f"commitlake topics --lake {shlex.quote(lake.root)} --topics-file TOPICS_FILE"
-    if progress.misfits > read_misfits_version(lake.find(_MISFITS), name):
+    if lacks_misfits(lake, table, progress):
         found = f"{table} was updated by a run that was killed before it recorded its misfits"
         return DoctorFinding(_CHECK, CheckState.WARNING, found, advice)
     if not waiting:
@@ -72,9 +71,9 @@ def _check_misfits(lake: Lake, table: str, now: datetime.datetime) -> Iterator[D
     misfits = lake.find(_MISFITS)
     if misfits is None:
         return
-    name = table.removeprefix(f"{TOPIC_TABLES}/")
+    name = text_literal(topic_table_name(table))
     sql = (
-        f"SELECT topic, count(*) AS n FROM {_MISFITS} WHERE topic_table = {text_literal(name)} "
+        f"SELECT topic, count(*) AS n FROM {_MISFITS} WHERE topic_table = {name} "
         f"AND store_timestamp >= {timestamp_literal(now - _RECENT)} GROUP BY topic ORDER BY topic"
     )
     for row in run_sql(misfits, _MISFITS, sql).read_all().to_pylist():

@@ -31,7 +31,7 @@ from commitlake.pipelines.audit.audited_ranges import AuditSpan
 from commitlake.pipelines.audit.audited_versions import LakeState
 from commitlake.pipelines.audit.table_checks import TableFinding
 from commitlake.pipelines.audit.window_profiles import SHOWN
-from commitlake.pipelines.topics.progress import CHANGES_ID, read_misfits_version, read_topic_progress
+from commitlake.pipelines.topics.progress import CHANGES_ID, lacks_misfits, read_topic_progress, topic_table_name
 from commitlake.pipelines.topics.schema_history import read_topics_by_table
 from commitlake.schemas.finding_advice import Advice
 from commitlake.schemas.formatted_counts import format_count
@@ -149,7 +149,7 @@ def _describe_table(lake: Lake, moment: LakeState, table: str, topics: Sequence[
         reason = "'commitlake topics' has added messages meanwhile"
     elif newest_erasure_number(opened) < read_erased_messages(lake).number:
         reason = "an erasure is not complete in it ('erase --finish')"
-    elif progress.misfits > read_misfits_version(lake.find(_MISFITS), table.removeprefix(f"{TOPIC_TABLES}/")):
+    elif lacks_misfits(lake, table, progress):
         reason = "the misfits of its newest run are not recorded yet: the next 'commitlake topics' does that"
     return replace(described, notes=[f"is not compared: {reason}"], compared=False) if reason else described
 
@@ -264,7 +264,7 @@ def _count_table(counts: _MessageCounts, table: str) -> tuple[HourCounts, HourCo
     misfits = counts.lake.find(_MISFITS)
     if misfits is None:
         return rows, Counter()
-    name = text_literal(table.removeprefix(f"{TOPIC_TABLES}/"))
+    name = text_literal(topic_table_name(table))
     where = f" WHERE topic_table = {name}{_span_condition('store_timestamp', counts.span)}"
     return rows, _count_by_hour(misfits, _MISFITS, where, ("topic", "store_timestamp"))
 

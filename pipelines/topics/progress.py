@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.lake import TOPIC_TABLES, Lake
+
 _PREFIX = "commitlake.topics"
 MESSAGES_ID = f"{_PREFIX}.messages"
 """Application whose number every commit with rows of a topic carries."""
@@ -78,3 +80,19 @@ def read_misfits_version(misfits: DeltaTable | None, table_name: str) -> int:
     """Return the version of `messages` of the newest commit whose misfits are recorded; -1 for none."""
     number = None if misfits is None else misfits.transaction_version(misfits_application_id(table_name))
     return (number or 0) - 1
+
+
+def topic_table_name(table: str) -> str:
+    """Return the name of the typed table of a topic, by which other tables name it, from its path in the lake."""
+    return table.removeprefix(f"{TOPIC_TABLES}/")
+
+
+def lacks_misfits(lake: Lake, table: str, progress: TopicProgress) -> bool:
+    """Return whether a run was killed between its rows and its misfits.
+
+    Args:
+        lake: the lake.
+        table: path of the typed table in the lake.
+        progress: that of the table.
+    """
+    return progress.misfits > read_misfits_version(lake.find("topic_misfits"), topic_table_name(table))
