@@ -300,9 +300,9 @@ def fill_shop_store(
 
 
 def _save_and_pause(store: MessageStore, clock: SimulatedClock, on_pause: Callable[[], None]) -> None:
-    store.config.save_if_changed()
-    _set_file_times(store.path, clock.now_ms)
-    on_pause()
+    with store.config.saved():  # otherwise the store gives a file that has not changed for seconds the time of now
+        _set_file_times(store.path, clock.now_ms)
+        on_pause()
 
 
 def _set_file_times(path: Path, now_ms: int) -> None:

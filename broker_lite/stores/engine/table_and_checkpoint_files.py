@@ -11,8 +11,8 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -95,6 +95,14 @@ class SavedTable(ABC):
         """Write the file, and keep its previous version as `.bak`; concurrent calls take turns."""
         with self._saving:
             self._write_table()
+
+    @contextmanager
+    def saved(self) -> Iterator[None]:
+        """Write the file if the table has changed, and leave it and its modification time as they are meanwhile."""
+        with self._saving:
+            if self.is_changed:
+                self._write_table()
+            yield
 
     def save_if_changed(self) -> None:
         """Write the file if the table has changed; otherwise, for some files, only update the modification time."""

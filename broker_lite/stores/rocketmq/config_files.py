@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -413,6 +414,14 @@ class ConfigFiles:
         self.consumer_offsets = ConsumerOffsets(root, clock, dialect, self.groups.entries)
         self.delay_offsets = DelayOffsets(root, clock, dialect)
         self._files: tuple[ConfigFile, ...] = (self.topics, self.groups, self.consumer_offsets, self.delay_offsets)
+
+    @contextmanager
+    def saved(self) -> Iterator[None]:
+        """Write the files that have changed, and leave all as they are meanwhile."""
+        with ExitStack() as stack:
+            for file in self._files:
+                stack.enter_context(file.saved())
+            yield
 
     def save_if_changed(self) -> None:
         """Write the files that have changed."""

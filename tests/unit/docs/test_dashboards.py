@@ -12,10 +12,20 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 from databricks.bundles.dashboards import Dashboard
+from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from tests.support.dashboard_queries import PAGE, QUERIES, at_time, shop_lake, table_of_query
+from tests.support.dashboard_queries import (
+    ORDERS,
+    PAGE,
+    QUERIES,
+    at_time,
+    shop_lake,
+    table_of_query,
+    table_uri,
+    write_own_tables,
+)
 from tests.support.snippets import blocks_of
 from tests.support.source_tree import ROOT
 
@@ -27,7 +37,9 @@ WIDGETS = [place["widget"] for page in DASHBOARD["pages"] for place in page["lay
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, datetime.datetime]:
     """A lake with the messages of the example shop, and the end of its last day."""
-    return shop_lake(tmp_path_factory.mktemp("dashboard"))
+    lake, now = shop_lake(tmp_path_factory.mktemp("dashboard"))
+    write_own_tables(lake, now)
+    return lake, now
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +47,13 @@ def answers(shop: tuple[Lake, datetime.datetime]) -> dict[str, pa.Table]:
     """The answer to each query, by the name of its dataset."""
     lake, now = shop
     tables = {name: table_of_query(sql) for name, sql in SQL.items()}
-    return {name: run_sql(lake.table(tables[name]), tables[name], at_time(SQL[name], now)).read_all() for name in SQL}
+    opened = {name: DeltaTable(table_uri(lake, table)) for name, table in tables.items()}
+    return {name: run_sql(opened[name], tables[name], at_time(SQL[name], now)).read_all() for name in SQL}
 
 
 def test_the_dashboard_has_the_queries_of_the_page() -> None:
     assert list(SQL.values()) == QUERIES
-    assert len(QUERIES) == 7
+    assert len(QUERIES) == 9
 
 
 def test_each_query_finds_rows(answers: dict[str, pa.Table]) -> None:
@@ -80,6 +93,13 @@ def test_figures_are_those_of_the_messages(answers: dict[str, pa.Table], shop: t
     assert pc.sum(dead["messages"]).as_py() == messages["kind"].to_pylist().count("dlq")
     assert set(dead["consumer_group"].to_pylist()) == {"shipping-service"}
     assert pc.sum(answers["archive_runs"]["messages"]).as_py() == messages.num_rows
+
+
+def test_journeys_are_those_of_the_orders(answers: dict[str, pa.Table]) -> None:
+    assert pc.sum(answers["journeys_by_outcome"]["keys"]).as_py() == ORDERS
+    outcomes = set(answers["journeys_by_outcome"]["outcome"].to_pylist())
+    assert {"orders: prepared", "payments: dead", "payments: delivered"} <= outcomes
+    assert "orders to payments" in answers["hop_times"]["hop"].to_pylist()
 
 
 def test_lag_is_that_of_the_group_that_stopped(answers: dict[str, pa.Table]) -> None:

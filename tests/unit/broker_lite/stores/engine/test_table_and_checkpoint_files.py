@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -124,3 +125,20 @@ def test_threads_that_save_simultaneously_take_turns(kind: Kind, tmp_path: Path)
         list(threads.map(save_often, range(4)))
     assert kind.get(kind.table(tmp_path, Clock())) == 1
     assert sorted(path.name for path in table.path.parent.iterdir()) == sorted([table.path.name, table.backup.name])
+
+
+def test_a_file_that_is_kept_as_it_is_is_neither_written_nor_dated(kind: Kind, root: Path) -> None:
+    table = saved(kind, root, 1)
+    kind.put(table, 2)
+    with ThreadPoolExecutor(1) as threads:
+        with table.saved():
+            kept = table.path.read_bytes()
+            os.utime(table.path, ns=(0, 0))
+            later = threads.submit(table.save_if_changed)
+            with pytest.raises(TimeoutError):
+                later.result(timeout=0.05)
+            assert table.path.stat().st_mtime_ns == 0
+        later.result()
+    assert table.path.read_bytes() == kept
+    assert kind.get(kind.table(root, Clock())) == 2
+    assert table.path.stat().st_mtime_ns > 0
