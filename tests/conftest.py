@@ -74,8 +74,22 @@ def pytest_sessionstart() -> None:
             start_fork_server()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` is applied
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a mark `long` without a reason why the test need not run each time."""
+    """Mark the cases of a test that `some_cases` leaves out; refuse a mark `long` without a reason.
+
+    The cases that run each time are spread over all cases of the test.
+    """
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("some_cases"):
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for found in cases.values():
+        (count,) = next(found[0].iter_markers("some_cases")).args
+        each_time = {number * len(found) // count for number in range(count)}
+        for number, item in enumerate(found):
+            if number not in each_time:
+                item.add_marker(pytest.mark.long("one case of several, see some_cases"))
     for item in items:
         for mark in item.iter_markers("long"):
             if len(mark.args) != 1 or not isinstance(mark.args[0], str):

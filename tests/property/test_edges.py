@@ -228,11 +228,13 @@ def test_any_number_of_runs_gives_the_steps_of_one_run(
     assert_runs_give_the_same_steps(shapes, cuts)
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("end", [2, 3, 4])
 def test_a_copy_from_before_is_known_when_a_message_is_sent_again(end: int) -> None:
     assert_runs_give_the_same_steps([("sent again", 5, False), ("committed", 15, False)], [(end, "ab")])
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("cuts", [[(4, "b")], [(6, "a")], [(8, "ab")], [(4, "b"), (10, "a"), (11, "b")]], ids=str)
 def test_a_client_acted_on_the_same_copy_in_any_number_of_runs(cuts: list[tuple[int, str]]) -> None:
     assert_runs_give_the_same_steps([("sent again", 17, True), ("given up", 20, True)], cuts)

@@ -15,7 +15,7 @@ from tests.support.hypothesis_profiles import load
 
 load()
 
-SHARE = 3 if settings().max_examples < 100 else 1
+SHARE = 5 if settings().max_examples < 100 else 1
 """Divisor of the numbers of cases in the runs that also have few examples of each property."""
 
 

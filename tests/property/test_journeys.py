@@ -18,7 +18,7 @@ from tests.support.journeyed_lakes import PLANS, SHAPES, WINDOWS, JourneyedLake,
 
 load()
 
-EXAMPLES = max(5, settings().max_examples // 4)
+EXAMPLES = max(3, settings().max_examples // 4 - 2)
 ALL_SHAPES = [Sent(f"o{number} {shape}", "orders", shape, 7 * number) for number, shape in enumerate(SHAPES)]
 
 

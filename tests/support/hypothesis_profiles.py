@@ -7,7 +7,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 _ALLOWED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-for _name, _count in (("quick", 30), ("long", 200), ("deep", 20_000)):
+for _name, _count in (("quick", 20), ("long", 200), ("deep", 20_000)):
     settings.register_profile(
         _name, max_examples=_count, deadline=None, suppress_health_check=_ALLOWED, print_blob=True
     )

@@ -86,6 +86,7 @@ def test_the_lake_has_the_tables_that_jobs_read(growing: GrowingLake) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.some_cases(9)
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=OTHER_TABLES) for part in range(1, PARTS))])
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job).replace("{lake}", "lake").replace("{out}/", ""))
 def test_each_job_names_the_missing_table(

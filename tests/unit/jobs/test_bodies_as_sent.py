@@ -158,6 +158,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.some_cases(4)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_body_is_as_it_was_sent_and_one_that_cannot_be_decompressed_is_named(
     place: Callable[..., Found], growing: GrowingLake, capsys: pytest.CaptureFixture[str]

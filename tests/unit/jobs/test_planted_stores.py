@@ -174,6 +174,7 @@ OTHER_OBJECTS = frozenset({
 OTHER_OBJECT = pytest.mark.long("another object is planted in the same place, and the same object elsewhere, each time")
 
 
+@pytest.mark.some_cases(12)
 @pytest.mark.parametrize(
     "words", [pytest.param(words, marks=OTHER_OBJECT) if words in OTHER_OBJECTS else words for words in STORE_PLANTS]
 )
@@ -242,6 +243,7 @@ def test_an_audit_of_an_unchanged_store_finds_nothing(sound: Path, lake: Path) -
     assert audit_of(lake, sound, "--broker", BROKER) == ExitCode.OK
 
 
+@pytest.mark.some_cases(8)
 @pytest.mark.parametrize("words", OUT_PLANTS)
 def test_links_in_an_output_folder_are_not_followed(
     sound: Path, lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
@@ -264,6 +266,7 @@ def test_links_in_an_output_folder_are_not_followed(
         assert holds_secret(out) == [], name
 
 
+@pytest.mark.some_cases(5)
 @pytest.mark.parametrize("words", LAKE_PLANTS)
 def test_nothing_outside_a_lake_is_changed_or_read(
     sound: Path, lake: Path, tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
@@ -300,6 +303,7 @@ def test_nothing_outside_a_lake_is_changed_or_read(
         assert holds_secret(out) == [], name
 
 
+@pytest.mark.some_cases(8)
 @pytest.mark.parametrize("name", LAKE_LINKS)
 def test_every_job_refuses_a_lake_that_contains_a_link(
     sound: Path, lake: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

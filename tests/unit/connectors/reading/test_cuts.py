@@ -135,6 +135,7 @@ def range_found(root: Path, *, from_cut: bool) -> StoreRange:
         return take_snapshot([store], max_record_bytes=4 * LOOK_BACK).ranges["b"]
 
 
+@pytest.mark.some_cases(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_end_of_log_is_the_same_from_a_cut_and_from_the_first_byte(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

@@ -176,6 +176,7 @@ def be_empty(root: Path) -> None:
     (root / "index" / "20991231235959000").write_bytes(bytes(GEOMETRY.file_size))
 
 
+@pytest.mark.some_cases(5)
 @pytest.mark.parametrize(
     "damage",
     [

@@ -40,6 +40,7 @@ def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]
     ]
 
 
+@pytest.mark.some_cases(6)
 @pytest.mark.parametrize("window", [100, 5000, 1 << 22])
 @pytest.mark.parametrize(
     "options",

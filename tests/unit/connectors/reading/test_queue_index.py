@@ -169,6 +169,7 @@ def be_a_file(root: Path) -> None:
     (root / "consumequeue" / RARE).write_bytes(b"x")
 
 
+@pytest.mark.some_cases(5)
 @pytest.mark.parametrize(
     "damage",
     [

@@ -137,6 +137,7 @@ except BlockingIOError:
     assert run(python, "-c", program, folder=tmp_path, HOME=str(home)).stdout == "held\n"
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("damage", ["missing", "cut", "listed"])
 def test_packages_that_are_not_whole_any_more_are_replaced(damage: str, home: Path, tmp_path: Path) -> None:
     (kept,) = kept_folder(home).iterdir()
@@ -175,6 +176,7 @@ def test_an_archive_that_was_not_unpacked_to_its_end_is_not_kept(cache: Path, tm
     assert not kept_folder(tmp_path / "home").exists()
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("mode", [0o777, 0o775])
 def test_packages_are_not_run_from_a_folder_that_others_can_write_to(mode: int, cache: Path, tmp_path: Path) -> None:
     unpack(tmp_path / NAME)
@@ -239,6 +241,7 @@ def test_no_archive_is_taken_from_a_folder_that_others_can_write_to(cache: Path)
         driver_folder()
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("link", [True, False])
 def test_packages_stay_where_a_cluster_has_its_own_cache_or_the_home_cannot_be_written(
     link: bool, cache: Path, tmp_path: Path

@@ -48,6 +48,7 @@ def _archive_twice(growing: GrowingLake) -> None:
         growing.archive()
 
 
+@pytest.mark.long("the opens of an archive run are counted each time")
 def test_an_audit_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: list[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))

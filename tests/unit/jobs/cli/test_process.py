@@ -252,6 +252,7 @@ JOBS = {
 }
 
 
+@pytest.mark.some_cases(4)
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize(
     "delay", [0, pytest.param(0.3, marks=pytest.mark.long("ended earlier and later each time")), 0.8]

@@ -23,6 +23,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -46,6 +47,7 @@ def test_pandas_is_not_loaded(store: Path, tmp_path: Path, arguments: tuple[str,
     assert [name for name in loaded if name.startswith("pandas.core")] == []
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     "arguments",
     [

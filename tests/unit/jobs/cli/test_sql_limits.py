@@ -21,6 +21,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     ("question", "limit", "error"),
     [
@@ -43,6 +44,7 @@ def test_a_query_that_exceeds_a_limit_ends_with_an_error(
     assert done.stderr.count("\n") == 2
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("job", [["replay", "--dry-run"], ["dlq"]])
 def test_a_condition_that_exceeds_the_memory_ends_with_an_error(growing: GrowingLake, job: list[str]) -> None:
     condition = ["--lake", growing.lake.root, "--where", "length(repeat('a', 2000000000)) > 1"]

@@ -278,6 +278,7 @@ def test_messages_that_are_no_longer_in_the_target_are_lost(
 # --- refusals ---
 
 
+@pytest.mark.some_cases(7)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

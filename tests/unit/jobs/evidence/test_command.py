@@ -177,6 +177,7 @@ def test_a_table_that_was_set_back_is_compared_with_runs_and_erasures(
     assert verify(capsys, *given, "--head", parse_document(newest).hash)[0] == ExitCode.OK
 
 
+@pytest.mark.long("archives two lakes several times")
 def test_documents_of_another_lake_and_of_a_newer_one_are_found_by_its_runs(
     growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +204,7 @@ def test_documents_of_another_lake_and_of_a_newer_one_are_found_by_its_runs(
         assert verify(capsys, *given[:-1], documents.lake.root)[0] == ExitCode.OK
 
 
+@pytest.mark.long("a repair that creates messages again is tested each time in pipelines/repair")
 def test_a_chain_goes_on_after_a_repair_that_created_the_messages_again(
     growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

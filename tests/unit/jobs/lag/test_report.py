@@ -132,6 +132,7 @@ def test_commands_follow_from_the_verdicts() -> None:
     ]
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize("verdict", [verdict for verdict in LagVerdict if verdict is not LagVerdict.OK])
 def test_commands_for_each_verdict_run(verdict: LagVerdict, shop: GrowingLake) -> None:
     behind = row("billing", verdict, 3, lost=FigureBounds(2, 2), log_start=100)

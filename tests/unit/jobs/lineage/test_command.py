@@ -121,6 +121,7 @@ def test_options_that_do_not_go_together_are_refused(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("form", ["tree", "table", "json", "mermaid"])
 def test_keys_of_a_file_have_the_output_of_each_key(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str

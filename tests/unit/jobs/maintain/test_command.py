@@ -63,6 +63,7 @@ def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) ->
     return code, captured.err
 
 
+@pytest.mark.long("the opens of an archive run are counted each time")
 def test_maintain_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: list[str]) -> None:
     growing = GrowingLake(tmp_path)
     for seed in range(2):
@@ -370,6 +371,7 @@ maintain.main(["--lake", lake, "--quiet"])
 """
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     "step",
     [

@@ -102,6 +102,7 @@ def test_typed_rows_can_be_kept_longer_than_messages(growing: GrowingLake) -> No
     assert len(rows_of(growing.lake.uri(TABLE))) == count
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     ("what", "how"), [("entry", "cut"), ("entry", "deleted"), ("file", "cut"), ("file", "deleted")]
 )

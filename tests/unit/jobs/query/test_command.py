@@ -157,6 +157,7 @@ def at(day: int, hour: int, minute: int = 0) -> datetime.datetime:
 # --- conditions ---
 
 
+@pytest.mark.some_cases(11)
 @pytest.mark.parametrize(
     ("arguments", "condition"),
     [
@@ -275,6 +276,7 @@ def test_any_key_finds_only_its_message(ask: Ask, key: str) -> None:
     assert len(answer.offsets) == 1
 
 
+@pytest.mark.some_cases(9)
 @pytest.mark.parametrize("option", ["--topic", "--key", "--broker", "--id"])
 @pytest.mark.parametrize("value", INJECTIONS)
 def test_values_are_not_interpreted_as_sql(ask: Ask, lake: Path, option: str, value: str) -> None:
@@ -447,6 +449,7 @@ def test_other_tables_can_be_queried_with_where(ask: Ask) -> None:
     assert ask("--table", "archive_runs").rows[0]["sequence"] == 1
 
 
+@pytest.mark.some_cases(7)
 @pytest.mark.parametrize("table", LAKE_TABLES)
 def test_each_table_can_be_queried_without_rows_and_with_rows(ask: Ask, tmp_path: Path, table: str) -> None:
     columns = LAKE_TABLES[table].columns

@@ -81,6 +81,7 @@ def test_the_number_of_matches_can_be_counted(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out == "9\n"
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize(
     ("pattern", "keys", "excerpt"),
     [

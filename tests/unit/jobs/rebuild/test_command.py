@@ -145,6 +145,7 @@ def let_a_broker_write(store: Path, count: int) -> None:
             opened.put(message(number, chance))
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     "where",
     [

@@ -94,6 +94,7 @@ def test_keys_are_read_from_a_file(world: ReplayWorld, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long("needs a file of the largest allowed size")
 def test_a_file_of_keys_is_split_only_at_newlines_and_has_limits(
     world: ReplayWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +381,7 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     assert "the lake has no replay 'no-such'" in capsys.readouterr().err
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

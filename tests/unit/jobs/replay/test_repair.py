@@ -76,6 +76,7 @@ def stopped(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
     return world
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(("table", "how"), CASES)
 def test_a_replay_with_lost_rows_sends_no_message_twice_after_a_repair(
     stopped: ReplayWorld, table: str, how: str, capsys: pytest.CaptureFixture[str]
@@ -106,6 +107,7 @@ def test_a_replay_with_lost_rows_sends_no_message_twice_after_a_repair(
         assert sum(map(len, stopped.origins().values())) == sent
 
 
+@pytest.mark.long("repairs that are killed are tested each time in pipelines/repair")
 def test_a_killed_repair_leaves_no_replay_without_its_mark(
     stopped: ReplayWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_replay_with_lost_rows_is_refused_if_the_target_has_deleted_messages(
     assert stopped.origins() == sent
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("how", ["last entry cut", "file deleted"])
 def test_a_replay_whose_copies_are_lost_sends_only_what_is_left(
     world: ReplayWorld, how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -104,6 +104,7 @@ def test_counting_in_parts_gives_the_same_rows(ask: Ask, monkeypatch: pytest.Mon
     assert in_parts == whole
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize("by", ["topic,queue", "none", "tag,kind", "broker"])
 @pytest.mark.parametrize("window", [(), ("--window", "10m")])
 def test_messages_and_minutes_give_the_same_counts(
@@ -116,6 +117,7 @@ def test_messages_and_minutes_give_the_same_counts(
     assert of_messages == of_minutes
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("window", ["1s", "1m", None])
 @pytest.mark.parametrize("by", ["kind", "none"])
 def test_half_messages_that_the_broker_stored_again_are_not_prepared_twice(
@@ -370,6 +372,7 @@ def by_second(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
+@pytest.mark.some_cases(4)
 @pytest.mark.parametrize("place", ["lake", "store"])
 @pytest.mark.parametrize(("first", "last"), [(90, 105), (50, 70), (30, 200), (60, 130), (59, 120), (60, 120)])
 def test_a_time_is_counted_to_the_second(

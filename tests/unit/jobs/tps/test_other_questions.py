@@ -88,6 +88,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize(
     "arguments",
     [

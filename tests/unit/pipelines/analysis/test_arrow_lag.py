@@ -47,6 +47,7 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize("chosen", CHOSEN)
 @pytest.mark.parametrize("at", TIMES)
 def test_figures_are_those_of_the_command(

@@ -67,6 +67,7 @@ def test_each_of_many_tasks_sends_less() -> None:
     assert all(count * max_inline_bytes(count) <= 32 << 20 for count in (0, 1, 3000, 10**6))
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     "most_inline",
     [

@@ -126,6 +126,7 @@ def test_a_profile_in_files_is_judged_like_one_in_manifests(tmp_path: Path) -> N
     assert [row for row in inline[0] if not row["success"]]
 
 
+@pytest.mark.long("pieces of a profile are compared each time in pipelines/quality")
 @pytest.mark.usefixtures("fixed_time")
 def test_a_profile_in_many_pieces_is_judged_like_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, windows, page = judged(tmp_path / "whole", 16 << 10)

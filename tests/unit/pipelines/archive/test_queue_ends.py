@@ -82,6 +82,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return found
 
 
+@pytest.mark.some_cases(1)
 def test_a_jump_between_two_runs_is_reported(broker: Broker) -> None:
     broker.write([0, 1, 2])
     broker.write([0, 1], "sound")
@@ -93,6 +94,7 @@ def test_a_jump_between_two_runs_is_reported(broker: Broker) -> None:
     assert broker.archive() == {}
 
 
+@pytest.mark.some_cases(1)
 def test_offsets_that_go_back_between_two_runs_are_reported(broker: Broker) -> None:
     broker.write([7, 8])
     assert broker.archive() == {}
@@ -102,6 +104,7 @@ def test_offsets_that_go_back_between_two_runs_are_reported(broker: Broker) -> N
     assert broker.archive() == {}
 
 
+@pytest.mark.some_cases(1)
 def test_a_queue_without_messages_in_a_run_is_compared_with_an_earlier_run(broker: Broker) -> None:
     broker.write([0, 1], "rare")
     assert broker.archive() == {}
@@ -112,6 +115,7 @@ def test_a_queue_without_messages_in_a_run_is_compared_with_an_earlier_run(broke
     assert broker.archive() == JUMPED
 
 
+@pytest.mark.some_cases(1)
 def test_a_topic_that_begins_with_any_offset_is_no_jump(broker: Broker) -> None:
     broker.write([0])
     assert broker.archive() == {}
@@ -119,6 +123,7 @@ def test_a_topic_that_begins_with_any_offset_is_no_jump(broker: Broker) -> None:
     assert broker.archive() == {}
 
 
+@pytest.mark.some_cases(1)
 def test_nothing_is_compared_across_a_run_without_a_profile(broker: Broker) -> None:
     broker.write([0, 1])
     assert broker.archive() == {}
@@ -135,6 +140,7 @@ def archive_without_profile(broker: Broker) -> None:
     assert archive_concurrently(HERE, config, plan_work(config)).sequence
 
 
+@pytest.mark.some_cases(1)
 def test_damage_explains_the_messages_that_a_later_run_lacks(broker: Broker) -> None:
     broker.write([0, 1])
     start = len(broker.log)
@@ -146,6 +152,7 @@ def test_damage_explains_the_messages_that_a_later_run_lacks(broker: Broker) -> 
     assert broker.archive() == {}
 
 
+@pytest.mark.some_cases(1)
 def test_a_record_without_a_queue_offset_is_no_end_of_its_queue(broker: Broker) -> None:
     broker.write([0])
     broker.write([1], later_ms=2 * WINDOW)
@@ -155,6 +162,7 @@ def test_a_record_without_a_queue_offset_is_no_end_of_its_queue(broker: Broker) 
     assert broker.archive() == {}
 
 
+@pytest.mark.some_cases(1)
 def test_the_end_of_a_queue_is_not_known_after_a_window_with_too_many_ranges(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +177,7 @@ def test_the_end_of_a_queue_is_not_known_after_a_window_with_too_many_ranges(
     assert broker.archive() == JUMPED
 
 
+@pytest.mark.some_cases(1)
 def test_what_was_observed_is_shown_alike_in_every_run(broker: Broker) -> None:
     broker.write([0, 1, 2])
     broker.archive()
@@ -189,6 +198,7 @@ def observed(lake: Lake) -> dict[str, str]:
     }
 
 
+@pytest.mark.some_cases(1)
 def test_many_small_files_are_read_only_in_part(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_ends, "_MAX_FILES", 2)
     broker.write([0], "rare")

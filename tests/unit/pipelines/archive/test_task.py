@@ -106,6 +106,7 @@ def check(root: Path, lake: Path, manifest: list[ManifestRow]) -> None:
         assert read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) == found.message.body
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("partition", [pytest.param(2000, marks=pytest.mark.long("500 packs")), 50_000, SIZE])
 def test_every_record_and_every_body_is_in_the_lake(tmp_path: Path, partition: int) -> None:
     sent = [*messages(700), new_message(1, body=b""), new_message(2, body=b"x" * 300_000)]

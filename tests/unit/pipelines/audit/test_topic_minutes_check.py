@@ -47,6 +47,7 @@ def test_tables_of_the_same_runs_agree(tmp_path: Path) -> None:
     assert compared(Lake(str(write_lake(tmp_path) / "lake"))) == ([], "")
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("column", ["messages", "bytes", "body_bytes"])
 def test_a_count_that_differs_is_found(tmp_path: Path, column: str) -> None:
     lake = archived(GrowingLake(tmp_path), 1)

@@ -133,6 +133,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, module: str, name: str, call: int, 
     monkeypatch.setattr(f"{module}.{name}", last)
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long("also before each step")), True])
 @pytest.mark.parametrize("call", [1, pytest.param(2, marks=LATER_CALLS), pytest.param(3, marks=LATER_CALLS)])
 @pytest.mark.parametrize(("module", "name"), STEPS)
@@ -212,6 +213,7 @@ def test_keys_that_a_follower_read_before_the_erasure_are_not_added_after_it(
     assert len(keys) == 2 * 50
 
 
+@pytest.mark.long("conflicts of commits are tested each time in pipelines/maintenance")
 def test_a_compaction_that_began_before_the_erasure_is_refused(growing: GrowingLake) -> None:
     bins = plan_compaction(growing.lake, "messages", 128 << 20)
     erase(growing)
@@ -228,6 +230,7 @@ def test_maintain_before_and_after_does_not_affect_an_erasure(growing: GrowingLa
     check_done(growing)
 
 
+@pytest.mark.long("archives, erases and repairs in turn")
 def test_a_repair_to_an_older_version_does_not_restore_erased_content(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,6 +294,7 @@ def test_two_erasures_in_one_pack_complete(growing: GrowingLake) -> None:
     assert DeltaTable(growing.lake.uri("messages")).transaction_version(APPLICATION_ID) == 3
 
 
+@pytest.mark.long("equal bodies are tested each time in connectors/lake/packs")
 def test_an_erased_body_that_equals_its_neighbours_does_not_hold_up_other_erasures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +312,7 @@ def test_an_erased_body_that_equals_its_neighbours_does_not_hold_up_other_erasur
     assert [state.number for state in read_erasure_states(growing.lake) if state.purged_at] == [1, 2]
 
 
+@pytest.mark.long("damaged packs are tested each time in connectors/lake/packs")
 def test_a_damaged_pack_does_not_hold_up_the_erasure_of_messages_in_others(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -391,6 +396,7 @@ def test_the_checksums_before_and_after_match_the_rows_until_the_purge(growing: 
     assert row["row_after"] == rows.column("row_after")[0].as_py()
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -426,6 +432,7 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: Growing
     check_done(growing)
 
 
+@pytest.mark.long("archives, erases and repairs in turn")
 def test_a_rebuild_of_erasures_brings_back_no_hash_that_the_purge_has_deleted(growing: GrowingLake) -> None:
     erase(growing)
     folder = Path(growing.lake.uri("erasures"))
@@ -440,6 +447,7 @@ def test_a_rebuild_of_erasures_brings_back_no_hash_that_the_purge_has_deleted(gr
     assert rows_of(growing.lake.uri("erasures")) == purged
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -584,6 +592,7 @@ def test_nothing_that_is_left_confirms_a_guess_of_an_erased_body(growing: Growin
     assert None not in facts["checksums"].values()
 
 
+@pytest.mark.long("changes only with the format of erasures")
 def test_an_erasure_of_an_earlier_version_is_completed(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It kept tags, hosts, sizes and CRCs, and the hashes of rows before."""
     hashes = hashes_of(growing)

@@ -16,6 +16,7 @@ from tests.support.lakes import MIDNIGHT_MS
 TIMES = [from_ms(MIDNIGHT_MS + number * EVERY_MS // 2) for number in range(0, 2 * STEPS + 3, 3)]
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("seed", [1, 4, pytest.param(8, marks=pytest.mark.long("two lakes are compared each time"))])
 def test_rows_are_those_of_each_time(seed: int) -> None:
     lake = Lake(lagging_lake(seed)).pin_versions()

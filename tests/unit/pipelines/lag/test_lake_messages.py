@@ -93,6 +93,7 @@ def test_a_recreated_topic_is_recognised_for_any_offset_of_a_group(tmp_path: Pat
     assert (found.end, found.floor, counted) == (30, 20_000, max(0, 30 - start))
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize("start", [20, 110, 143])
 @pytest.mark.parametrize("most", [1, 3, 4_000_000])
 def test_tasks_count_the_messages_of_a_queue_in_parts(tmp_path: Path, start: int, most: int) -> None:

@@ -19,6 +19,7 @@ from tests.support.lakes import MIDNIGHT_MS
 GROUP = OffsetKind.GROUP
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     "seed",
     [

@@ -49,6 +49,7 @@ class Killed(BaseException):
     """Ends a run like a kill."""
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(("seed", "every_ms"), [*LAKES, *MORE_LAKES])
 def test_the_figures_are_those_of_lag_at_each_minute(tmp_path: Path, seed: int, every_ms: int) -> None:
     """It is updated after each step: messages come late, offsets are set back, and groups come and go."""
@@ -151,6 +152,7 @@ def test_a_group_that_is_gone_has_a_last_row_without_figures(growing: GrowingLak
     assert check_minutes(growing.lake, range(FIRST + 124, FIRST + 129))
 
 
+@pytest.mark.long("the history of filters is tested each time without the table")
 def test_a_filter_that_is_known_late_counts_from_the_groups_first_minute_on(growing: GrowingLake) -> None:
     backfill_lag_minutes(growing.lake)
     subscribe(growing, 130, "paid")
@@ -189,6 +191,7 @@ def test_messages_that_are_archived_late_are_counted(growing: GrowingLake) -> No
     assert all_rows(growing.lake) == computed_from_scratch(growing.lake)
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("is_committed", [False, True])
 @pytest.mark.parametrize("commits", range(3))
 def test_a_run_that_is_killed_is_completed(

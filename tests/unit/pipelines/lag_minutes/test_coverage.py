@@ -68,6 +68,7 @@ def test_minutes_that_came_late_are_not_covered(growing: GrowingLake) -> None:
     assert find_covered_minutes(growing.lake.pin_versions(), ["none"]) == {}
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("by", ["queue", "group"])
 def test_a_history_measures_what_is_not_covered(
     growing: GrowingLake, measured: list[datetime.datetime], by: Any
@@ -86,6 +87,7 @@ def test_a_history_measures_what_is_not_covered(
     assert measured == []
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("seed", [2, pytest.param(1, marks=pytest.mark.long("another lake is compared each time"))])
 def test_a_history_is_the_same_with_and_without_the_table(tmp_path: Path, seed: int) -> None:
     """Stores have minutes up to different ones; some are not computed yet."""

@@ -101,6 +101,7 @@ def test_new_snapshots_have_an_effect_after_the_one_before(growing: GrowingLake)
     assert minutes(growing, late) == (11, 31)  # the snapshot at 20:30 is new, that at minute 10 was there before
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(("minute", "first"), [(12, 12), (12.01, 13), (0.2, 1), (33, 21)])
 def test_late_messages_have_an_effect_from_their_time_on(growing: GrowingLake, minute: float, first: int) -> None:
     write(growing, minute)

@@ -81,6 +81,7 @@ def random_plan(seed: int, count: int) -> list[Sent]:
 KEYS = [f"o{number}" for number in range(30)] + [MISSING]
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("others", [
     {}, {"limit": 1}, {"start": at(0).replace(year=2023), "end": at(0).replace(year=2024)}, {"depth": 1},
     {"related_by": "UNIQ_KEY"},
@@ -89,6 +90,7 @@ def test_stories_of_many_keys_are_those_of_each(journeyed: JourneyedLake, others
     check_stories(Lake(journeyed.root), KEYS, Question(key="", **others))
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("is_indexed", [False, True], ids=["no message_keys", "message_keys"])
 @pytest.mark.parametrize("max_rows", [1_000_000, 3], ids=["all edges", "few edges"])
 def test_scans_and_small_batches_give_the_same_stories(
@@ -151,6 +153,7 @@ def test_the_number_of_queries_does_not_grow_with_the_keys(tmp_path: Path, monke
     assert BROKER in {row["broker"] for row in sent}
 
 
+@pytest.mark.long("takes seconds, and changes only with how tasks return their results")
 def test_results_of_tasks_do_not_pile_up(journeyed: JourneyedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_reader, "KEYS_AT_ONCE", 1)
     monkeypatch.setattr(history_reader, "_PACKED_STORIES", 2)
@@ -184,6 +187,7 @@ def retried_lake(folder: Path, counts: dict[str, int], repeats: int = 1) -> Lake
     return make_lake(folder, [*sent, *waits], edges, snapshot(60, {("audit", "orders", 0): 9}))
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("is_indexed", [False, True], ids=["no message_keys", "message_keys"])
 def test_keys_are_divided_by_their_messages_and_a_hot_key_is_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_indexed: bool

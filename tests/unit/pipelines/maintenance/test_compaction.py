@@ -178,6 +178,7 @@ def test_rows_without_a_date_and_without_values_are_merged(tmp_path: Path) -> No
     assert rows_of(uri) == before
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("batch_bytes", [1, 1 << 12, 64 << 20])
 def test_any_size_of_batch_gives_the_same(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
@@ -207,6 +208,7 @@ def groups_with(uri: str, topic: str) -> tuple[int, int, int]:
     return groups, rows, total
 
 
+@pytest.mark.long("needs many rows, and changes only with how files are written")
 def test_a_look_up_by_topic_reads_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_file_merge, "_CHUNK_ROWS", 100)
     monkeypatch.setattr(compaction, "_ROW_GROUP_ROWS", 200)

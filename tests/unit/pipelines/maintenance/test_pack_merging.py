@@ -163,6 +163,7 @@ def erase(growing: GrowingLake) -> None:
     run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", 7 * DAY, lambda _: None)
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("when", ["before", "while it is written", "before the small packs are deleted", "after"])
 def test_an_erased_body_is_in_no_file_whenever_its_pack_is_merged(tmp_path: Path, when: str) -> None:
     growing = write_lake(tmp_path)

@@ -139,6 +139,7 @@ def test_an_erasure_of_a_masked_message_is_proven(tmp_path: Path, monkeypatch: p
     assert audited(growing) == ExitCode.OK
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("codec", [BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD])
 def test_compressed_bodies_stay_compressed(tmp_path: Path, codec: BodyCodec) -> None:
     stored = zlib.compress(JSON) if codec is BodyCodec.ZLIB else pa.compress(JSON, str(codec), asbytes=True)
@@ -166,6 +167,7 @@ def test_a_body_that_cannot_be_masked_is_left_out_with_a_note(tmp_path: Path) ->
     assert audited(growing) == ExitCode.OK
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
@@ -198,6 +200,7 @@ def test_bodies_of_traces_are_left_out_if_keys_are_masked(tmp_path: Path) -> Non
     assert len(result.notes) == 1
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     ("before", "after"),
     [

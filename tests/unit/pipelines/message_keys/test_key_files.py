@@ -135,6 +135,7 @@ def test_rows_without_keys_give_no_file(lake: Lake) -> None:
     assert not Path(lake.uri("message_keys")).exists()
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(("smallest_task", "are_of_tasks"), [(1, True), (1 << 40, False)])
 def test_a_run_adds_the_files_of_its_tasks_if_these_are_large(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smallest_task: int, are_of_tasks: bool

@@ -14,6 +14,7 @@ from commitlake.pipelines.quality import great_expectations_loading
 ROOT = Path(__file__).parents[4]
 
 
+@pytest.mark.long("other ways to start a program are tested each time")
 def test_a_program_without_a_file_loads_only_needed_packages() -> None:
     code = (
         "import __main__, sys\n"

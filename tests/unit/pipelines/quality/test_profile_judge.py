@@ -73,6 +73,7 @@ def test_healthy_messages_meet_all_expectations() -> None:
     assert expectation_sentences(report) == []
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize(
     "rows",
     [
@@ -203,6 +204,7 @@ def test_a_message_with_a_prepared_flag_of_its_client_passes(flag: int) -> None:
     assert not unmet(report) & {"queue_offsets_do_not_restart", "queue_offsets_are_unique"}
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize(
     ("rows", "name"),
     [
@@ -222,6 +224,7 @@ def test_rows_that_no_broker_writes_are_critical(rows: list[Row], name: str) -> 
     assert any("critical: " in line and name in line for line in expectation_sentences(report))
 
 
+@pytest.mark.some_cases(5)
 @pytest.mark.parametrize(
     ("rows", "name"),
     [

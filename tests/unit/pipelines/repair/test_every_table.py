@@ -54,6 +54,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
+@pytest.mark.some_cases(5)
 @pytest.mark.parametrize(("table", "what", "how"), CASES)
 def test_each_table_is_repaired_after_each_damage(
     whole: GrowingLake, tmp_path: Path, table: str, what: str, how: str

@@ -50,6 +50,7 @@ def check_repair(growing: GrowingLake, *expected_lines: str) -> None:
     assert backfill_lag_minutes(growing.lake).minutes == 5
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("how", ["cut", "empty", "deleted"])
 @pytest.mark.parametrize("pattern", ["_delta_log/*.json", "part-*.parquet"])
 def test_a_damaged_table_is_moved_aside(growing: GrowingLake, pattern: str, how: str) -> None:

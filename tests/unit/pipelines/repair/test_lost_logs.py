@@ -99,6 +99,7 @@ def state(growing: GrowingLake) -> dict[str, list[str]]:
 OTHER_LOSS = pytest.mark.long("this table loses another part, and other tables lose this part, each time")
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     ("table", "lose"),
     [
@@ -134,6 +135,7 @@ def test_a_lost_part_of_a_table_is_found_and_restored(
     assert plan_repair(growing.lake).is_empty
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
 def test_lost_messages_are_found_by_following_tables_without_the_note(
     whole: GrowingLake, growing: GrowingLake, capsys: pytest.CaptureFixture[str], lose: Callable[..., None]
@@ -153,6 +155,7 @@ def test_lost_messages_are_found_by_following_tables_without_the_note(
     assert plan_repair(growing.lake).is_empty
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
 def test_a_table_without_a_finished_run_is_found_without_the_note(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], lose: Callable[..., None]
@@ -167,6 +170,7 @@ def test_a_table_without_a_finished_run_is_found_without_the_note(
     assert any(line.startswith("store_config: ") for line in plan_repair(growing.lake).plan_lines())
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("how", ["deleted", "cut", "zeroed"])
 def test_entry_zero_is_restored(whole: GrowingLake, growing: GrowingLake, how: str) -> None:
     for table in TABLES:

@@ -110,6 +110,7 @@ def test_all_files_lost(whole: GrowingLake, growing: GrowingLake, capsys: pytest
     assert run_audit(growing) == ExitCode.OK, capsys.readouterr().out
 
 
+@pytest.mark.long("asks all jobs in turn; each is asked in its own tests each time")
 def test_without_a_store_each_answer_names_what_is_lost_until_it_is_there_again(
     whole: GrowingLake, growing: GrowingLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

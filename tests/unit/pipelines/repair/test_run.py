@@ -135,6 +135,7 @@ def test_any_damaged_file_is_restored(whole: GrowingLake, copied: Callable[[], G
         assert kept >= set(before), (name, how)  # nothing was deleted
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("table", sorted(ONLY_COPIES))
 @pytest.mark.parametrize("how", ["deleted", "cut"])
 def test_archive_and_snapshot_work_with_a_damaged_side_table(
@@ -158,6 +159,7 @@ def test_archive_and_snapshot_work_with_a_damaged_side_table(
     assert not compare_archive_runs(growing.lake, read_lake_state(growing.lake))
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("how", ["deleted", "zeroed"])
 def test_snapshots_before_a_damaged_file_of_snapshots_are_kept(copied: Callable[[], GrowingLake], how: str) -> None:
     growing, first = copied(), datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC)
@@ -219,6 +221,7 @@ def test_a_sound_lake_is_not_changed(copied: Callable[[], GrowingLake]) -> None:
     assert {path: path.read_bytes() for path in growing.folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("how", ["deleted", "zeroed"])
 def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], GrowingLake], how: str) -> None:
     growing = copied()
@@ -239,6 +242,7 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
     assert plan_repair(growing.lake).is_empty
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     "step",
     [

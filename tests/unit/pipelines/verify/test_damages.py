@@ -137,6 +137,7 @@ def test_an_intact_store_has_no_finding(name: str, original: Path) -> None:
     assert report.groups == 2
 
 
+@pytest.mark.some_cases(4)
 @each_format
 @pytest.mark.parametrize("title", TABLE)
 def test_a_damage_is_found_and_named(name: str, original: Path, tmp_path: Path, title: str) -> None:

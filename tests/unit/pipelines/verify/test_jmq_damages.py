@@ -93,6 +93,7 @@ def test_a_store_read_in_parts_has_no_finding(intact_jmq: Path, partition: int) 
     assert (dict(report.findings.counts), report.records) == ({}, 600)
 
 
+@pytest.mark.some_cases(7)
 @pytest.mark.parametrize("name", TABLE)
 def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
     do_damage, expected = TABLE[name]

@@ -214,6 +214,7 @@ TABLE = {**{f"log: {name}": each for name, each in LOG.items()},
          **{f"small: {name}": each for name, each in SMALL.items()}}  # fmt: skip
 
 
+@pytest.mark.some_cases(14)
 @pytest.mark.parametrize("name", TABLE)
 def test_a_damage_is_found_and_named(store: Path, name: str) -> None:
     do_damage, expected = TABLE[name]

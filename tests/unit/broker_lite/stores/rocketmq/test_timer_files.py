@@ -272,6 +272,7 @@ class Killed(BaseException):
     """Error that stands for the end of the process."""
 
 
+@pytest.mark.some_cases(7)
 @pytest.mark.parametrize(
     "step",
     [

@@ -260,6 +260,7 @@ print(compiled(lambda numbers: numbers[2])(numbers), {COMPILER!r} in sys.modules
 """
 
 
+@pytest.mark.long("the cache is used by all tests each time")
 def test_cached_code_runs_without_the_modules_of_the_compiler_which_loads_them_itself() -> None:
     program = f"from commitlake.connectors.reading.kernel.compile_options import compiled\n{PROGRAM}{AFTER}"
     for _ in range(2):  # the first process may have to compile the function
@@ -278,6 +279,7 @@ print(compiled(4).sum(), *compiled.stats.cache_hits.values())
 """
 
 
+@pytest.mark.long("the cache is used by all tests each time")
 def test_cached_code_that_allocates_finds_the_functions_of_the_runtime(tmp_path: Path) -> None:
     (program := tmp_path / "program.py").write_text(ALLOCATING)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
