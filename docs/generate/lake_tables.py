@@ -8,9 +8,12 @@ import inspect
 from itertools import pairwise
 from types import ModuleType
 
+from commitlake.pipelines.topics.changes.change_reader import CHANGE_FORMATS
+from commitlake.pipelines.transforms.typed_messages import change_columns, current_columns
 from commitlake.schemas.tables.columns import Column, Columns, DataType, ListOf, MapOf
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable, RowOrigin
 from commitlake.schemas.tables.spark_schemas import spark_field
+from commitlake.schemas.tables.topics import PLACE, SCHEMA_NUMBER, UNKNOWN_FIELDS
 from docs.generate.prose import markdown_of, table
 from docs.generate.table_queries import QUERIES
 
@@ -33,6 +36,30 @@ can read them. `commitlake query --table NAME` prints rows of one, and `commitla
 
 Times are UTC. Every column may be null, so that a table can gain columns.
 """
+_TOPIC_TABLES = """## topics/NAME
+
+One row per message of a typed topic that fits its schema, see [topics as tables](../how-to/topics.md). `topics` writes
+it. It has the columns of the schema, and these:
+
+{documents}
+
+## topics/NAME with changes
+
+One row per change, if the messages of the topic are change events. It has the columns of the schema with the values
+after the change, the same with the prefix `_before_` with the values before it, and these:
+
+{changes}
+
+`_order` depends on the format:
+
+{orders}
+
+## topics/NAME_current
+
+One row per primary key of the source, which is the row after its newest change. `topics` writes it. It has the columns
+of the schema, and these, which are those of the newest change:
+
+{current}"""
 
 
 def page() -> str:
@@ -41,7 +68,8 @@ def page() -> str:
         ("Table", "Rows"),
         ([f"[`{name}`](#{name})", _first_sentence(name)] for name in LAKE_TABLES),
     )
-    return "\n\n".join([_INTRO, contents, *(_section(name, entry) for name, entry in LAKE_TABLES.items())]) + "\n"
+    sections = (_section(name, entry) for name, entry in LAKE_TABLES.items())
+    return "\n\n".join([_INTRO, contents, *sections, _topic_tables()]) + "\n"
 
 
 def schema_of(name: str) -> Columns:
@@ -74,6 +102,18 @@ def _section(name: str, entry: LakeTable) -> str:
         for purpose, sql in QUERIES[name]
     ]
     return "\n\n".join(parts)
+
+
+def _topic_tables() -> str:
+    """Return the sections on the tables of topics, whose other columns are those of a schema."""
+    columns = Columns([])
+    orders = ((f"`{each.name}`", each.order) for each in CHANGE_FORMATS.values())
+    return _TOPIC_TABLES.format(
+        documents=_columns(Columns([*PLACE, UNKNOWN_FIELDS, SCHEMA_NUMBER])),
+        changes=_columns(change_columns(columns)),
+        orders=table(("Format", "Numbers"), orders),
+        current=_columns(current_columns(columns)),
+    )
 
 
 def _origin(entry: LakeTable) -> str:

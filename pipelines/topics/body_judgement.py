@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.numpy_arrays import Array
-from commitlake.pipelines.topics.change_events import ChangeReader
+from commitlake.pipelines.topics.changes.change_reader import ChangeReader
 from commitlake.pipelines.topics.compiled_check import CompiledSchema
 from commitlake.pipelines.topics.document_check import Judgement, Misfit, MisfitReason, judge_body
 from commitlake.pipelines.topics.json_schema import JsonType
@@ -29,7 +29,8 @@ class BodyJudge:
         schema: type of the documents, with the fields that are dropped.
         kept_columns: columns of the messages in the result.
         drop: names of fields that are not kept.
-        changes: reader of change events, if the bodies are such; the schema is then that of their rows.
+        changes: reader of change events, if the bodies are such; the schema is then that of their rows, and batches
+            have the column `keys`.
     """
 
     schema: JsonType
@@ -46,7 +47,11 @@ class BodyJudge:
         bodies = batch.column("body")
         fits, errors = self._find_fitting(bodies), batch.column("body_error")
         others = np.flatnonzero(~fits).tolist()
-        judged = [self._judge_body(bodies[row].as_py(), errors[row].as_py()) for row in others]
+        keys = None if self.changes is None else batch.column("keys")
+        judged = [
+            self._judge_body(bodies[row].as_py(), errors[row].as_py(), [] if keys is None else keys[row].as_py() or [])
+            for row in others
+        ]
         columns = [*(batch.column(name) for name in self.kept_columns), *_to_columns(bodies, fits, judged)]
         return pa.RecordBatch.from_arrays(columns, [*self.kept_columns, "document", "misfit", "unknown"])
 
@@ -64,7 +69,7 @@ class BodyJudge:
     def _compiled(self) -> CompiledSchema:
         return CompiledSchema.compile_schema(self.schema)
 
-    def _judge_body(self, body: bytes | None, error: str | None) -> Judgement:
+    def _judge_body(self, body: bytes | None, error: str | None, keys: Sequence[str]) -> Judgement:
         if error is not None:
             return Judgement(
                 None, {}, Misfit(MisfitReason.BODY_UNREADABLE, "", "a body that can be decompressed", error)
@@ -72,7 +77,7 @@ class BodyJudge:
         if body is None:
             return Judgement(None, {}, Misfit(MisfitReason.NO_BODY, "", "a body", "none in the lake"))
         if self.changes is not None:
-            return self.changes.judge_body(body)
+            return self.changes.judge_body(body, keys)
         judged = judge_body(body, self.schema)
         for name in self.drop & judged.unknown.keys():
             del judged.unknown[name]

@@ -55,6 +55,12 @@ class MisfitReason(StrEnum):
     """The document is no change event of the topic's format."""
     OTHER_TABLE = "other_table"
     """The change is one of another source table."""
+    OTHER_KEY = "other_key"
+    """The source's primary key is not the configured key."""
+    NEEDS_SCHEMA = "needs_schema"
+    """A value of a change event cannot be decoded without the connector's schema."""
+    NOT_SENT = "not_sent"
+    """The connector did not send a value, because it did not change."""
     NOT_PARSED = "not_parsed"
     """Spark could not parse the document, although it fits."""
 

@@ -163,7 +163,7 @@ class TopicTableUpdater:
         parsed = self._parsed_messages(reading, new, schema, is_repeated=is_repeated)
         seen = Observation()
         counted = parsed.observe(seen, F.count_if(F.col("misfit").isNotNull()).alias("misfits"))
-        to_rows = change_rows if config.format.is_changes else typed_rows
+        to_rows = typed_rows if config.changes is None else change_rows
         rows = to_rows(counted, self._document_columns(schema), schema.rename, schema.number)
         added = Observation()
         rows = rows.observe(added, F.count_if(F.col(UNKNOWN_FIELDS.name).isNotNull()).alias("with_unknown"))
@@ -248,7 +248,7 @@ class TopicTableUpdater:
         packs = pack_location(absolute_path_or_uri(reading.packs.root), reading.packs.s3)
         judged = map_bodies(messages, packs, judge.judge_batch, _judged_schema())
         columns = self._document_columns(schema)
-        return parse_documents(judged, change_document(columns) if self.config.format.is_changes else columns)
+        return parse_documents(judged, columns if self.config.changes is None else change_document(columns))
 
     def _document_type(self, schema: TopicSchema) -> JsonType:
         return parse_json_schema(schema.text, f"{self.config.table}, schema {schema.number}")
@@ -267,7 +267,7 @@ class TopicTableUpdater:
     def _table_columns(self, schema: TopicSchema) -> Columns:
         """Return the columns of the topic's table."""
         columns = self._row_columns(schema)
-        if self.config.format.is_changes:
+        if self.config.changes is not None:
             return change_columns(columns)
         return Columns([*columns, *PLACE, UNKNOWN_FIELDS, SCHEMA_NUMBER])
 

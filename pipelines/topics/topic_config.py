@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.lake.lake import TOPIC_TABLES
-from commitlake.pipelines.topics.change_events import ChangeReader, TopicFormat
+from commitlake.pipelines.topics.changes.change_event import ChangeFormat
+from commitlake.pipelines.topics.changes.change_reader import CHANGE_FORMATS, ChangeReader
 from commitlake.pipelines.topics.json_schema import JsonKind, JsonType
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.topics import (
@@ -48,6 +49,8 @@ _TABLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _COLUMN_NAME = re.compile(r"[A-Za-z0-9_]{1,255}")
 _CURRENT_SUFFIX = "_current"
 _UTC_OFFSET = re.compile(r"Z|[+-](?:0\d|1[0-7]):[0-5]\d", re.ASCII)
+_DOCUMENTS = "json"
+"""The format of bodies that are documents, each of which is a row."""
 _OWN_COLUMNS = frozenset({*PLACE.names, UNKNOWN_FIELDS.name, SCHEMA_NUMBER.name})
 _CHANGE_COLUMNS = frozenset({*CHANGE.names, CHANGE_NUMBER.name, IS_DELETED.name})
 _KEY_KINDS = frozenset({JsonKind.STRING, JsonKind.INTEGER, JsonKind.BOOLEAN, JsonKind.DATE, JsonKind.TIME})
@@ -79,7 +82,7 @@ class TopicConfig:
         drop: fields of the document that are not kept.
         rename: names of columns, by the names of their fields.
         on_misfit: what happens with messages that do not fit; None for QUARANTINE, with exit code 3.
-        format: what the bodies are.
+        changes: form of the bodies, if they are change events; None if they are documents.
         source_table: pattern of `database.table`, whose changes are read; empty for documents.
         key: fields of the rows' primary key; empty if there is no table of current rows.
         utc_offset: offset of times that change events have without one.
@@ -91,7 +94,7 @@ class TopicConfig:
     drop: frozenset[str] = frozenset()
     rename: Mapping[str, str] = field(default_factory=dict)
     on_misfit: OnMisfit | None = None
-    format: TopicFormat = TopicFormat.JSON
+    changes: ChangeFormat | None = None
     source_table: str = ""
     key: tuple[str, ...] = ()
     utc_offset: str | None = None
@@ -108,9 +111,9 @@ class TopicConfig:
 
     def change_reader(self, schema: JsonType) -> ChangeReader | None:
         """Return the reader of the topic's change events, whose rows have a type; None if the bodies are documents."""
-        if not self.format.is_changes:
+        if self.changes is None:
             return None
-        return ChangeReader(schema, self.source_table, self.key, self.utc_offset, self.drop)
+        return ChangeReader(self.changes, schema, self.source_table, self.key, self.utc_offset, self.drop)
 
     def check_columns(self, schema: JsonType) -> None:
         """Refuse a schema whose columns would have the same name, or that of one of CommitLake's own columns.
@@ -192,12 +195,11 @@ def _parse_topic(path: Path, topic: str, options: object) -> TopicConfig:
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
         raise reader.make_error(unknown[0], f"one of {', '.join(sorted(_OPTIONS))}", "an option that does not exist")
-    form = TopicFormat(
-        reader.read("format", TopicFormat.JSON, " or ".join(TopicFormat), lambda value: value in {*TopicFormat})
-    )
-    is_changes = form.is_changes
+    formats = [_DOCUMENTS, *CHANGE_FORMATS]
+    form = reader.read("format", _DOCUMENTS, " or ".join(formats), lambda value: value in formats)
+    is_changes = form in CHANGE_FORMATS
     for name in sorted(_CHANGE_OPTIONS & options.keys() if not is_changes else ()):
-        raise reader.make_error(name, "a format of change events, such as canal-json", form)
+        raise reader.make_error(name, f"a format of change events: {', '.join(CHANGE_FORMATS)}", form)
     source_table = reader.read(
         "source_table", None if is_changes else "", "database.table, whose changes are read; may have * and ?",
         lambda value: not is_changes or (isinstance(value, str) and "." in value),
@@ -220,8 +222,8 @@ def _parse_topic(path: Path, topic: str, options: object) -> TopicConfig:
     if both:
         raise reader.make_error("rename", "fields that are kept", both[0])
     return TopicConfig(
-        topic, table, path.parent / schema, frozenset(drop), rename, OnMisfit(given) if given else None, form,
-        source_table, tuple(key), utc_offset or None,
+        topic, table, path.parent / schema, frozenset(drop), rename, OnMisfit(given) if given else None,
+        CHANGE_FORMATS.get(form), source_table, tuple(key), utc_offset or None,
     )  # fmt: skip
 
 

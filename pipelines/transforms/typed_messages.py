@@ -152,7 +152,8 @@ def row_states(changes: DataFrame, columns: Columns, key: Sequence[str]) -> Data
     Args:
         changes: rows of a table of `change_columns`.
         columns: the columns of a source's row, by their names in the table.
-        key: the columns of the primary key; never null on a side that a change has.
+        key: the columns of the primary key; never null on a side that a change has. An update may lack the row
+            before it if its key is the same.
 
     Returns:
         A row for each change that has a row after it, and one for each key that has no row after it: the columns of
@@ -169,12 +170,14 @@ def row_states(changes: DataFrame, columns: Columns, key: Sequence[str]) -> Data
         return F.struct(*named, F.lit(is_deleted).alias(IS_DELETED.name))
 
     gone, there = state(BEFORE, is_deleted=True), state("", is_deleted=False)
-    same_key = F.lit(True)
+    # PostgreSQL sends no row before an update of other columns than the key.
+    is_other_key = F.lit(False)
     for name in key:
-        same_key &= F.col(f"`{name}`").eqNullSafe(F.col(f"`{BEFORE}{name}`"))
+        before = F.col(f"`{BEFORE}{name}`")
+        is_other_key |= before.isNotNull() & (before != F.col(f"`{name}`"))
     states = (
         F.when(F.col("_op") == "delete", F.array(gone))
-        .when((F.col("_op") == "update") & ~same_key, F.array(gone, there))
+        .when((F.col("_op") == "update") & is_other_key, F.array(gone, there))
         .when(F.col("_op").isin("insert", "update", "snapshot"), F.array(there))
     )
     wanted = current_columns(columns)

@@ -35,6 +35,9 @@ CHANGE = Columns(
         Column("_event_time", TIME, "time of the change in the source database"),
         Column("_transaction", TEXT, "the source's transaction, such as its GTID; null if the event does not say it"),
         Column("_order", ListOf(INT64), "place of the change in the order of the source's changes, by its format"),
+        Column(
+            "_primary_key", ListOf(TEXT), "columns of the source's primary key; null if the event does not say them"
+        ),
         Column("_sql", TEXT, "the statement of a ddl; else null"),
     ]
 )

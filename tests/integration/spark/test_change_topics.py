@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.topics import table_update
-from commitlake.pipelines.topics.change_events import TopicFormat
+from commitlake.pipelines.topics.changes.canal import CANAL
 from commitlake.pipelines.topics.table_update import TopicTableUpdater, TopicUpdate
 from commitlake.pipelines.topics.topic_config import TopicConfig
-from tests.support.change_events import OrdersSource
+from tests.support.change_events import CanalConnector, Connector, DebeziumConnector, OrdersSource
 from tests.support.lakes import GrowingLake, rows_of
 from tests.support.message_stores import message
 
@@ -41,7 +42,7 @@ def config(tmp_path: Path) -> TopicConfig:
     """A topic with the changes of a table."""
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
     return TopicConfig(
-        "orders", "orders", tmp_path / "schema.json", rename={"name": "title"}, format=TopicFormat.CANAL,
+        "orders", "orders", tmp_path / "schema.json", rename={"name": "title"}, changes=CANAL,
         source_table="shop.orders", key=("id",), utc_offset="+08:00",
     )  # fmt: skip
 
@@ -64,13 +65,23 @@ def current(lake: Lake, config: TopicConfig) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(
-    "count", [2_000, pytest.param(200_000, marks=pytest.mark.long("the same with many more events"))]
+    "connector",
+    [
+        pytest.param(CanalConnector(), id="canal"),
+        pytest.param(DebeziumConnector(has_schemas=True), id="debezium"),
+        pytest.param(DebeziumConnector(has_schemas=False), id="debezium-without-schemas"),
+    ],
+)
+@pytest.mark.parametrize(
+    "changes", [2_000, pytest.param(200_000, marks=pytest.mark.long("the same with many more events"))]
 )
 def test_current_rows_are_those_of_the_source(
-    spark: SparkSession, growing: GrowingLake, config: TopicConfig, count: int
+    spark: SparkSession, growing: GrowingLake, config: TopicConfig, changes: int, connector: Connector
 ) -> None:
-    source = OrdersSource()
-    events = source.change_rows(count)
+    config = replace(config, changes=connector.format)
+    source = OrdersSource(connector)
+    events = source.change_rows(changes)
+    count = len(events)
     disorder = random.Random(1)
     for part in range(3):
         chunk = events[part * count // 3 : (part + 1) * count // 3]
@@ -86,16 +97,16 @@ def test_current_rows_are_those_of_the_source(
 
 
 def test_changes_are_rows(spark: SparkSession, growing: GrowingLake, config: TopicConfig) -> None:
-    source = OrdersSource()
+    source = CanalConnector()
     rows = [{"id": "1", "name": "a", "total": "1.5", "at": "2026-11-20 14:00:00", "new": "x"}, {"id": "2", "name": "b"}]
     archive(
         growing,
         [
-            source.canal("INSERT", rows),
-            source.canal("UPDATE", [{"id": "3", "name": "b"}], [{"id": "2"}]),
-            source.canal("DELETE", rows[:1]),
-            source.canal("TRUNCATE", None, sql="TRUNCATE orders"),
-            source.canal("ALTER", None, sql="ALTER TABLE orders ADD x int"),
+            source.event("INSERT", rows),
+            source.event("UPDATE", [{"id": "3", "name": "b"}], [{"id": "2"}]),
+            source.event("DELETE", rows[:1]),
+            source.event("TRUNCATE", None, sql="TRUNCATE orders"),
+            source.event("ALTER", None, sql="ALTER TABLE orders ADD x int"),
         ],
     )
     done = update(spark, growing.lake, config)
@@ -121,7 +132,7 @@ def test_changes_are_rows(spark: SparkSession, growing: GrowingLake, config: Top
 def test_a_run_that_is_killed_between_the_tables_is_completed(
     spark: SparkSession, growing: GrowingLake, config: TopicConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = OrdersSource()
+    source = OrdersSource(CanalConnector())
     archive(growing, source.change_rows(20))
     with monkeypatch.context() as patch:
         patch.setattr(table_update, "update_current_table", _kill)

@@ -1,4 +1,4 @@
-"""Tests of change events: what becomes a change, and what is wrong with the others."""
+"""Tests of events of Canal: what becomes a change, and what is wrong with the others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from commitlake.pipelines.topics.change_events import ChangeReader
+from commitlake.pipelines.topics.changes.canal import CANAL
+from commitlake.pipelines.topics.changes.change_reader import ChangeReader
 from commitlake.pipelines.topics.json_schema import parse_json_schema
-from tests.support.change_events import OrdersSource
+from tests.support.change_events import CanalConnector
 
 SCHEMA = {
     "type": "object",
@@ -23,7 +24,7 @@ SCHEMA = {
     },
 }
 READER = ChangeReader(
-    parse_json_schema(json.dumps(SCHEMA), "test"), "shop*.orders", ("id",), "+08:00", drop=frozenset({"card"})
+    CANAL, parse_json_schema(json.dumps(SCHEMA), "test"), "shop*.orders", ("id",), "+08:00", drop=frozenset({"card"})
 )
 
 
@@ -38,13 +39,13 @@ def changes(body: bytes) -> list[dict[str, Any]]:
 
 def test_texts_become_values_of_the_schema() -> None:
     row = {"id": "1", "open": "0", "at": "2026-11-20 14:00:00.5", "more": '{"a":1.50}', "card": "4711", "new": "x"}
-    (change,) = changes(OrdersSource().canal("INSERT", [row]))
+    (change,) = changes(CanalConnector().event("INSERT", [row]))
     assert change["after"] == {"id": 1, "open": False, "at": "2026-11-20T14:00:00.5+08:00", "more": {"a": 1.5}}
     assert (change["before"], change["_unknown"], change["_op"]) == (None, {"new": '"x"'}, "insert")
 
 
 def test_row_before_an_update_has_the_unchanged_values() -> None:
-    (change,) = changes(OrdersSource().canal("UPDATE", [{"id": "1", "open": "1"}], [{"open": None}]))
+    (change,) = changes(CanalConnector().event("UPDATE", [{"id": "1", "open": "1"}], [{"open": None}]))
     assert (change["before"], change["after"]) == ({"id": 1}, {"id": 1, "open": True})
 
 
@@ -69,7 +70,7 @@ def test_row_before_an_update_has_the_unchanged_values() -> None:
     ],
 )
 def test_other_events_are_misfits(kind: str, data: Any, others: dict[str, Any], reason: str, field: str) -> None:
-    judged = READER.judge_body(OrdersSource().canal(kind, data, **others))
+    judged = READER.judge_body(CanalConnector().event(kind, data, **others))
     assert judged.misfit is not None
     assert (judged.text, judged.misfit.reason, judged.misfit.field) == (None, reason, field)
 
@@ -80,7 +81,7 @@ def test_bodies_that_are_no_events_are_misfits(body: bytes) -> None:
 
 
 def test_half_of_a_surrogate_pair_is_a_misfit() -> None:
-    body = OrdersSource().canal("ALTER", None).replace(b'"sql": ""', b'"sql": "\\ud800"')
+    body = CanalConnector().event("ALTER", None).replace(b'"sql": ""', b'"sql": "\\ud800"')
     judged = READER.judge_body(body)
     assert judged.misfit is not None
     assert (judged.misfit.reason, judged.misfit.field) == ("out_of_range", "sql")
