@@ -5,10 +5,11 @@
 
 `learn` proposes a schema from a sample of a topic's messages, without Spark.
 Runs on Spark, in the session that is there, or in one that it starts. It reads `messages` and the packs, and writes
-the tables `topics/NAME`, `topic_misfits` and `topic_schemas` of the lake. A run continues where the last one ended;
-one that is killed is completed by the next. If a topic fails, the others are still updated. Exit codes: 0; 1 for a
-failure of a service; 2 for a wrong lake, file of topics, schema or option; 3 if messages do not fit the schema of a
-topic without `on_misfit = "quarantine"`, or a body is damaged; 4 if another run was first.
+the tables `topics/NAME`, `topics/NAME_current` (of change events), `topic_misfits` and `topic_schemas` of the lake. A
+run continues where the last one ended; one that is killed is completed by the next. If a topic fails, the others are
+still updated. Exit codes: 0; 1 for a failure of a service; 2 for a wrong lake, file of topics, schema, primary key or
+option; 3 if messages do not fit the schema of a topic without `on_misfit = "quarantine"`, or a body is damaged; 4 if
+another run was first.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
     from commitlake.pipelines.topics.topic_config import TopicConfig
 
 _PROGRAM = "commitlake topics"
+_NO_KEY = "the events of one source table do not say a primary key whose fields are in the schema; name it with key"
 UPDATE, LEARN = "update", "learn"
 DESCRIPTION = (
     "Keep a typed Delta table for each configured topic: JSON bodies become columns, by a JSON Schema. Each message of "
-    "a topic is once a row of its table, or once a row of topic_misfits with the reason and the field at fault."
+    "a topic is once a row of its table, or once a row of topic_misfits with the reason and the field at fault. Change "
+    "events of Canal, Debezium and Maxwell become rows with the values before and after, and the source's current rows."
 )
 EXAMPLES = (
     ("topics --lake /data/lake --topics-file topics.toml", "update the tables of all topics in the file"),
@@ -52,6 +55,7 @@ COLUMNS = (
     Column("topic"), Column("table", 3), Column("added", is_number=True), Column("misfits", is_number=True),
     Column("unknown", 2, key="with_unknown_fields", is_number=True), Column("rows", is_number=True),
     Column("all misfits", 1, key="all_misfits", is_number=True), Column("newest", 4),
+    Column("current", 2, key="current_rows", is_number=True), Column("deleted", 5, key="deleted_rows", is_number=True),
     Column("schema", 5, is_number=True), Column("error", 6),
 )  # fmt: skip
 
@@ -159,10 +163,13 @@ def _update_topics(
         newest = None if found.newest is None else format_iso_time(found.newest, "milliseconds")
         if not is_quiet:
             _print_notes(lake, config, misfits, with_unknown)
+            if config.changes is not None and found.rows and found.current_rows is None and not error:
+                print(f"{config.topic}: no table of current rows: {_NO_KEY}", file=sys.stderr)
         yield {
             "topic": config.topic, "table": config.lake_table, "added": added, "misfits": misfits,
             "with_unknown_fields": with_unknown, "rows": found.rows, "all_misfits": sum(found.misfits.values()),
-            "misfits_by_reason": dict(found.misfits), "newest": newest, "schema": schema, "error": error or None,
+            "misfits_by_reason": dict(found.misfits), "newest": newest, "current_rows": found.current_rows,
+            "deleted_rows": found.deleted_rows, "schema": schema, "error": error or None,
         }  # fmt: skip
 
 

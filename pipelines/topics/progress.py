@@ -11,6 +11,7 @@ In the table of current rows:
 
     commitlake.topics.changes      version of the table of changes up to which the rows are current, plus one
     commitlake.topics.changes_id   number made of that table's id: a table that was made again starts from version 0
+    commitlake.topics.key          number made of the columns of the primary key
 
 In `topic_misfits`:
 
@@ -32,6 +33,7 @@ MESSAGES_ID = f"{_PREFIX}.messages"
 """Application whose number every commit with rows of a topic carries."""
 CHANGES_ID = f"{_PREFIX}.changes"
 CHANGES_TABLE_ID = f"{_PREFIX}.changes_id"
+KEY_ID = f"{_PREFIX}.key"
 """Applications whose numbers every commit with current rows carries."""
 
 

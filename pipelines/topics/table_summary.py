@@ -1,4 +1,4 @@
-"""Summary of the table of a topic: its rows, its misfits by reason, and the time of the newest message."""
+"""Summary of the tables of a topic: rows, misfits by reason, the time of the newest message, and current rows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ class TopicTableSummary:
         rows: number of its rows.
         misfits: numbers of messages that do not fit, by reason, the most frequent first.
         newest: store time of the newest message in it; None if it is empty.
+        current_rows: number of rows that the source has, by its changes; None if there is no table of current rows.
+        deleted_rows: number of rows that it had; likewise.
     """
 
     rows: int = 0
     misfits: Mapping[str, int] = field(default_factory=dict)
     newest: datetime.datetime | None = None
+    current_rows: int | None = None
+    deleted_rows: int | None = None
 
 
 def summarize_topic_table(lake: Lake, config: TopicConfig) -> TopicTableSummary:
@@ -43,4 +47,12 @@ def summarize_topic_table(lake: Lake, config: TopicConfig) -> TopicTableSummary:
     rows = sum(file.rows or 0 for file in read_table_files(table))
     sql = "SELECT max(_store_timestamp) AS newest FROM typed"
     (newest,) = run_sql(table, "typed", sql).read_all().column("newest").to_pylist()
-    return TopicTableSummary(rows, by_reason, newest)
+    return TopicTableSummary(rows, by_reason, newest, *_count_current_rows(lake, config))
+
+
+def _count_current_rows(lake: Lake, config: TopicConfig) -> tuple[int | None, int | None]:
+    if config.changes is None or (table := lake.find(config.current_table)) is None:
+        return None, None
+    sql = "SELECT count(*) AS n, count(*) FILTER (WHERE _deleted) AS deleted FROM states"
+    (row,) = run_sql(table, "states", sql).read_all().to_pylist()
+    return row["n"] - row["deleted"], row["deleted"]

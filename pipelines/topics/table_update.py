@@ -117,12 +117,13 @@ class TopicTableUpdater:
             TopicMisfitError: if a message does not fit, and the topic is to fail then; nothing was added.
             ConcurrentRunError: if another run was first.
             LakeError: if there is no lake.
-            JsonSchemaError, TopicConfigError: if the schema cannot be used.
+            JsonSchemaError, TopicConfigError: if the schema or the primary key cannot be used.
         """
         done = self._update_rows(reads_all=reads_all)
-        if self.config.key and (schema := read_topic_schema(self.lake, self.config.table, done.schema)) is not None:
-            key = [schema.rename.get(name, name) for name in self.config.key]
-            update_current_table(self._tables, self.config, self._row_columns(schema), key)
+        if self.config.changes is not None:
+            schema = read_topic_schema(self.lake, self.config.table, done.schema)
+            if schema is not None:
+                update_current_table(self._tables, self.config, self._row_columns(schema), schema.rename)
         return done
 
     def _update_rows(self, *, reads_all: bool) -> TopicUpdate:

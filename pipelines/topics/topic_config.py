@@ -84,7 +84,7 @@ class TopicConfig:
         on_misfit: what happens with messages that do not fit; None for QUARANTINE, with exit code 3.
         changes: form of the bodies, if they are change events; None if they are documents.
         source_table: pattern of `database.table`, whose changes are read; empty for documents.
-        key: fields of the rows' primary key; empty if there is no table of current rows.
+        key: fields of the rows' primary key; empty if it is the one that the events say.
         utc_offset: offset of times that change events have without one.
     """
 
@@ -178,7 +178,7 @@ def read_topic_configs(path: Path) -> list[TopicConfig]:
     configs = [_parse_topic(path, name, options) for name, options in topics.items()]
     topic_by_table: dict[str, str] = {}
     for config in configs:
-        for table in (config.table, *([f"{config.table}{_CURRENT_SUFFIX}"] if config.key else [])):
+        for table in (config.table, *([f"{config.table}{_CURRENT_SUFFIX}"] if config.changes else [])):
             other = topic_by_table.setdefault(table.lower(), config.topic)
             if other != config.topic:
                 raise TopicConfigError(

@@ -123,6 +123,19 @@ def change_rows(parsed: DataFrame, columns: Columns, renamed: Mapping[str, str],
 
     Returns:
         One row for each change: the columns of `change_columns`.
+
+    >>> from commitlake.schemas.tables.columns import INT64
+    >>> columns = Columns([Column("id", INT64)])
+    >>> text = '{"changes": [{"_op": "insert", "after": {"id": 1}}, {"_op": "delete", "before": {"id": 2}}]}'
+    >>> misfit = "misfit struct<reason: string, field: string, expected: string, found: string>"
+    >>> judged = spark.createDataFrame([(text, None)], f"document string, {misfit}")
+    >>> parsed = parse_documents(judged, change_document(columns))
+    >>> place = [f"null AS {name.removeprefix('_')}" for name in PLACE.names]
+    >>> rows = change_rows(parsed.selectExpr("*", *place), columns, {"id": "order_id"}, 1)
+    >>> for row in rows.select("order_id", "_before_order_id", "_op", "_row").collect():
+    ...     print(row)
+    Row(order_id=1, _before_order_id=None, _op='insert', _row=0)
+    Row(order_id=None, _before_order_id=2, _op='delete', _row=1)
     """
     fits = parsed.where("misfit IS NULL").select(
         "*", F.posexplode("parsed.changes").alias(CHANGE_NUMBER.name, "change")
@@ -158,6 +171,17 @@ def row_states(changes: DataFrame, columns: Columns, key: Sequence[str]) -> Data
     Returns:
         A row for each change that has a row after it, and one for each key that has no row after it: the columns of
         `current_columns`. Changes of tables are in no row.
+
+    >>> from commitlake.schemas.tables.columns import INT64
+    >>> columns = Columns([Column("id", INT64), Column("name", TEXT)])
+    >>> insert = {"id": 1, "name": "a", "_op": "insert"}
+    >>> update = {"id": 2, "name": "a", "_before_id": 1, "_before_name": "a", "_op": "update"}
+    >>> changes = spark.createDataFrame([insert, update], spark_schema(change_columns(columns)))
+    >>> for row in row_states(changes, columns, ["id"]).select("id", "name", "_deleted").collect():
+    ...     print(row)
+    Row(id=1, name='a', _deleted=False)
+    Row(id=1, name=None, _deleted=True)
+    Row(id=2, name='a', _deleted=False)
     """
     types = {field.name: field.dataType for field in spark_schema(columns).fields}
 
@@ -197,6 +221,14 @@ def newest_states(states: DataFrame, key: Sequence[str]) -> DataFrame:
 
     Returns:
         One row for each value of the key, with the columns of `states`.
+
+    >>> rows = [(1, "a", [1, 5]), (1, "b", [2, 4]), (1, "c", [1, 6]), (2, "d", [1, 1])]
+    >>> states = spark.createDataFrame(rows, "id long, name string, _order array<long>")
+    >>> same = [f"null AS {name}" for name in ("_store_timestamp", "_broker", "_physical_offset", "_row")]
+    >>> for row in sorted(newest_states(states.selectExpr("*", *same), ["id"]).select("id", "name").collect()):
+    ...     print(row)
+    Row(id=1, name='b')
+    Row(id=2, name='d')
     """
     order = [
         F.col(name).desc()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from commitlake.pipelines.topics.changes.canal import CANAL
 from commitlake.pipelines.topics.changes.change_event import ChangeFormat
 from commitlake.pipelines.topics.changes.debezium import DEBEZIUM
+from commitlake.pipelines.topics.changes.maxwell import MAXWELL
 
 _FIRST_MS = 1_780_000_000_000
 _SHANGHAI = timezone(timedelta(hours=8))
@@ -151,6 +152,40 @@ class DebeziumConnector:
             },
         }  # fmt: skip
         return _to_json({"schema": envelope_schema(ORDER_TYPES), "payload": payload} if self._has_schemas else payload)
+
+
+class MaxwellConnector:
+    """Maxwell, with positions or without; three changes are a transaction."""
+
+    format = MAXWELL
+
+    def __init__(self, *, has_positions: bool) -> None:
+        self._has_positions = has_positions
+        self._events = -1
+
+    def publish(self, before: Row | None, after: Row | None) -> list[bytes]:
+        """Return the messages of a change."""
+        if before is None or after is None:
+            kind, row = ("insert", after) if after is not None else ("delete", before)
+            assert row is not None
+            return [self.event(kind, dict(zip(_COLUMNS, row, strict=True)))]
+        old, new = (dict(zip(_COLUMNS, row, strict=True)) for row in (before, after))
+        return [self.event("update", new, old={name: old[name] for name in _COLUMNS if old[name] != new[name]})]
+
+    def event(self, kind: str, data: object, **others: object) -> bytes:
+        """Return an event, later than those before."""
+        self._events += 1
+        transaction, row = divmod(self._events, 3)
+        # Without positions, a later transaction has a later time, or a larger number in the same second.
+        seconds = transaction - transaction % 20 * 2 if self._has_positions else transaction // 7
+        place = {"commit": True} if row == 2 else {"xoffset": row}
+        event = {
+            "database": "shop", "table": "orders", "type": kind, "ts": _FIRST_MS // 1000 + seconds,
+            "xid": 4_000 + transaction, **place, "primary_key_columns": ["id"], "data": data, **others,
+        }  # fmt: skip
+        if self._has_positions:
+            event["position"] = f"binlog.{transaction // 300 + 8:06}:{transaction % 300 * 100 + 4}"
+        return _to_json(event)
 
 
 ORDER_TYPES: Mapping[str, Mapping[str, object]] = {

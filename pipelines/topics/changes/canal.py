@@ -20,8 +20,9 @@ from commitlake.pipelines.topics.changes.change_event import (
     EventFields,
     SourceEvent,
     SourceRow,
+    merge_old_values,
 )
-from commitlake.pipelines.topics.document_check import FaultError, JsonObject, MisfitReason, to_dict
+from commitlake.pipelines.topics.document_check import FaultError, MisfitReason
 
 _ROW_OPS = {"INSERT": ChangeOp.INSERT, "UPDATE": ChangeOp.UPDATE, "DELETE": ChangeOp.DELETE}
 _DDL = frozenset(
@@ -57,13 +58,6 @@ def _read_changes(event: EventFields) -> Iterator[Change]:
             continue
         before = merge_old_values(row, old_rows[number], f"old[{number}]") if old_rows else None
         yield Change(op, time_ms, order, before, found_row, transaction)
-
-
-def merge_old_values(row: JsonObject, old: JsonObject, place: str) -> SourceRow:
-    """Return the row before an update: the row after it, with the old values of the changed columns."""
-    changed = to_dict(old, place)
-    whole = JsonObject((name, changed.pop(name, value)) for name, value in row)
-    return SourceRow(JsonObject([*whole, *changed.items()]), place)
 
 
 CANAL = ChangeFormat("canal-json", "`es`, `ts`", _read_event)

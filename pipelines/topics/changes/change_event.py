@@ -55,6 +55,13 @@ class SourceRow:
     is_partial: bool = False
 
 
+def merge_old_values(row: JsonObject, old: JsonObject, place: str) -> SourceRow:
+    """Return the row before an update: the row after it, with the old values of the changed columns."""
+    changed = to_dict(old, place)
+    whole = JsonObject((name, changed.pop(name, value)) for name, value in row)
+    return SourceRow(JsonObject([*whole, *changed.items()]), place)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of a row, or of a table.

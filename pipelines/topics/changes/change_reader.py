@@ -23,6 +23,7 @@ from commitlake.pipelines.topics.changes.change_event import (
     SourceRow,
 )
 from commitlake.pipelines.topics.changes.debezium import DEBEZIUM
+from commitlake.pipelines.topics.changes.maxwell import MAXWELL
 from commitlake.pipelines.topics.document_check import (
     FaultError,
     JsonNumber,
@@ -38,7 +39,7 @@ from commitlake.pipelines.topics.document_check import (
 )
 from commitlake.pipelines.topics.json_schema import JsonKind, JsonType
 
-CHANGE_FORMATS: Mapping[str, ChangeFormat] = {each.name: each for each in (CANAL, DEBEZIUM)}
+CHANGE_FORMATS: Mapping[str, ChangeFormat] = {each.name: each for each in (CANAL, DEBEZIUM, MAXWELL)}
 """All formats of change events, by name."""
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _LOCAL_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)", re.ASCII)

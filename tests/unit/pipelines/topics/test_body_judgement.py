@@ -8,7 +8,10 @@ import pickle
 import pyarrow as pa
 
 from commitlake.pipelines.topics.body_judgement import BodyJudge
+from commitlake.pipelines.topics.changes.change_reader import ChangeReader
+from commitlake.pipelines.topics.changes.debezium import DEBEZIUM
 from commitlake.pipelines.topics.json_schema import parse_json_schema
+from tests.support.change_events import DebeziumConnector
 
 SCHEMA = parse_json_schema(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}}), "test")
 NOTHING = {"document": None, "misfit": None, "unknown": None}
@@ -54,3 +57,18 @@ def test_a_body_that_cannot_be_decompressed_says_why() -> None:
 def test_batches_without_misfits_and_without_rows() -> None:
     assert judged([b'{"id":1}', b"{}"]) == [NOTHING | {"document": '{"id":1}'}, NOTHING | {"document": "{}"}]
     assert judged([]) == []
+
+
+def test_changes_are_read_with_the_keys_of_their_messages() -> None:
+    insert = DebeziumConnector(has_schemas=False).event("c", None, {"id": 1})
+    reader = ChangeReader(DEBEZIUM, SCHEMA, "shop.orders", ("id",))
+    columns = {
+        "keys": pa.array([['{"id":1}'], ['{"no":1}'], None, []], pa.list_(pa.string())),
+        "body": pa.array([insert, insert, insert, b""], pa.binary()),
+        "body_error": pa.nulls(4, pa.string()),
+    }
+    judge = pickle.loads(pickle.dumps(BodyJudge(SCHEMA, ("keys",), changes=reader)))
+    rows = judge.judge_batch(pa.RecordBatch.from_pydict(columns)).to_pylist()
+    assert reasons(rows) == [None, "other_key", None, None]
+    found = [[] if row["document"] is None else json.loads(row["document"])["changes"] for row in rows]
+    assert [[change["_op"] for change in changes] for changes in found] == [["insert"], [], ["insert"], ["control"]]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.pipelines.topics.changes.change_reader import CHANGE_FORMATS
 from commitlake.pipelines.topics.json_schema import parse_json_schema
 from commitlake.pipelines.topics.topic_config import (
     OnMisfit,
@@ -43,6 +44,17 @@ schema = "/etc/billing.json"
     assert billing.lake_table == "topics/_RETRY_billing"
 
 
+@pytest.mark.parametrize("name", CHANGE_FORMATS)
+def test_options_of_a_topic_with_changes(tmp_path: Path, name: str) -> None:
+    text = f'[topics.a]\nschema = "f"\nformat = "{name}"\nsource_table = "shop.a"\nkey = ["id"]\nutc_offset = "Z"'
+    (config,) = read(tmp_path, text)
+    assert (config.changes, config.source_table, config.key) == (CHANGE_FORMATS[name], "shop.a", ("id",))
+    schema = parse_json_schema(json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}}), "f")
+    reader = config.change_reader(schema)
+    assert reader is not None
+    assert (reader.format, reader.row, reader.key, reader.utc_offset) == (CHANGE_FORMATS[name], schema, ("id",), "Z")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -61,6 +73,10 @@ schema = "/etc/billing.json"
         ('[topics.orders]\nschema = "f"\nrename = {a = "b c"}', "topics.orders.rename: expected names of columns"),
         ('[topics.orders]\nschema = "f"\ndrop = ["a"]\nrename = {a = "b"}', "topics.orders.rename: expected fields"),
         ('[topics.a]\nschema = "f"\ntable = "x"\n[topics.b]\nschema = "f"\ntable = "X"', "which is that of a, too"),
+        (
+            '[topics.a]\nschema = "f"\nformat = "maxwell-json"\nsource_table = "s.a"\n[topics.a_current]\nschema = "f"',
+            "topics.a_current.table: expected a table of its own, found 'a_current', which is that of a, too",
+        ),
         ("[topics", "expected TOML"),
     ],
 )

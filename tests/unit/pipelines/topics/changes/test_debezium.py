@@ -94,7 +94,7 @@ def test_truncate_is_a_row() -> None:
 
 
 def test_schema_change_is_a_row_with_its_statement() -> None:
-    event = {
+    event: dict[str, Any] = {
         "source": {**MYSQL, "file": "b.000001", "pos": 4}, "databaseName": "shop", "schemaName": None,
         "ddl": "ALTER TABLE orders ADD x int", "tableChanges": [],
     }  # fmt: skip
