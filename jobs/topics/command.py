@@ -113,6 +113,11 @@ def _learn_schema(command: Topics, lake: Lake, config: TopicConfig) -> None:
     from commitlake.pipelines.topics.json_schema import parse_json_schema
     from commitlake.pipelines.topics.schema_learning import add_new_fields, learn_schema, sample_bodies
 
+    if config.changes is not None:
+        raise JobError(
+            f"topic {config.topic}: expected a topic with documents, found {config.changes.name}",
+            "write the schema of a row of the source's table into its file",
+        )
     learned = learn_schema(sample_bodies(lake, config.topic, command.sample))
     found = learned.to_json_schema()
     if "properties" not in found:

@@ -110,3 +110,29 @@ def test_learn_prints_a_schema_and_writes_it_if_asked(tmp_path: Path, capsys: py
     assert json.loads(schema_file.read_text()) == expected
     assert main([*arguments, "none"]) == ExitCode.USAGE
     assert "topic none: expected JSON objects with fields, found none in 0 messages" in capsys.readouterr().err
+
+
+def test_topics_with_changes_have_no_schema_to_learn(
+    lake: str, topics_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics_file.write_text('[topics.orders]\nschema = "o"\nformat = "maxwell-json"\nsource_table = "shop.orders"')
+    assert main(["learn", "--lake", lake, "--topics-file", str(topics_file)]) == ExitCode.USAGE
+    assert "topic orders: expected a topic with documents, found maxwell-json" in capsys.readouterr().err
+
+
+def test_summary_counts_current_rows_or_says_why_there_are_none(
+    lake: str, topics_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics_file.write_text('[topics.orders]\nschema = "o"\nformat = "maxwell-json"\nsource_table = "shop.orders"')
+    use_updates(monkeypatch, {"orders": TopicUpdate("orders", "orders", 5, 4)})
+    arguments = ["--lake", lake, "--topics-file", str(topics_file), "--format", "json"]
+    assert main(arguments) == ExitCode.OK
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["rows"][0]["current_rows"] is None
+    assert "orders: no table of current rows: the events of one source table do not say a primary key" in shown.err
+    summary = TopicTableSummary(7, {}, AT, current_rows=3, deleted_rows=2)
+    monkeypatch.setattr("commitlake.pipelines.topics.table_summary.summarize_topic_table", lambda *_: summary)
+    assert main(arguments) == ExitCode.OK
+    shown = capsys.readouterr()
+    row = json.loads(shown.out)["rows"][0]
+    assert (row["current_rows"], row["deleted_rows"], shown.err) == (3, 2, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,40 @@ import pytest
 from commitlake.pipelines.topics.changes.canal import CANAL
 from commitlake.pipelines.topics.changes.change_reader import CHANGE_FORMATS, ChangeReader
 from commitlake.pipelines.topics.json_schema import parse_json_schema
-from tests.support.change_events import CanalConnector
+from tests.support.change_events import CanalConnector, Connector, DebeziumConnector, MaxwellConnector
 
 SCHEMA = {
     "type": "object",
     "properties": {"id": {"type": "integer"}, "region": {"type": "string"}, "open": {"type": "boolean"}},
 }
 READER = ChangeReader(CANAL, parse_json_schema(json.dumps(SCHEMA), "test"), "shop*.orders")
+ORDERS = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer"},
+        "name": {"type": "string"},
+        "total": {"type": "number"},
+        "at": {"type": "string", "format": "date-time"},
+    },
+}
+HOSTILE = [
+    None,
+    True,
+    -1,
+    1.5,
+    1 << 70,
+    "",
+    "a",
+    "\u0000",
+    "9" * 5_000,
+    [],
+    [[]],
+    [None],
+    {},
+    {"fields": [{}]},
+    {"a": {"a": 1}},
+]
 ROW: list[object] = [{"id": "1", "region": "n"}]
 
 
@@ -82,3 +110,36 @@ def test_wrong_names_of_a_key_are_misfits(names: object) -> None:
 @pytest.mark.parametrize(("value", "expected"), [("1", True), (0, False), ("true", True), (True, True)])
 def test_booleans_may_be_numbers(value: object, expected: bool) -> None:
     assert judged(READER, data=[{"open": value}], pkNames=None)["after"] == {"open": expected}
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each list or object in a value, with each index or name in it."""
+    for place in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, place
+        yield from places(value[place])
+
+
+@pytest.mark.parametrize(
+    "connector",
+    [
+        CanalConnector(), DebeziumConnector(has_schemas=True), DebeziumConnector(has_schemas=False),
+        MaxwellConnector(has_positions=True), MaxwellConnector(has_positions=False),
+    ],
+)  # fmt: skip
+def test_any_value_in_an_event_gives_a_change_or_a_misfit(connector: Connector) -> None:
+    schema = parse_json_schema(json.dumps(ORDERS), "test")
+    reader = ChangeReader(connector.format, schema, "shop.orders", ("id",), "+08:00")
+    old, new = (1, "a", 1.5, "2026-11-20 14:00:00"), (1, "b", None, "2026-11-20 14:00:00")
+    misfits = changes = 0
+    for body in (*connector.publish(None, old), *connector.publish(old, new), *connector.publish(new, None)):
+        event = json.loads(body or b"null")
+        for parent, place in list(places(event)):
+            kept = parent[place]
+            for value in HOSTILE:
+                parent[place] = value
+                found = reader.judge_body(json.dumps(event).encode(), [json.dumps(value)])
+                assert (found.text is None) == (found.misfit is not None)
+                changes += 0 if found.text is None else len(json.loads(found.text)["changes"])
+                misfits += found.misfit is not None
+            parent[place] = kept
+    assert (misfits > 50, changes > 50) == (True, True)
