@@ -60,7 +60,8 @@ def config(tmp_path: Path) -> TopicConfig:
 
 def archive(growing: GrowingLake, bodies: list[bytes]) -> None:
     """Write change events to the store, and archive them."""
-    growing.write(message(growing.count + n, "orders", body=body) for n, body in enumerate(bodies))
+    first = growing.count
+    growing.write(message(first + n, "orders", body=body) for n, body in enumerate(bodies))
     growing.archive()
 
 

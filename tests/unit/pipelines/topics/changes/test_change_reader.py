@@ -30,7 +30,7 @@ ORDERS = {
         "at": {"type": "string", "format": "date-time"},
     },
 }
-HOSTILE = [
+HOSTILE: list[object] = [
     None,
     True,
     -1,
