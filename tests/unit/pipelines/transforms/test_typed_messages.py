@@ -125,7 +125,7 @@ def test_changes_of_messages_are_rows(spark: SparkSession) -> None:
         {**place, "_op": "ddl", "_sql": "x", "_row": 1},
     ]
     wanted = spark.createDataFrame(expected, spark_schema(change_columns(titled)))
-    assert_df_equality(found, wanted, ignore_nullable=True, ignore_metadata=True, ignore_row_order=True)
+    assert_df_equality(found, wanted, ignore_nullable=True, ignore_metadata=True)
 
 
 def test_states_of_rows_after_each_change(spark: SparkSession) -> None:
@@ -153,7 +153,7 @@ def test_states_of_rows_after_each_change(spark: SparkSession) -> None:
         {"id": 2, "name": "d", "_order": [5], "_deleted": False},
         {"id": 2, "name": None, "_order": [6], "_deleted": True},
     )
-    assert_df_equality(found, expected, ignore_nullable=True, ignore_metadata=True, ignore_row_order=True)
+    assert_df_equality(found, expected, ignore_nullable=True, ignore_metadata=True)
 
 
 def test_a_change_of_a_part_of_the_key_is_one_of_the_key(spark: SparkSession) -> None:
@@ -162,7 +162,7 @@ def test_a_change_of_a_part_of_the_key_is_one_of_the_key(spark: SparkSession) ->
     expected = states(
         spark, {"id": 1, "name": "a", "_deleted": True}, {"id": 1, "name": "b", "_deleted": False}
     )  # fmt: skip
-    assert_df_equality(found, expected, ignore_nullable=True, ignore_metadata=True, ignore_row_order=True)
+    assert_df_equality(found, expected, ignore_nullable=True, ignore_metadata=True)
 
 
 LATER = AT + datetime.timedelta(milliseconds=1)
