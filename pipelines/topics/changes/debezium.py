@@ -35,9 +35,10 @@ from commitlake.pipelines.topics.changes.change_event import (
 )
 from commitlake.pipelines.topics.changes.connect_values import decode_column, find_column_types
 from commitlake.pipelines.topics.document_check import FaultError, JsonObject, MisfitReason, parse_document
+from commitlake.schemas.layouts.integer_parsing import parse_int64
 
 _ROW_OPS = {"c": ChangeOp.INSERT, "u": ChangeOp.UPDATE, "d": ChangeOp.DELETE, "r": ChangeOp.SNAPSHOT}
-_BINLOG_FILE = re.compile(r".*\.(\d{1,18})", re.ASCII | re.DOTALL)
+_BINLOG_FILE = re.compile(r".*\.(\d+)", re.ASCII | re.DOTALL)
 _HEARTBEAT = frozenset({"ts_ms", "ts_us", "ts_ns"})
 _CONTROL = SourceEvent([Change(ChangeOp.CONTROL)])
 
@@ -109,9 +110,10 @@ def _event_time(event: EventFields, source: EventFields) -> int | None:
 
 def _order(event: EventFields, source: EventFields) -> list[int]:
     if (file := source.optional_text("file")) is not None:
-        if (found := _BINLOG_FILE.fullmatch(file)) is None:
+        found = _BINLOG_FILE.fullmatch(file)
+        if found is None or (number := parse_int64(found[1])) is None:
             raise source.fault("file", "the name of a binlog file, such as mysql-bin.000003")
-        return [1, int(found[1]), source.number("pos"), source.optional_number("row") or 0]
+        return [1, number, source.number("pos"), source.optional_number("row") or 0]
     if (lsn := source.optional_number("lsn")) is not None:
         return [1, lsn]
     time_ms = source.time_ms("ts_ms")

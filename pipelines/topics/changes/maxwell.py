@@ -29,7 +29,7 @@ from commitlake.pipelines.topics.changes.change_event import (
     merge_old_values,
 )
 from commitlake.pipelines.topics.document_check import FaultError, MisfitReason
-from commitlake.schemas.layouts.integer_parsing import INT64_MAX
+from commitlake.schemas.layouts.integer_parsing import INT64_MAX, parse_int64
 
 _ROW_OPS = {
     "insert": ChangeOp.INSERT, "update": ChangeOp.UPDATE, "delete": ChangeOp.DELETE,
@@ -37,7 +37,7 @@ _ROW_OPS = {
 }  # fmt: skip
 _CONTROL = frozenset({"bootstrap-start", "bootstrap-complete"})
 _DDL = frozenset(f"{what}-{done}" for what in ("table", "database") for done in ("create", "alter", "drop"))
-_POSITION = re.compile(r".*\.(\d{1,18}):(\d{1,18})", re.ASCII | re.DOTALL)
+_POSITION = re.compile(r".*\.(\d+):(\d+)", re.ASCII | re.DOTALL)
 _FIRST_MS = 100_000_000_000
 """The smallest time that is one in ms: as one in s, it would be in the year 5138."""
 
@@ -76,9 +76,12 @@ def _time_ms(event: EventFields) -> int:
 def _order(event: EventFields) -> list[int]:
     in_transaction = INT64_MAX if event.values.get("commit") is True else event.optional_number("xoffset") or 0
     if (position := event.optional_text("position")) is not None:
-        if (found := _POSITION.fullmatch(position)) is None:
+        found = _POSITION.fullmatch(position)
+        numbers = [parse_int64(text) for text in found.groups()] if found is not None else [None]
+        place = [number for number in numbers if number is not None]
+        if len(place) < len(numbers):
             raise event.fault("position", "a binlog file and a position, such as binlog.000003:154")
-        return [1, int(found[1]), int(found[2]), in_transaction]
+        return [1, *place, in_transaction]
     return [0, _time_ms(event), event.optional_number("xid") or 0, in_transaction]
 
 

@@ -152,6 +152,7 @@ def test_key_of_the_message_names_the_primary_key(keys: list[str], names: list[s
         ({"op": "c", "after": {}, "source": "a"}, "no_change", "source"),
         ({"op": "c", "after": {}, "source": {**MYSQL, "table": "carts"}}, "other_table", "table"),
         ({"op": "c", "after": {}, "source": {**MYSQL, "file": "binlog"}}, "no_change", "source.file"),
+        ({"op": "c", "after": {}, "source": {**MYSQL, "file": f"b.{1 << 63}"}}, "no_change", "source.file"),
         ({"op": "c", "after": {}, "source": {**MYSQL, "file": "b.1"}}, "missing", "source.pos"),
         ({"op": "c", "after": {}, "source": {**MYSQL, "file": "b.1", "pos": -1}}, "no_change", "source.pos"),
         ({"op": "c", "after": {}, "source": {**MYSQL, "ts_ms": 1 << 70}}, "no_change", "source.ts_ms"),

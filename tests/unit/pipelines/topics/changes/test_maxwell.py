@@ -108,6 +108,7 @@ def test_borders_of_a_bootstrap_change_nothing(kind: str) -> None:
         ({"xid": "a"}, "no_change", "xid"),
         ({"position": "master:5"}, "no_change", "position"),
         ({"position": 5}, "no_change", "position"),
+        ({"position": f"master.000006:{1 << 63}"}, "no_change", "position"),
         ({"primary_key_columns": "id"}, "no_change", "primary_key_columns"),
         ({"primary_key_columns": ["m"]}, "other_key", ""),
         ({"table": "f"}, "other_table", "table"),
