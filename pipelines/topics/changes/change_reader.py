@@ -78,12 +78,17 @@ class ChangeReader:
         event = self._read_event(text)
         if event.database is not None:
             self._check_table(event.database, event.table)
-        primary_key = event.primary_key or (self.format.read_key(keys) if self.format.read_key else ())
+        primary_key = self._primary_key(event, keys)
         if self.key and primary_key and {*self.key} != {*primary_key}:
             found = ", ".join(primary_key)[:80]
             raise FaultError(MisfitReason.OTHER_KEY, "", f"the primary key {', '.join(self.key)}", found)
         rows = [self._to_row(change, event, primary_key) for change in event.changes]
         return Judgement(to_text(JsonObject([("changes", rows)])), {})
+
+    def _primary_key(self, event: SourceEvent, keys: Sequence[str]) -> tuple[str, ...]:
+        if all(change.before is None and change.after is None for change in event.changes):
+            return ()  # the key of a schema change or a heartbeat is not that of a row
+        return event.primary_key or (self.format.read_key(keys) if self.format.read_key else ())
 
     def _read_event(self, text: str) -> SourceEvent:
         tombstone = self.format.tombstone

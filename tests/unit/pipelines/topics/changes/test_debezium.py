@@ -138,6 +138,16 @@ def test_key_of_the_message_names_the_primary_key(keys: list[str], names: list[s
     assert found["_primary_key"] == names
 
 
+def test_keys_of_messages_without_a_row_are_not_primary_keys() -> None:
+    ddl = {
+        "source": {**MYSQL, "file": "b.000001", "pos": 4},
+        "databaseName": "shop",
+        "ddl": "ALTER TABLE orders ADD x int",
+    }
+    for event, key in (({"ts_ms": 5}, '{"serverName":"shop"}'), (ddl, '{"databaseName":"shop"}'), (b"", '{"id":1}')):
+        assert change(event, [key])["_primary_key"] is None
+
+
 @pytest.mark.parametrize(
     ("event", "reason", "field"),
     [
