@@ -49,6 +49,7 @@ def ask(place: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> lis
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     "asked", [["--key", "order-7"], ["--topic", "topic-1", "--limit", "20"], ["--id"], ["--key", "nothing"]]
 )

@@ -61,6 +61,7 @@ def test_requested_columns_are_read_in_partitions_by_salt(
     assert by_schema.count() == 508
 
 
+@pytest.mark.long("rows are read back each time")
 def test_a_dataframe_can_be_written_twice(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     messages = spark.read.format("delta").load(uri)
     for _ in range(2):

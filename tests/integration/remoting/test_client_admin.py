@@ -74,6 +74,7 @@ def test_progress_of_a_group_is_reported(admin: Admin, producer: Producer, pulle
         admin.consumer_connections(puller.group, BROKER)
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.each_version
 def test_messages_are_found_by_key_and_id(admin: Admin, producer: Producer, topic: str) -> None:
     # Two keys of the same hash, as Java computes it.

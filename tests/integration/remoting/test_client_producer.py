@@ -103,6 +103,7 @@ def test_a_batch_is_one_run_in_one_queue(producer: Producer, puller: Puller, top
     ]
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd", "none"])
 def test_large_bodies_are_compressed(
     servers: RocketMQ, options: ClientOptions, puller: Puller, topic: str, codec: str

@@ -81,6 +81,7 @@ def test_a_selection_is_the_same(foreign_session: SparkSession, made: JourneyedL
 MISFITS = ("--through", "orders", "--missing", "payments", "--stuck-after", "payments:1m", "--unexpected")
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     "asked",
     [

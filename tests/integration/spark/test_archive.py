@@ -268,6 +268,7 @@ def test_damage_is_quarantined_and_everything_else_is_archived(
     assert "No new messages" in capsys.readouterr().err
 
 
+@pytest.mark.long("gaps are the same code without Spark, which is tested each time")
 def test_a_store_whose_oldest_segments_were_deleted_has_a_gap(small: Archive) -> None:
     small.run()
     shutil.rmtree(small.store)
@@ -309,6 +310,7 @@ def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
     assert (gap["start_offset"], gap["end_offset"], gap["found"]) == (0, SIZE, "deleted since it was listed")
 
 
+@pytest.mark.long("a segment that is deleted meanwhile is tested each time")
 @on_spark
 def test_a_segment_truncated_during_a_run_stops_it_and_the_next_completes(
     small: Archive, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -334,6 +336,7 @@ def test_a_segment_truncated_during_a_run_stops_it_and_the_next_completes(
     assert not (small.lake / "quarantine").exists()
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     ("option", "damage", "code", "written"),
     [
@@ -371,6 +374,7 @@ def test_damage_and_gaps_are_recorded_or_stop_the_run(
 # --- runs that were stopped, and runs at once ---
 
 
+@pytest.mark.long("runs that are killed are tested each time")
 def test_a_run_stopped_after_its_commit_is_completed_by_the_next(small: Archive) -> None:
     small.write(damaged_segment())
     small.run()
@@ -600,6 +604,7 @@ def test_a_store_without_a_record_has_no_new_messages(small: Archive, capsys: py
 IN_QUERY_ENGINES = pytest.mark.long("test_query_engines.py asks both engines questions of the same kinds each time")
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -185,6 +185,7 @@ def test_a_program_reads_logs_and_runs_tasks(server: SparkConnect, place: Path) 
     assert found["error"].startswith("Expecting property name")
 
 
+@pytest.mark.long("the same tasks run each time in a session")
 def test_jobs_with_tasks_on_spark_answer_as_without(server: SparkConnect, tmp_path: Path) -> None:
     fill_shop_store(tmp_path / "shop", orders=8)
     places = ["--store", str(tmp_path / "shop"), "--lake", str(tmp_path / "lake")]
@@ -202,6 +203,7 @@ def test_jobs_with_tasks_on_spark_answer_as_without(server: SparkConnect, tmp_pa
     assert int(done.stdout.splitlines()[-1]) > len(keys) > 5
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

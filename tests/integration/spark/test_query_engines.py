@@ -122,6 +122,7 @@ def ask(lake: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     return run
 
 
+@pytest.mark.some_cases(5)
 @pytest.mark.usefixtures("far_away")
 @pytest.mark.parametrize(
     ("arguments", "rows"),
@@ -176,6 +177,7 @@ def test_a_selection_means_the_same_to_spark_as_sql_and_as_a_column(
             assert found == meant, (engine, each)
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.usefixtures("far_away")
 @pytest.mark.parametrize("sql", SELECTS)
 def test_both_engines_give_the_same_answer_to_a_select(ask: Ask, spark: SparkSession, sql: str) -> None:
@@ -243,6 +245,7 @@ def test_text_of_a_condition_is_never_substituted_as_a_variable(ask: Ask, spark:
     assert [(code, len(out.splitlines())) for code, out, _ in found] == [(0, 3), (0, 3)]
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize("arguments", [[], ["--topic", "topic-1"], ["--id", f"{7:032X}"], ["--topic", "nobody's"]])
 def test_both_engines_count_the_same(ask: Ask, arguments: list[str]) -> None:
     code, out, _ = ask("deltalake", "--count", *arguments)

@@ -274,6 +274,7 @@ def test_a_read_of_a_snapshot_gives_exactly_its_records(spark: SparkSession, tmp
 # --- what is refused ---
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -359,6 +360,7 @@ def pushing(spark: SparkSession) -> Iterator[SparkSession]:
     register(spark)
 
 
+@pytest.mark.some_cases(3)
 @pytest.mark.parametrize(
     "condition",
     [
@@ -390,6 +392,7 @@ def test_pushed_predicates_give_the_same_rows(
     assert pushed == spark_rows(all_rows.where(condition))
 
 
+@pytest.mark.long("predicates are tested each time")
 def test_pushed_predicates_lose_no_rows_if_each_query_and_branch_loads_again(
     pushing: SparkSession, store: Path, all_rows: DataFrame
 ) -> None:

@@ -293,6 +293,7 @@ def test_a_checkpoint_of_another_broker_is_refused(sink: Sink, store: Path) -> N
     assert "store 'broker-a', which the stream has read up to" in sink.fails(path=other)
 
 
+@pytest.mark.some_cases(1)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
