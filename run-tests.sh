@@ -6,7 +6,8 @@
 # Usage:
 #   ./run-tests.sh             what CI runs: check and servers
 #   ./run-tests.sh all         the same, and what runs before a release only: the tests marked `long`, with their reasons,
-#                              most tests with RocketMQ 4.9.7, many kills of processes, and many examples of each property
+#                              the other cases of those marked `some_cases`, most tests with RocketMQ 4.9.7, many kills of
+#                              processes, and many examples of each property
 #   ./run-tests.sh check       what needs no server
 #   ./run-tests.sh servers     the tests against real servers: RocketMQ, HBase, S3, and Spark
 #   ./run-tests.sh long        what `all` runs beside check and servers

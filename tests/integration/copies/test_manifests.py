@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("usual_priority")
 AGENTS, ROUNDS = 8, 3
 
 
+@pytest.mark.some_cases(1)
 @each_place()
 def test_second_agent_ends_the_first(copy: str, tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])

@@ -55,6 +55,7 @@ def start(world: ReplayWorld, tasks: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT)
 
 
+@pytest.mark.long("killed executors and drivers are tested each time in test_replays_on_spark")
 def test_killed_tasks_and_drivers_deliver_each_message_once_in_order(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_the_command_prints_the_same_rows_on_spark(
     assert '"rows": [' in printed[0].out
 
 
+@pytest.mark.long("changes only with how a lake is pinned, which is tested each time without Spark")
 def test_journeys_are_of_the_versions_that_tables_had(spark: SparkSession, tmp_path: Path) -> None:
     made = JourneyedLake(tmp_path, [Sent("o1", "orders", "plain", 0), Sent("o2", "orders", "plain", 10)])
     lake = commitlake.open(made.root, spark)

@@ -119,6 +119,7 @@ def test_a_damaged_data_file_is_named(
     assert ".parquet" in here[2]
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("how", ["cut", "deleted"])
 @pytest.mark.parametrize(
     ("job", "table", "more"),

@@ -82,6 +82,7 @@ def read_tables(frame: DataFrame) -> set[str]:
     return names & {"lag_minutes", "messages", "consumer_offsets"}
 
 
+@pytest.mark.long("what the table lacks is computed, and compared, each time")
 def test_a_history_reads_the_table_where_it_has_the_minutes(filled: Lake, foreign_session: SparkSession) -> None:
     here, session = commitlake.open(filled.root), commitlake.open(filled.root, foreign_session)
     until = from_ms(MIDNIGHT_MS + 4 * 600_000)

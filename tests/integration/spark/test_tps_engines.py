@@ -66,6 +66,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
+@pytest.mark.some_cases(2)
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
 def test_spark_counts_the_same(
     growing: GrowingLake, spark: SparkSession, capsys: pytest.CaptureFixture[str], question: tuple[str, ...]
