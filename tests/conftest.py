@@ -78,22 +78,22 @@ def pytest_sessionstart() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cases of a test that `some_cases` leaves out; refuse a mark `long` without a reason.
 
-    The cases that run each time are spread over all cases of the test.
+    The cases that run each time are spread over those that are not long anyway.
     """
-    cases: dict[str, list[pytest.Item]] = {}
+    cases: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("some_cases"):
-            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
-    for found in cases.values():
-        (count,) = next(found[0].iter_markers("some_cases")).args
+        mark = item.get_closest_marker("some_cases")
+        if mark is not None and item.get_closest_marker("long") is None:
+            cases.setdefault((item.nodeid.split("[")[0], mark.args[0]), []).append(item)
+    for (_, count), found in cases.items():
         each_time = {number * len(found) // count for number in range(count)}
         for number, item in enumerate(found):
             if number not in each_time:
                 item.add_marker(pytest.mark.long("one case of several, see some_cases"))
     for item in items:
-        for mark in item.iter_markers("long"):
-            if len(mark.args) != 1 or not isinstance(mark.args[0], str):
-                raise pytest.UsageError(f'{item.nodeid}: expected @pytest.mark.long("the reason"), found {mark}')
+        for reason in item.iter_markers("long"):
+            if len(reason.args) != 1 or not isinstance(reason.args[0], str):
+                raise pytest.UsageError(f'{item.nodeid}: expected @pytest.mark.long("the reason"), found {reason}')
 
 
 def pytest_collection_finish() -> None:
