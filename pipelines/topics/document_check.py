@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from commitlake.connectors.lake.packs.body_batches import MAX_JSON_BYTES
 from commitlake.pipelines.topics.json_schema import JsonKind, JsonType
@@ -25,6 +25,8 @@ _MAX_NUMBER_CHARACTERS = 1_000
 _INT64 = 1 << 63
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d|[+-]18:00)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+"""Text that is a number of JSON."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -111,6 +113,11 @@ class JsonNumber(str):
 
 class JsonObject(list[tuple[str, object]]):
     """The names and values of an object in a document, in their order."""
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Return True if a value of a document is a string."""
+    return isinstance(value, str) and not isinstance(value, JsonNumber)
 
 
 def _refuse_constant(name: str) -> object:
@@ -237,7 +244,7 @@ def check_value(value: object, schema: JsonType, place: str, unknown: dict[str, 
 def _check_scalar(value: object, kind: JsonKind, place: str) -> None:
     if isinstance(value, JsonNumber) and kind in {JsonKind.INTEGER, JsonKind.NUMBER}:
         _check_number(value, kind, place)
-    elif isinstance(value, str) and not isinstance(value, JsonNumber) and kind in _TEXT_KINDS:
+    elif is_text(value) and kind in _TEXT_KINDS:
         _check_text(value, kind, place)
     elif not isinstance(value, bool) or kind is not JsonKind.BOOLEAN:
         raise FaultError(MisfitReason.WRONG_TYPE, place, kind, describe_value(value))

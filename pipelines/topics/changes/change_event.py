@@ -13,6 +13,7 @@ from commitlake.pipelines.topics.document_check import (
     MisfitReason,
     check_value,
     describe_value,
+    is_text,
     to_dict,
 )
 from commitlake.pipelines.topics.json_schema import JsonKind, JsonType
@@ -117,7 +118,7 @@ class EventFields:
     def text(self, name: str) -> str:
         """Return the text in a field."""
         value = self.values.get(name)
-        if not isinstance(value, str) or isinstance(value, JsonNumber):
+        if not is_text(value):
             raise self.fault(name, "a string")
         check_value(value, _TEXT, self.path(name), {}, [])
         return value

@@ -25,6 +25,7 @@ from commitlake.pipelines.topics.changes.change_event import (
 from commitlake.pipelines.topics.changes.debezium import DEBEZIUM
 from commitlake.pipelines.topics.changes.maxwell import MAXWELL
 from commitlake.pipelines.topics.document_check import (
+    NUMBER,
     FaultError,
     JsonNumber,
     JsonObject,
@@ -33,6 +34,7 @@ from commitlake.pipelines.topics.document_check import (
     check_value,
     decode_document,
     describe_value,
+    is_text,
     judge_body_text,
     to_dict,
     to_text,
@@ -41,7 +43,6 @@ from commitlake.pipelines.topics.json_schema import JsonKind, JsonType
 
 CHANGE_FORMATS: Mapping[str, ChangeFormat] = {each.name: each for each in (CANAL, DEBEZIUM, MAXWELL)}
 """All formats of change events, by name."""
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _LOCAL_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)", re.ASCII)
 
 
@@ -162,9 +163,9 @@ class ChangeReader:
         kind = json_type.kind
         if kind is JsonKind.BOOLEAN and isinstance(value, str) and value in {"0", "1", "false", "true"}:
             return value in {"1", "true"}
-        if not isinstance(value, str) or isinstance(value, JsonNumber):
+        if not is_text(value):
             return value
-        if kind in {JsonKind.INTEGER, JsonKind.NUMBER} and _NUMBER.fullmatch(value):
+        if kind in {JsonKind.INTEGER, JsonKind.NUMBER} and NUMBER.fullmatch(value):
             return JsonNumber(value)
         if kind is JsonKind.TIME and (found := _LOCAL_TIME.fullmatch(value)):
             if self.utc_offset is None:

@@ -29,19 +29,20 @@ import re
 from collections.abc import Callable, Mapping
 
 from commitlake.pipelines.topics.document_check import (
+    NUMBER,
     FaultError,
     JsonNumber,
     JsonObject,
     MisfitReason,
     decode_document,
     describe_value,
+    is_text,
 )
 from commitlake.pipelines.topics.json_schema import JsonKind, JsonType
 from commitlake.schemas.layouts.integer_parsing import parse_int64
 
 _UNAVAILABLE = frozenset({"__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="})
 """Debezium's value for a large value that PostgreSQL did not log, because it did not change; as text and as base64."""
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _ISO_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d+)?)Z", re.ASCII)
 _NUMBER_KINDS = frozenset({JsonKind.INTEGER, JsonKind.NUMBER})
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
@@ -118,7 +119,7 @@ def _decode_without_type(value: object, wanted: JsonKind, place: str) -> object:
         and {name for name, _ in value} == {"scale", "value"}
     ):
         return _decode_scaled_decimal(value, {}, wanted, place)
-    if isinstance(value, str) and wanted in _NUMBER_KINDS and _NUMBER.fullmatch(value) is None:
+    if isinstance(value, str) and wanted in _NUMBER_KINDS and NUMBER.fullmatch(value) is None:
         expected = f"a number: decimal.handling.mode = string or double, or {_SCHEMA_SETTING}"
         raise FaultError(MisfitReason.NEEDS_SCHEMA, place, expected, describe_value(value))
     return value
@@ -135,7 +136,7 @@ def _fields_by_name(struct: ConnectType) -> Mapping[str, ConnectType]:
 def _decode_decimal(value: object, connect_type: ConnectType, wanted: JsonKind, place: str) -> object:
     parameters = connect_type.get("parameters")
     scale = dict(parameters).get("scale") if isinstance(parameters, JsonObject) else None
-    if isinstance(value, str) and not isinstance(value, JsonNumber):
+    if is_text(value):
         value = _to_decimal_text(value, scale, place)
     return str(value) if wanted is JsonKind.STRING and isinstance(value, str) else value
 
@@ -143,7 +144,7 @@ def _decode_decimal(value: object, connect_type: ConnectType, wanted: JsonKind, 
 def _decode_scaled_decimal(value: object, _: ConnectType, wanted: JsonKind, place: str) -> object:
     parts = dict(value) if isinstance(value, JsonObject) else {}
     unscaled = parts.get("value")
-    if not isinstance(unscaled, str) or isinstance(unscaled, JsonNumber):
+    if not is_text(unscaled):
         return value
     text = _to_decimal_text(unscaled, parts.get("scale"), place)
     return str(text) if wanted is JsonKind.STRING else text
@@ -215,8 +216,7 @@ def _to_micros(units: int, units_per_second: int, place: str) -> int:
 
 
 def _decode_iso_date(value: object, _: ConnectType, _wanted: JsonKind, _place: str) -> object:
-    is_text = isinstance(value, str) and not isinstance(value, JsonNumber)
-    return value.removesuffix("Z") if is_text and isinstance(value, str) else value
+    return value.removesuffix("Z") if is_text(value) else value
 
 
 def _decode_iso_time(value: object, _: ConnectType, _wanted: JsonKind, _place: str) -> object:
