@@ -133,7 +133,9 @@ def _find_key(
         return [renamed.get(name, name) for name in config.key]
     if "*" in config.source_table or "?" in config.source_table:
         return []
-    said = _read_primary_keys(rows) or _read_primary_keys(all_rows)
+    said = _read_primary_keys(rows)
+    if not said and rows is not all_rows:
+        said = _read_primary_keys(all_rows)
     if len({frozenset(names) for names in said}) > 1:
         found = "; ".join(sorted(", ".join(names) for names in said))
         raise TopicConfigError(
