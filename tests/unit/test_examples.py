@@ -15,8 +15,11 @@ _EXAMPLE = re.compile(r"^\s*>>> ", re.MULTILINE)
 
 
 def _with_examples() -> list[str]:
-    names = (name for name in modules() if not name.startswith(_TRANSFORMS))
-    return [name for name in names if _EXAMPLE.search((ROOT / modules()[name]).read_text())]
+    return [
+        name
+        for name, path in modules().items()
+        if not name.startswith(_TRANSFORMS) and _EXAMPLE.search((ROOT / path).read_text())
+    ]
 
 
 @pytest.mark.parametrize("name", _with_examples())
